@@ -1,0 +1,70 @@
+# Outpace: set-up, tests, demo and benchmark. `make` alone lists the targets.
+
+PYTHON ?= python3
+WORKERS ?= 2
+BENCH ?= --host local --workload w1,w1n,w1t,w1k,w2,w2k,w3a,w3b,w4s,w4r --n 4000000 --json
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/lock.txt
+
+# The stamp carries a checksum of what decides the environment's content, so a changed lock or
+# pyproject (or a moved folder) sets it up again and anything else starts at once.
+KEY := $(shell { cat $(LOCK) pyproject.toml; echo '$(CURDIR)'; } | cksum | cut -d ' ' -f 1)
+READY := $(VENV)/.ready-$(KEY)
+
+# One folder for compiled kernels, shared by all test workers and by the next run.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java test lint unit demo bench format lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) java ## create .venv from the lock file and look for Java; nothing else
+
+$(READY):
+	@$(PYTHON) scripts/check_python.py
+	@test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+# Only Spark needs Java, so a machine without it is told how to get it and goes on.
+java:
+	@sh scripts/java.sh
+
+test: lint unit ## run everything CI runs: linters, types, import rules, tests, doctests, docs
+
+lint: setup ## run ruff, mypy --strict and the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: setup ## run the tests only; choose with ARGS, for example ARGS="tests/unit -k parser"
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+demo: setup ## run the demo
+	$(BIN)/outpace demo
+
+bench: setup ## run the benchmark; choose with BENCH="--host local --workload w1 --n 1000000"
+	$(BIN)/outpace bench $(BENCH)
+
+format: setup ## sort imports and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## resolve the dependencies again and write the lock file
+	$(PYTHON) scripts/check_python.py
+	test -x build/lock/bin/uv || { $(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv; }
+	build/lock/bin/uv pip compile pyproject.toml --extra spark --extra dev \
+	  --universal --python-version 3.11 --upgrade --generate-hashes --quiet \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --output-file $(LOCK)
+
+clean: ## remove the environment, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Outpace finds patterns in event streams."""
