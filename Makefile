@@ -17,6 +17,7 @@ READY := $(VENV)/.ready-$(KEY)
 export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help setup java test lint unit demo bench format lock clean
 
 help: ## list the targets

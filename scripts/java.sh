@@ -33,12 +33,12 @@ on_debian() {
         grep -Eq '^(ID|ID_LIKE)=.*(debian|ubuntu)' /etc/os-release
 }
 
-# Prints the newest headless Java runtime that the distribution offers, 17 or newer.
+# Prints the oldest headless Java runtime on offer that is new enough: 17 where there is one, as
+# that is the version Spark is tested with most.
 debian_package() {
     apt-cache search --names-only '^openjdk-[0-9]+-jre-headless$' 2>/dev/null |
         sed -n 's/^openjdk-\([0-9]*\)-jre-headless.*/\1/p' | sort -n |
-        awk -v wanted="$wanted" '$1 >= wanted { newest = $1 }
-            END { if (newest) print "openjdk-" newest "-jre-headless" }'
+        awk -v wanted="$wanted" '$1 >= wanted { print "openjdk-" $1 "-jre-headless"; exit }'
 }
 
 install_on_debian() {
@@ -65,6 +65,15 @@ command_for_platform() {
 }
 
 java_found && exit 0
+if [ -n "${JAVA_HOME:-}" ]; then
+    # Spark follows JAVA_HOME whatever the PATH holds, so an installation would not help.
+    {
+        echo "JAVA_HOME is $JAVA_HOME, which holds no Java $wanted or newer; Spark needs it"
+        echo "hint: set JAVA_HOME to the folder of a newer Java, or unset it"
+    } >&2
+    [ "${1:-}" != --require ]
+    exit
+fi
 if on_debian && [ "$(id -u)" -eq 0 ]; then
     install_on_debian >&2
     hash -r

@@ -1,0 +1,47 @@
+"""What all tests share: Hypothesis profiles and the folder of shared material."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+# The first example of a property may compile a kernel, so neither a deadline nor a slow first
+# example means anything. `ci` draws the same examples in every run, so that a fresh clone gives
+# the same verdict everywhere; `explore` looks for new failures and prints how to repeat them.
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "explore",
+    max_examples=2_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave benchmarks out unless the command line selects by marker itself."""
+    if config.getoption("markexpr"):
+        return
+    benches = [item for item in items if item.get_closest_marker("bench")]
+    if benches:
+        config.hook.pytest_deselected(items=benches)
+        items[:] = [item for item in items if not item.get_closest_marker("bench")]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of conformance cases and data that lies beside the project."""
+    folder = PROJECT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("the folder ../shared is not here")
+    return folder
