@@ -1,0 +1,1 @@
+"""The sans-IO core: everything that decides, as state machines over blocks of columns."""

@@ -1,0 +1,1 @@
+"""Matching: programs, matchers, measures and what happens after a match."""

@@ -1,0 +1,182 @@
+"""What goes into a matcher and what comes out: plain arrays, the same for twins and kernels.
+
+A matcher is a function of a block of sorted rows and, for each partition in it, where an earlier call
+stopped. It emits every match that no later row can change and says where it stopped, so matching a stream
+is matching `rows kept + new rows` again and again, and matching a table is one call with `ended`.
+Nothing else is kept between calls, which makes saved state small and versions of it easy to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.match.program import Program
+from outpace.pattern.bound import BoundQuery
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+#: A `watermark` before any time.
+NO_TIME = np.iinfo(np.int64).min
+
+#: Searches stop with an error after this many steps for one start.
+STEP_BUDGET = 50_000_000
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of many partitions, sorted by partition and then by the query's order.
+
+    Parameters
+    ----------
+    columns
+        The columns that the query reads, each of the block's length.
+    segments
+        The row where each partition starts, and the block's length at the end.
+    ordinals
+        For each row its number in its partition, counted from the beginning of the stream. Row 0 of a partition
+        is where `^` holds; a block of a stream need not hold it any more.
+    arrivals
+        For each row its number in the order of arrival, over all partitions, from the beginning.
+    times
+        For each row the event time in units of the time column; empty without a time column.
+    ended
+        No more rows will come: `$` holds after each partition's last row, and everything is settled.
+    watermark
+        No later row, of any partition, has a time less than this. NO_TIME where unknown.
+    """
+
+    columns: Mapping[str, pa.Array]
+    segments: Integers
+    ordinals: Integers
+    arrivals: Integers
+    times: Integers
+    ended: bool
+    watermark: int = NO_TIME
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return int(self.segments[-1])
+
+
+@dataclass
+class Resume:
+    """Where matching stopped in each partition of a block; one entry per segment.
+
+    `next_start` and `consumed` count rows by ordinal, so they stay true when rows are dropped.
+
+    Parameters
+    ----------
+    next_start
+        The first start that is not settled.
+    barrier
+        Starts up to and including this one are ruled out by an earlier match (-1: none).
+    number
+        Matches emitted so far.
+    completed_to
+        For selection ALL without skip: candidates completed by rows before this one are emitted.
+    consumed
+        For each segment the ordinals of consumed rows at or after `next_start`, sorted.
+    """
+
+    next_start: Integers
+    barrier: Integers
+    number: Integers
+    completed_to: Integers
+    consumed: list[Integers]
+
+    @staticmethod
+    def fresh(partitions: int) -> Resume:
+        """Return the state before any row."""
+        zeros = np.zeros(partitions, np.int64)
+        return Resume(
+            zeros.copy(), zeros - 1, zeros.copy(), zeros.copy(), [zeros[:0]] * partitions
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Matches in emission order within each segment, segments in order.
+
+    Parameters
+    ----------
+    segment
+        For each match the segment that it is in.
+    start
+        For each match the block row of its first event; of an empty match the row where it is.
+    number
+        MATCH_NUMBER.
+    offsets, rows, positions
+        Match m took the block rows `rows[offsets[m]:offsets[m + 1]]` at these program positions.
+    settled
+        For each match the arrival number of the row that made it final; for one that only the end of the
+        input made final, the number of the row that would have come next. Never falls within a segment.
+    """
+
+    segment: Integers
+    start: Integers
+    number: Integers
+    offsets: Integers
+    rows: Integers
+    positions: Integers
+    settled: Integers
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """Partial matches that WITHIN ended, laid out like `Found` without numbers."""
+
+    segment: Integers
+    start: Integers
+    offsets: Integers
+    rows: Integers
+    positions: Integers
+    settled: Integers
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a matcher returns.
+
+    Parameters
+    ----------
+    found
+        Matches that are final now.
+    resume
+        Where to go on.
+    keep_from
+        For each segment the first block row that is still needed (the segment's end: none), rows
+        that predicates reach back to by PREV not counted.
+    timed_out
+        Partial matches that timed out, where asked for.
+    """
+
+    found: Found
+    resume: Resume
+    keep_from: Integers
+    timed_out: TimedOut | None = None
+
+
+class Matcher(Protocol):
+    """A matcher for one bound query."""
+
+    def __call__(self, block: Block, resume: Resume) -> Outcome:
+        """Match a block from where an earlier call stopped."""
+        ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a matcher needs to know of a query."""
+
+    bound: BoundQuery
+    program: Program
+    timeouts: bool = False
+    step_budget: int = field(default=STEP_BUDGET)

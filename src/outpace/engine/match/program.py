@@ -1,0 +1,379 @@
+"""The program: a pattern compiled to positions and ordered moves between them.
+
+A position is a place where the pattern takes an event. After a take, the moves out of the position
+are tried in SQL's order of preference; `docs/explanation/semantics.md` says what links and guards
+mean. Bounded repetitions are written out, PERMUTE shares the orders of equal sets of items, so
+PERMUTE of n items has n * 2^(n-1) copies of them instead of n * n!.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from outpace.errors import UnsupportedError
+from outpace.pattern import ast
+from outpace.pattern.ast import Link, Mode
+
+_T = TypeVar("_T")
+
+#: The target of a move that completes the match.
+ACCEPT: Final = -1
+
+#: Bounds on the size of a program; a larger pattern is refused when the query is built.
+POSITIONS_MAX: Final = 20_000
+MOVES_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place that takes an event: the variable's number, and whether it stands in `{- -}`."""
+
+    variable: int
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """A predicate that must not hold: for the very next event, or for every skipped one."""
+
+    variable: int
+    immediate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The predicate of a possessive repetition that a move leaves, and the one that ends it."""
+
+    variable: int
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One way on from a position.
+
+    Parameters
+    ----------
+    target
+        A position, or ACCEPT.
+    link
+        How the event must follow (of no meaning for ACCEPT and for the first event).
+    at_start, at_end
+        Anchors on the way: the event must be the partition's first; ACCEPT only after its last.
+    untils
+        Predicates that close this move from the first event on that satisfies one.
+    holds
+        Possessive repetitions that this move leaves.
+    negations
+        Negated steps on the way.
+    """
+
+    target: int
+    link: Link = Link.STRICT
+    at_start: bool = False
+    at_end: bool = False
+    untils: tuple[int, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    negations: tuple[Negation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled pattern.
+
+    Parameters
+    ----------
+    names
+        The names of the variables, by number.
+    positions
+        All positions.
+    initial
+        Moves before the first event.
+    follow
+        For each position the moves after it.
+    ends
+        For each position the negations whose event ends the run while it waits there: those of all
+        its moves, and those that follow the repetition it stands in.
+    """
+
+    names: tuple[str, ...]
+    positions: tuple[Position, ...]
+    initial: tuple[Move, ...]
+    follow: tuple[tuple[Move, ...], ...]
+    ends: tuple[tuple[Negation, ...], ...]
+
+    @property
+    def matches_empty(self) -> bool:
+        """Whether the pattern can match without an event."""
+        return any(move.target == ACCEPT for move in self.initial)
+
+
+def compile_program(pattern: ast.Pattern, names: tuple[str, ...]) -> Program:
+    """Compile a pattern; `names` numbers the variables.
+
+    Examples
+    --------
+    >>> from outpace.pattern.ast import Repeat, Var, concat
+    >>> program = compile_program(concat([Var("A"), Repeat(Var("B"), 1, None)]), ("A", "B"))
+    >>> [move.target for move in program.follow[1]]
+    [1, -1]
+    """
+    assembler = _Assembler({name: number for number, name in enumerate(names)})
+    entry = assembler.assemble(pattern)
+    initial = tuple(m for m in _moves(entry) if not m.at_end or m.target == ACCEPT)
+    follow = []
+    total = 0
+    for node in assembler.takes:
+        # After a take `^` cannot hold any more, and nothing can follow `$`.
+        moves = tuple(
+            move
+            for move in _moves(node.after)
+            if not move.at_start and (not move.at_end or move.target == ACCEPT)
+        )
+        total += len(moves)
+        if total > MOVES_MAX:
+            raise _too_large(f"more than {MOVES_MAX} moves")
+        follow.append(moves)
+    ends = tuple(
+        tuple(
+            dict.fromkeys(
+                [
+                    *(n for move in moves for n in move.negations),
+                    *(Negation(variable, False) for variable in node.follow_negations),
+                ]
+            )
+        )
+        for node, moves in zip(assembler.takes, follow, strict=True)
+    )
+    return Program(
+        names=names,
+        positions=tuple(Position(node.variable, node.excluded) for node in assembler.takes),
+        initial=initial,
+        follow=tuple(follow),
+        ends=ends,
+    )
+
+
+class _Node:
+    """A node of the graph that the assembler builds back to front."""
+
+    __slots__ = ()
+
+
+class _Accepting(_Node):
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Take(_Node):
+    variable: int
+    excluded: bool
+    after: _Node
+    position: int = -1
+    follow_negations: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Choice(_Node):
+    options: list[_Node] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Mark(_Node):
+    """Changes what the next take must obey, then goes on."""
+
+    after: _Node
+    link: Link | None = None
+    at_start: bool = False
+    at_end: bool = False
+    until: int | None = None
+    hold: Hold | None = None
+    negated: int | None = None
+
+
+class _Assembler:
+    """Builds the graph of a pattern, each part with the node that comes after it."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self.numbers = numbers
+        self.takes: list[_Take] = []
+
+    def assemble(self, pattern: ast.Pattern) -> _Node:
+        """Build the whole graph, number the takes in text order and return the entry."""
+        entry = self.item(pattern, _Accepting(), excluded=False)
+        self.takes.reverse()
+        for position, take in enumerate(self.takes):
+            take.position = position
+        return entry
+
+    def item(self, pattern: ast.Pattern, after: _Node, *, excluded: bool) -> _Node:
+        match pattern:
+            case ast.Var(name=name):
+                return self._take(self.numbers[name], after, excluded)
+            case ast.Empty():
+                return after
+            case ast.AtStart():
+                return _Mark(after, at_start=True)
+            case ast.AtEnd():
+                return _Mark(after, at_end=True)
+            case ast.Exclude(item=item):
+                return self.item(item, after, excluded=True)
+            case ast.Alternate(options=options):
+                return _Choice([self.item(o, after, excluded=excluded) for o in options])
+            case ast.Concat():
+                return self._concat(pattern, after, excluded)
+            case ast.Permute(items=items):
+                return self._permute(items, after, excluded)
+            case ast.Repeat():
+                return self._repeat(pattern, after, excluded)
+        raise AssertionError(f"no such pattern node: {pattern!r}")
+
+    def _take(self, variable: int, after: _Node, excluded: bool) -> _Take:
+        if len(self.takes) >= POSITIONS_MAX:
+            raise _too_large(f"more than {POSITIONS_MAX} positions")
+        node = _Take(variable, excluded, after)
+        self.takes.append(node)
+        return node
+
+    def _concat(self, pattern: ast.Concat, after: _Node, excluded: bool) -> _Node:
+        node = after
+        for index in range(len(pattern.items) - 1, -1, -1):
+            item = pattern.items[index]
+            if isinstance(item, ast.Not):
+                node = _Mark(node, negated=self.numbers[item.name])
+            else:
+                first_new = len(self.takes)
+                node = self.item(item, node, excluded=excluded)
+                self._attach_following_negation(pattern, index, first_new)
+            if index:
+                node = _Mark(node, link=pattern.links[index - 1])
+        return node
+
+    def _attach_following_negation(self, pattern: ast.Concat, index: int, first_new: int) -> None:
+        """Let `B+ -> !C` hold from the first B on, not only after the last."""
+        item = pattern.items[index]
+        follower = pattern.items[index + 1] if index + 1 < len(pattern.items) else None
+        if (
+            isinstance(item, ast.Repeat)
+            and isinstance(item.item, ast.Var)
+            and isinstance(follower, ast.Not)
+            and pattern.links[index] is not Link.STRICT
+        ):
+            for take in self.takes[first_new:]:
+                take.follow_negations = (self.numbers[follower.name],)
+
+    def _permute(self, items: tuple[ast.Pattern, ...], after: _Node, excluded: bool) -> _Node:
+        everything = (1 << len(items)) - 1
+        nodes: dict[int, _Node] = {everything: after}
+        # A larger set of used items is never a smaller number than its own subsets.
+        for used in range(everything - 1, -1, -1):
+            options = [
+                self.item(item, nodes[used | 1 << index], excluded=excluded)
+                for index, item in enumerate(items)
+                if not used >> index & 1
+            ]
+            nodes[used] = options[0] if len(options) == 1 else _Choice(options)
+        return nodes[0]
+
+    def _repeat(self, pattern: ast.Repeat, after: _Node, excluded: bool) -> _Node:
+        until = None if pattern.until is None else self.numbers[pattern.until]
+
+        def once(following: _Node) -> _Node:
+            body = self.item(pattern.item, following, excluded=excluded)
+            return body if until is None else _Mark(body, until=until)
+
+        def leave_or(more: _Node) -> list[_Node]:
+            leave: _Node = after
+            if pattern.mode is Mode.POSSESSIVE:
+                for variable in self._first_variables(pattern.item):
+                    leave = _Mark(leave, hold=Hold(variable, until))
+            return [leave, more] if pattern.mode is Mode.RELUCTANT else [more, leave]
+
+        node: _Node
+        if pattern.most is None:
+            loop = _Choice()
+            body = once(loop)
+            # The first repetition keeps the link that led to it; the later ones have their own.
+            loop.options = leave_or(_Mark(body, link=pattern.link))
+            node = body if pattern.least else _Choice(leave_or(body))
+            written = max(1, pattern.least)
+        else:
+            node = after
+            for index in range(pattern.most, pattern.least, -1):
+                more = once(node)
+                node = _Choice(leave_or(more if index == 1 else _Mark(more, link=pattern.link)))
+            written = pattern.least
+            if written == 0:
+                return node
+            node = once(node)
+        for _ in range(written - 1):
+            node = once(_Mark(node, link=pattern.link))
+        return node
+
+    def _first_variables(self, pattern: ast.Pattern) -> tuple[int, ...]:
+        """Return the variables that can take a repetition's first event."""
+        probe = _Assembler(self.numbers)
+        moves = _moves(probe.assemble(pattern))
+        return tuple(
+            dict.fromkeys(probe.takes[m.target].variable for m in moves if m.target != ACCEPT)
+        )
+
+
+def _moves(entry: _Node) -> list[Move]:
+    """Walk everything reachable without an event, in order of preference."""
+    found: dict[Move, None] = {}
+    seen: set[tuple[int, Move]] = set()
+    stack: list[tuple[_Node, Move]] = [(entry, Move(ACCEPT))]
+    while stack:
+        node, way = stack.pop()
+        # A repetition that took nothing comes back here with nothing new: its loop ends.
+        if (id(node), way) in seen:
+            continue
+        seen.add((id(node), way))
+        if len(seen) > MOVES_MAX:
+            raise _too_large(f"more than {MOVES_MAX} moves")
+        match node:
+            case _Accepting():
+                found[_replace(way, link=Link.STRICT, untils=(), holds=())] = None
+            case _Take():
+                found[_replace(way, target=node.position)] = None
+            case _Choice():
+                stack.extend((option, way) for option in reversed(node.options))
+            case _Mark():
+                stack.append((node.after, _marked(way, node)))
+    return list(found)
+
+
+def _marked(way: Move, mark: _Mark) -> Move:
+    if mark.link is not None:
+        return _replace(way, link=mark.link)
+    if mark.at_start:
+        return _replace(way, at_start=True)
+    if mark.at_end:
+        return _replace(way, at_end=True)
+    if mark.until is not None:
+        return _replace(way, untils=_with(way.untils, mark.until))
+    if mark.hold is not None:
+        return _replace(way, holds=_with(way.holds, mark.hold))
+    assert mark.negated is not None
+    negation = Negation(mark.negated, immediate=way.link is Link.STRICT)
+    return _replace(way, negations=_with(way.negations, negation))
+
+
+def _replace(move: Move, **changes: object) -> Move:
+    values = {name: getattr(move, name) for name in Move.__slots__}
+    return Move(**{**values, **changes})
+
+
+def _with(values: tuple[_T, ...], value: _T) -> tuple[_T, ...]:
+    return values if value in values else (*values, value)
+
+
+def _too_large(detail: str) -> UnsupportedError:
+    return UnsupportedError(
+        "the pattern is too large",
+        where="pattern",
+        detail=detail,
+        hint="use smaller bounds in the quantifiers, or an unbounded one",
+    )

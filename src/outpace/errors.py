@@ -1,0 +1,171 @@
+"""The one tree of errors that Outpace raises, each with a code, a place and a hint.
+
+Every error says what is wrong in one lower-case line, then shows the place in the user's own text
+(line, column, underlined), then a detail and a hint where there is one. The command line turns any
+`OutpaceError` into exit code 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of characters in the user's text.
+
+    Examples
+    --------
+    >>> Span(3, 5).end - Span(3, 5).start
+    2
+    """
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"span {self.start}..{self.end} is not a range")
+
+    def join(self, other: Span) -> Span:
+        """Return the smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+class OutpaceError(Exception):
+    """The base of every error that Outpace raises on purpose.
+
+    Parameters
+    ----------
+    message
+        One lower-case line without a full stop.
+    span, text, where
+        The place: a range in `text`, and what the text is ("pattern", "define DOWN").
+    detail, hint
+        More lines: what was found or expected, and what to try.
+
+    Examples
+    --------
+    >>> print(PatternSyntaxError("expected a quantifier bound", span=Span(2, 3), text="A{x}",
+    ...       where="pattern", hint="write A{2} or A{2,5}"))
+    [syntax] expected a quantifier bound
+      pattern, line 1, column 3
+        A{x}
+          ^
+      hint: write A{2} or A{2,5}
+    """
+
+    code = "error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        text: str | None = None,
+        where: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.text = text
+        self.where = where
+        self.detail = detail
+        self.hint = hint
+
+    def located(self, text: str, where: str) -> OutpaceError:
+        """Fill in the text and its name where they are not known yet, and return self."""
+        if self.text is None:
+            self.text = text
+        if self.where is None:
+            self.where = where
+        return self
+
+    def __str__(self) -> str:
+        lines = [f"[{self.code}] {self.message}"]
+        lines += _place_lines(self.span, self.text, self.where)
+        if self.detail:
+            lines += [f"  {line}" for line in self.detail.splitlines()]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class PatternSyntaxError(OutpaceError):
+    """The text of a pattern, expression or statement does not parse."""
+
+    code = "syntax"
+
+
+class BindError(OutpaceError):
+    """A name, type or combination in the query does not fit the input or the language."""
+
+    code = "bind"
+
+
+class UnsupportedError(BindError):
+    """The query asks for something that is valid elsewhere but not offered here."""
+
+    code = "unsupported"
+
+
+class MatchError(OutpaceError):
+    """Matching stopped: a skip target is missing, or the step budget is used up."""
+
+    code = "match"
+
+
+class DataError(OutpaceError):
+    """The input data breaks a promise: a wrong type, an order that does not hold."""
+
+    code = "data"
+
+
+class StateError(OutpaceError):
+    """Saved state is damaged, or belongs to another version or another query."""
+
+    code = "state"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint that names the closest known names, or None.
+
+    Examples
+    --------
+    >>> did_you_mean("pirce", ["price", "volume"])
+    "did you mean 'price'?"
+    >>> did_you_mean("x", ["price"]) is None
+    True
+    """
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    if not close:
+        return None
+    return "did you mean " + " or ".join(f"'{by_lower[key]}'" for key in close) + "?"
+
+
+def _place_lines(span: Span | None, text: str | None, where: str | None) -> list[str]:
+    if span is None or text is None:
+        return [f"  {where}"] if where else []
+    line_start = text.rfind("\n", 0, span.start) + 1
+    line_end = text.find("\n", span.start)
+    line_end = len(text) if line_end < 0 else line_end
+    line_number = text.count("\n", 0, span.start) + 1
+    column = span.start - line_start
+    width = max(1, min(span.end, line_end) - span.start)
+    line = text[line_start:line_end].replace("\t", " ")
+    # A statement may be one very long line: show a window of it around the place.
+    window = 100
+    cut = 0 if len(line) <= window else max(0, column - window // 2)
+    shown = line[cut : cut + window]
+    width = min(width, max(1, window - (column - cut)))
+    prefix = f"{where}, " if where else ""
+    return [
+        f"  {prefix}line {line_number}, column {column + 1}",
+        f"    {shown}",
+        f"    {' ' * (column - cut)}{'^' * width}",
+    ]

@@ -1,0 +1,1 @@
+"""What to detect: the pattern language as values, its three notations, and binding to a schema."""

@@ -1,0 +1,185 @@
+"""The bound query: names resolved, types known, every read tied to a row of the match.
+
+Binding (`bind.py`) turns a `Query` and a schema into these values once; matchers, measures and
+`explain()` work from them alone. Navigation is pushed down to the leaves: a `Read` says by its
+`Place` which row it takes its value from, so evaluators need no notion of nesting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal as OneOf
+
+import pyarrow as pa
+
+from outpace.pattern.expression import Scalar
+from outpace.pattern.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which row a leaf reads, relative to a match and the row that is being looked at.
+
+    First the rows of the match are narrowed: to those with a label in `variables` (None: all), and,
+    unless `final`, to those up to the row being looked at. Of these the `first` or `last` is taken,
+    `steps` further inwards. From there `shift` rows are counted in the partition (negative: PREV).
+    Where any step falls off, the value is NULL. `row` is the row that an aggregate is adding.
+    """
+
+    origin: OneOf["first", "last", "row"]
+    variables: frozenset[int] | None = None
+    steps: int = 0
+    shift: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoundExpression:
+    """The base of all bound nodes; `type` is the Arrow type of the value."""
+
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(BoundExpression):
+    """A constant of the given type (the NULL type for an untyped NULL)."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Read(BoundExpression):
+    """A column, or a field inside a struct column (`path`), at a place."""
+
+    column: str
+    path: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Label(BoundExpression):
+    """The variable that labels the row at a place; NULL where that row is not in the match."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Number(BoundExpression):
+    """The sequence number of the match in its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(BoundExpression):
+    """A scalar function or operator by its canonical name; `functions.py` knows what it does."""
+
+    function: str
+    arguments: tuple[BoundExpression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(BoundExpression):
+    """An aggregate over the rows of the match; reads in `arguments` have the place `row`.
+
+    `variables` None means all rows. Without `final` it takes the rows up to the current one.
+    """
+
+    function: str
+    arguments: tuple[BoundExpression, ...]
+    variables: frozenset[int] | None
+    final: bool
+    distinct: bool = False
+
+
+class PredicateClass(Enum):
+    """What a predicate needs to know, which decides where it can run."""
+
+    ALWAYS = "always"
+    """No DEFINE: every row."""
+    LOCAL = "local"
+    """Its own row."""
+    OFFSET = "offset"
+    """Its own row and rows at a fixed distance."""
+    PATH = "path"
+    """The match so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """The bound DEFINE of a variable; `expression` is None for ALWAYS."""
+
+    name: str
+    expression: BoundExpression | None
+    kind: PredicateClass
+
+
+@dataclass(frozen=True, slots=True)
+class BoundMeasure:
+    """A measure and its name in the output."""
+
+    name: str
+    expression: BoundExpression
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A query that fits a schema.
+
+    Parameters
+    ----------
+    query, schema
+        What was bound to what.
+    predicates
+        One per name that the pattern uses, negated ones and `until`s included. The position in this
+        tuple is the variable's number everywhere in the engine.
+    subsets
+        SUBSET names and the numbers that they stand for.
+    measures
+        In output order.
+    partition_by, order_by
+        Column names as the schema spells them; `descending` and `nulls_first` go with `order_by`.
+    time
+        The column that WITHIN measures: the first of `order_by`, or None without one.
+    within
+        In units of the time column (microseconds for timestamps), or None.
+    columns
+        All columns that the query reads, as the schema spells them.
+    output
+        The schema of the result table.
+    warnings
+        What is allowed but looks like a mistake, one line each.
+    """
+
+    query: Query
+    schema: pa.Schema
+    predicates: tuple[Predicate, ...]
+    subsets: dict[str, frozenset[int]]
+    measures: tuple[BoundMeasure, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[str, ...]
+    descending: tuple[bool, ...]
+    nulls_first: tuple[bool, ...]
+    time: str | None
+    within: int | None
+    columns: tuple[str, ...]
+    output: pa.Schema
+    warnings: tuple[str, ...] = ()
+
+    def number_of(self, name: str) -> int:
+        """Return the number of a variable by its name."""
+        return next(i for i, p in enumerate(self.predicates) if p.name == name)
+
+
+def parts(node: BoundExpression) -> tuple[BoundExpression, ...]:
+    """Return the direct parts of a bound node."""
+    return node.arguments if isinstance(node, Apply | Aggregate) else ()
+
+
+def walk(node: BoundExpression) -> Iterator[BoundExpression]:
+    """Yield the node and everything below it, without recursion."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(reversed(parts(current)))

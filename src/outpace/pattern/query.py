@@ -1,0 +1,315 @@
+"""The query: one immutable value that says what to detect and what to return.
+
+Every method returns a new query. Text is parsed at once, so that a mistake shows where it is made;
+names are resolved later, when the query meets a schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from outpace.errors import BindError
+from outpace.pattern import ast
+from outpace.pattern.expression import Expression
+
+
+class Rows(Enum):
+    """What a match becomes in the output."""
+
+    ONE = "one row per match"
+    ALL_SHOW_EMPTY = "all rows per match show empty matches"
+    ALL_OMIT_EMPTY = "all rows per match omit empty matches"
+    ALL_WITH_UNMATCHED = "all rows per match with unmatched rows"
+
+
+class Skip(Enum):
+    """Where the search goes on after a match."""
+
+    NONE = "none"
+    """Every start is tried and nothing is dropped (Flink's noSkip)."""
+    TO_NEXT_ROW = "to next row"
+    PAST_LAST_ROW = "past last row"
+    TO_FIRST = "to first"
+    TO_LAST = "to last"
+
+
+class Selection(Enum):
+    """Which of the matches with the same first event are meant."""
+
+    PREFERRED = "preferred"
+    """The one that the pattern's order of preference puts first (SQL)."""
+    ALL = "all"
+    """Every one (Flink)."""
+
+
+class Consume(Enum):
+    """Which events of a match later matches may not use."""
+
+    NONE = "none"
+    SELECTED = "selected"
+    """The events of the match."""
+    ALL = "all"
+    """Every event from the first to the last of the match."""
+
+
+class Per(Enum):
+    """What a LIMIT counts."""
+
+    START = "start"
+    """Matches with the same first event."""
+    PARTITION = "partition"
+
+
+class WithinKind(Enum):
+    """Between which events WITHIN measures."""
+
+    FIRST_TO_LAST = "first to last"
+    PREVIOUS_TO_CURRENT = "previous to current"
+
+
+@dataclass(frozen=True, slots=True)
+class AfterMatch:
+    """AFTER MATCH SKIP: where to, which variable, and whether a missing variable is an error.
+
+    In SQL a target that is not in the match, or is its first row, is an error; the fluent API takes
+    the next row instead unless `strict`.
+    """
+
+    skip: Skip
+    variable: str | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """WITHIN: exclusive, `last.ts - first.ts < duration`.
+
+    An integer counts in units of an integer time column; a timedelta goes with a timestamp.
+    """
+
+    duration: datetime.timedelta | int
+    kind: WithinKind = WithinKind.FIRST_TO_LAST
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `count` matches per start or per partition."""
+
+    count: int
+    per: Per = Per.START
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    """A column of ORDER BY; `nulls_first` None means the default: nulls last, as SQL:2016 in Trino."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """All parts of a query as plain data; `Query` adds the fluent methods."""
+
+    name: str = "query"
+    partitions: tuple[str, ...] = ()
+    order: tuple[OrderItem, ...] = ()
+    tree: ast.Pattern | None = None
+    definitions: tuple[tuple[str, Expression], ...] = ()
+    subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    outputs: tuple[tuple[str, Expression], ...] = ()
+    rows: Rows = Rows.ONE
+    skip: AfterMatch | None = None
+    bound: Within | None = None
+    selection: Selection | None = None
+    consumption: Consume = Consume.NONE
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Clauses):
+    """A query, built step by step; each method returns a new one.
+
+    Examples
+    --------
+    >>> dip = (Query("dip").partition_by("symbol").order_by("ts")
+    ...        .pattern("STRT DOWN+ UP+")
+    ...        .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
+    ...        .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)")
+    ...        .within("1 hour"))
+    >>> dip.partitions
+    ('symbol',)
+    """
+
+    def partition_by(self, *columns: str) -> Query:
+        """Match each group of rows with equal values in these columns on its own."""
+        return replace(self, partitions=columns)
+
+    def order_by(self, *columns: str | OrderItem) -> Query:
+        """Set the order of events; the first column is the event time that WITHIN measures.
+
+        A column name may end in `desc` or `asc`, and in `nulls first` or `nulls last`.
+        """
+        return replace(self, order=tuple(_order_item(column) for column in columns))
+
+    def pattern(self, pattern: str | ast.Pattern) -> Query:
+        """Set the pattern, as text or as a tree from the builder."""
+        from outpace.pattern.parse_pattern import parse_pattern
+
+        tree = parse_pattern(pattern) if isinstance(pattern, str) else pattern
+        return replace(self, tree=tree)
+
+    def define(
+        self,
+        definitions: Mapping[str, str | Expression] | None = None,
+        /,
+        **named: str | Expression,
+    ) -> Query:
+        """Say when an event fits a variable; a variable without a definition fits every event.
+
+        Names that are no Python identifiers go into the mapping.
+        """
+        added = {**(definitions or {}), **named}
+        merged = dict(self.definitions)
+        merged.update({name: _expression(value, f"define {name}") for name, value in added.items()})
+        return replace(self, definitions=tuple(merged.items()))
+
+    def subset(self, **unions: tuple[str, ...] | list[str]) -> Query:
+        """Name a union of variables, to be used like a variable in expressions."""
+        merged = dict(self.subsets)
+        merged.update({name: tuple(members) for name, members in unions.items()})
+        return replace(self, subsets=tuple(merged.items()))
+
+    def measures(
+        self,
+        measures: Mapping[str, str | Expression] | None = None,
+        /,
+        **named: str | Expression,
+    ) -> Query:
+        """Add output columns computed from the match."""
+        added = {**(measures or {}), **named}
+        merged = dict(self.outputs)
+        merged.update({name: _expression(value, f"measure {name}") for name, value in added.items()})
+        return replace(self, outputs=tuple(merged.items()))
+
+    def one_row_per_match(self) -> Query:
+        """Return one row per match: the partition columns and the measures (the default)."""
+        return replace(self, rows=Rows.ONE)
+
+    def all_rows_per_match(self, *, empty: str = "show", unmatched: bool = False) -> Query:
+        """Return every row of every match, with all input columns.
+
+        Parameters
+        ----------
+        empty
+            "show" or "omit": whether an empty match gives a row.
+        unmatched
+            Also return the rows that are in no match.
+        """
+        if empty not in ("show", "omit"):
+            raise BindError(f"empty matches are to be 'show' or 'omit', not {empty!r}")
+        if unmatched:
+            return replace(self, rows=Rows.ALL_WITH_UNMATCHED)
+        return replace(self, rows=Rows.ALL_SHOW_EMPTY if empty == "show" else Rows.ALL_OMIT_EMPTY)
+
+    def no_skip(self) -> Query:
+        """After a match, drop nothing: every start is tried."""
+        return replace(self, skip=AfterMatch(Skip.NONE))
+
+    def skip_to_next_row(self) -> Query:
+        """After a match, go on at the row after its first row."""
+        return replace(self, skip=AfterMatch(Skip.TO_NEXT_ROW))
+
+    def skip_past_last_row(self) -> Query:
+        """After a match, go on at the row after its last row."""
+        return replace(self, skip=AfterMatch(Skip.PAST_LAST_ROW))
+
+    def skip_to_first(self, variable: str, *, strict: bool = False) -> Query:
+        """After a match, go on at the first row of a variable.
+
+        Where that row is missing or is the match's own first row, go on at the next row, or fail if
+        `strict`.
+        """
+        return replace(self, skip=AfterMatch(Skip.TO_FIRST, variable, strict))
+
+    def skip_to_last(self, variable: str, *, strict: bool = False) -> Query:
+        """After a match, go on at the last row of a variable; see `skip_to_first`."""
+        return replace(self, skip=AfterMatch(Skip.TO_LAST, variable, strict))
+
+    def within(
+        self,
+        duration: str | datetime.timedelta | int,
+        kind: WithinKind = WithinKind.FIRST_TO_LAST,
+    ) -> Query:
+        """Bound the time of a match, exclusively: `last.ts - first.ts < duration`.
+
+        Parameters
+        ----------
+        duration
+            "500 ms", "1 hour", a timedelta, or an integer in units of an integer time column.
+        kind
+            From the first to the last event, or from each event to the one before it in the match.
+        """
+        from outpace.pattern.duration import parse_duration
+
+        value = parse_duration(duration) if isinstance(duration, str) else duration
+        if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
+            raise BindError(f"within must be longer than nothing, not {duration!r}")
+        return replace(self, bound=Within(value, kind))
+
+    def select(self, selection: str | Selection) -> Query:
+        """Choose the "preferred" match of each start, or "all" of them."""
+        return replace(self, selection=Selection(selection))
+
+    def consume(self, consumption: str | Consume) -> Query:
+        """Say which events later matches may not use: "none", "selected" or "all"."""
+        return replace(self, consumption=Consume(consumption))
+
+    def limit(self, count: int, per: str | Per = Per.PARTITION) -> Query:
+        """Return at most `count` matches per "start" or per "partition"."""
+        if count < 1:
+            raise BindError(f"a limit is at least 1, not {count}")
+        kept = tuple(limit for limit in self.limits if limit.per is not Per(per))
+        return replace(self, limits=(*kept, Limit(count, Per(per))))
+
+    @property
+    def effective_selection(self) -> Selection:
+        """The selection asked for; else all matches where the pattern has `->>`, else preferred."""
+        if self.selection is not None:
+            return self.selection
+        any_link = self.tree is not None and ast.Link.ANY in ast.links(self.tree)
+        return Selection.ALL if any_link else Selection.PREFERRED
+
+    @property
+    def effective_skip(self) -> AfterMatch:
+        """The after-match mode asked for; else past last row for preferred, none for all."""
+        if self.skip is not None:
+            return self.skip
+        preferred = self.effective_selection is Selection.PREFERRED
+        return AfterMatch(Skip.PAST_LAST_ROW if preferred else Skip.NONE)
+
+
+def _order_item(column: str | OrderItem) -> OrderItem:
+    if isinstance(column, OrderItem):
+        return column
+    words = column.split()
+    descending: bool = False
+    nulls_first: bool | None = None
+    if [word.lower() for word in words[-2:]] in (["nulls", "first"], ["nulls", "last"]):
+        nulls_first = words[-1].lower() == "first"
+        words = words[:-2]
+    if len(words) > 1 and words[-1].lower() in ("asc", "desc"):
+        descending = words.pop().lower() == "desc"
+    if len(words) != 1:
+        raise BindError(f"order by takes a column name, not {column!r}")
+    return OrderItem(words[0], descending, nulls_first)
+
+
+def _expression(value: str | Expression, where: str) -> Expression:
+    from outpace.pattern.parse_expression import parse_expression
+
+    return parse_expression(value, where=where) if isinstance(value, str) else value

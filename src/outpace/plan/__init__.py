@@ -1,0 +1,1 @@
+"""How a query runs: from a bound query to stages, and what `explain()` shows."""
