@@ -44,7 +44,7 @@ lint: setup ## run ruff, mypy --strict and the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 unit: setup ## run the tests only; choose with ARGS, for example ARGS="tests/unit -k parser"
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
