@@ -39,6 +39,10 @@ class Block:
         The columns that the query reads, each of the block's length.
     segments
         The row where each partition starts, and the block's length at the end.
+    visible
+        For each partition the row up to which (exclusive) the matcher may go. Later rows of the
+        partition only serve predicates and measures that look ahead with NEXT. The partition's end
+        when `ended`.
     ordinals
         For each row its number in its partition, counted from the beginning of the stream. Row 0 of a partition
         is where `^` holds; a block of a stream need not hold it any more.
@@ -54,6 +58,7 @@ class Block:
 
     columns: Mapping[str, pa.Array]
     segments: Integers
+    visible: Integers
     ordinals: Integers
     arrivals: Integers
     times: Integers
