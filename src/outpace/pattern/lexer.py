@@ -1,0 +1,257 @@
+"""The tokenizer of every notation: pattern text, expressions, MATCH_RECOGNIZE, whole statements.
+
+Every token knows its place in the user's text. The scan is linear in the length of the text; what is
+never closed (a string, a quoted name, a comment) is an error at the place where it opens. Characters
+that no notation uses become single tokens, so that a statement of any SQL dialect can be scanned.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, NoReturn
+
+from outpace.errors import PatternSyntaxError, Span
+
+#: Dialects in which `"x"` is a string (names are quoted with backticks) and `\` escapes in strings.
+BACKSLASH_DIALECTS = frozenset({"spark", "spark2", "databricks", "hive", "bigquery", "mysql"})
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    WORD = "word"
+    """A name or keyword without quotes."""
+    QUOTED = "quoted name"
+    STRING = "string"
+    NUMBER = "number"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+class Token(NamedTuple):
+    """A piece of text.
+
+    `key` is what parsers compare with: a word in upper case, a symbol as it stands, else empty, so
+    that a quoted name is never taken for a keyword. `value` is the name or string without quotes.
+    """
+
+    kind: Kind
+    key: str
+    value: str
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """The place of the token."""
+        return Span(self.start, self.end)
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it can stand for a column or variable."""
+        return self.kind is Kind.WORD or self.kind is Kind.QUOTED
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text that is parsed and what errors say about it.
+
+    Parameters
+    ----------
+    text
+        What is parsed.
+    where
+        What the text is: "pattern", "define DOWN".
+    offset
+        Where the text begins in a longer one; places count from that one's beginning.
+    whole
+        That longer text, for errors. Without it, errors of a text with an offset have no text, and
+        the caller fills it in (`OutpaceError.located`).
+    dialect
+        The SQL dialect; "outpace" is the library's own.
+    """
+
+    text: str
+    where: str | None = None
+    offset: int = 0
+    whole: str | None = None
+    dialect: str = "outpace"
+
+    def error(
+        self, message: str, span: Span, *, hint: str | None = None, detail: str | None = None
+    ) -> PatternSyntaxError:
+        """Return a syntax error at a place."""
+        shown = self.text if self.whole is None and self.offset == 0 else self.whole
+        where = self.where if shown is not None else None
+        return PatternSyntaxError(
+            message, span=span, text=shown, where=where, detail=detail, hint=hint
+        )
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>\s++)
+    | (?P<line_comment>--[^\n]*+)
+    | (?P<block_comment>/\*)
+    | (?P<word>[^\W\d]\w*+)
+    | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)
+    | (?P<quote>['"`])
+    | (?P<symbol>->>|->|\{-|-\}|\|\||<>|!=|<=|>=|::|==|//|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = {quote: re.compile(f"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+{quote}") for quote in "'\"`"}
+_BACKSLASH = {
+    quote: re.compile(rf"[^{quote}\\]*+(?:(?:\\.|{quote}{quote})[^{quote}\\]*+)*+{quote}", re.DOTALL)
+    for quote in "'\""
+}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_UNCLOSED = {"'": "string", '"': "quoted name", "`": "quoted name"}
+
+
+def tokenize(source: Source) -> list[Token]:
+    """Split a text into tokens; the last one has the kind END.
+
+    Examples
+    --------
+    >>> [token.value for token in tokenize(Source("A{2,3} -> {- B -}"))]
+    ['A', '{', '2', ',', '3', '}', '->', '{-', 'B', '-}', '']
+    >>> tokenize(Source("\\"it's\\" 'it''s'"))[1].value
+    "it's"
+    """
+    text, offset = source.text, source.offset
+    tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        assert found is not None, "every character starts a token"
+        group = found.lastgroup
+        end = found.end()
+        if group == "word":
+            word = found.group()
+            tokens.append(Token(Kind.WORD, word.upper(), word, position + offset, end + offset))
+        elif group == "symbol":
+            symbol = found.group()
+            tokens.append(Token(Kind.SYMBOL, symbol, symbol, position + offset, end + offset))
+        elif group == "number":
+            tokens.append(Token(Kind.NUMBER, "", found.group(), position + offset, end + offset))
+        elif group == "quote":
+            token = _quoted(source, position)
+            tokens.append(token)
+            end = token.end - offset
+        elif group == "block_comment":
+            end = text.find("*/", end) + 2
+            if end < 2:
+                _refuse_unclosed(source, "comment", position, 2, "close it with */")
+        position = end
+    tokens.append(Token(Kind.END, "", "", len(text) + offset, len(text) + offset))
+    return tokens
+
+
+def _quoted(source: Source, start: int) -> Token:
+    quote = source.text[start]
+    backslash = source.dialect in BACKSLASH_DIALECTS and quote != "`"
+    rule = _BACKSLASH[quote] if backslash else _PLAIN[quote]
+    found = rule.match(source.text, start + 1)
+    what = "string" if backslash else _UNCLOSED[quote]
+    if found is None:
+        _refuse_unclosed(source, what, start, 1, f"close it with {quote}")
+    value = found.group()[:-1].replace(quote * 2, quote)
+    if backslash:
+        value = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), value)
+    kind = Kind.STRING if what == "string" else Kind.QUOTED
+    if kind is Kind.QUOTED and not value:
+        span = Span(start + source.offset, found.end() + source.offset)
+        raise source.error("a quoted name is empty", span)
+    return Token(kind, "", value, start + source.offset, found.end() + source.offset)
+
+
+def _refuse_unclosed(source: Source, what: str, start: int, width: int, hint: str) -> NoReturn:
+    place = Span(start + source.offset, start + source.offset + width)
+    raise source.error(f"a {what} is never closed", place, hint=hint)
+
+
+class Cursor:
+    """A place in a list of tokens, with the questions that parsers ask there."""
+
+    def __init__(self, source: Source, tokens: list[Token] | None = None) -> None:
+        self.source = source
+        self.tokens = tokenize(source) if tokens is None else tokens
+        self.index = 0
+
+    @property
+    def token(self) -> Token:
+        """The token at the place."""
+        return self.tokens[self.index]
+
+    @property
+    def previous(self) -> Token:
+        """The token that was taken last (the first one where none was)."""
+        return self.tokens[max(0, self.index - 1)]
+
+    def ahead(self, distance: int = 1) -> Token:
+        """Return a later token; past the end it is the end."""
+        return self.tokens[min(self.index + distance, len(self.tokens) - 1)]
+
+    def at(self, *keys: str) -> bool:
+        """Whether the next tokens are these keywords or symbols."""
+        if len(keys) == 1:
+            return self.tokens[self.index].key == keys[0]
+        return all(self.ahead(distance).key == key for distance, key in enumerate(keys))
+
+    def advance(self) -> Token:
+        """Take the token at the place."""
+        token = self.tokens[self.index]
+        if token.kind is not Kind.END:
+            self.index += 1
+        return token
+
+    def accept(self, *keys: str) -> bool:
+        """Take these keywords or symbols if they come next."""
+        if not self.at(*keys):
+            return False
+        self.index += len(keys)
+        return True
+
+    def expect(self, key: str, what: str | None = None) -> Token:
+        """Take this keyword or symbol, or fail."""
+        if self.token.key != key:
+            raise self.unexpected(what or f"'{key}'")
+        return self.advance()
+
+    def expect_name(self, what: str) -> Token:
+        """Take a name, or fail."""
+        if not self.token.is_name:
+            raise self.unexpected(what)
+        return self.advance()
+
+    def expect_end(self) -> None:
+        """Fail unless everything was taken."""
+        if self.token.kind is not Kind.END:
+            raise self.error(f"{self.found()} does not belong here")
+
+    def found(self) -> str:
+        """Describe the token at the place."""
+        token = self.token
+        if token.kind is Kind.END:
+            return "the end of the text"
+        start = token.start - self.source.offset
+        text = self.source.text[start : token.end - self.source.offset]
+        return text if token.kind is Kind.STRING and len(text) <= 40 else f"'{text[:40]}'"
+
+    def unexpected(self, what: str, *, hint: str | None = None) -> PatternSyntaxError:
+        """Return the error that something else was expected here."""
+        return self.error(f"expected {what}, found {self.found()}", hint=hint)
+
+    def error(
+        self, message: str, span: Span | None = None, *, hint: str | None = None
+    ) -> PatternSyntaxError:
+        """Return a syntax error at a place, or here."""
+        return self.source.error(message, span or self.token.span, hint=hint)
+
+    def span_from(self, start: int) -> Span:
+        """Return the place from a start to the end of the last token taken."""
+        return Span(start, max(start, self.previous.end))
