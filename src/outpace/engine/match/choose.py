@@ -1,0 +1,37 @@
+"""Choosing the matcher for a query: the fastest one that covers it, else the twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.graph import make_graph_matcher
+from outpace.engine.match.kernel import make_kernel
+from outpace.engine.match.twin import make_twin
+from outpace.pattern.query import Selection
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A matcher and what it is, for `explain()`."""
+
+    name: str
+    matcher: Matcher
+
+
+def choose_matcher(task: Task) -> Choice:
+    """Return the fastest matcher that covers the query.
+
+    The graph shares the work of all matches that overlap, the kernel searches for the preferred match of
+    each start, and the twin, plain Python, covers everything else.
+    """
+    if not task.timeouts:
+        if task.bound.query.effective_selection is Selection.ALL:
+            graph = make_graph_matcher(task)
+            if graph is not None:
+                return Choice("graph", graph)
+        else:
+            kernel = make_kernel(task)
+            if kernel is not None:
+                return Choice("kernel", kernel)
+    return Choice("twin", make_twin(task))

@@ -1,0 +1,106 @@
+"""From matches to the result table: the columns of SQL:2016, in its order.
+
+ONE ROW PER MATCH gives the partition columns and the measures. ALL ROWS PER MATCH gives every row of
+the match with the input's columns too, rows in `{- -}` left out, and, where asked for, the rows that
+are in no match, with NULL measures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.contract import Block, Found, Integers, Task, TimedOut
+from outpace.engine.match.measures import evaluate_measures
+from outpace.pattern.query import Rows
+
+
+def match_table(task: Task, block: Block, found: Found) -> pa.Table:
+    """Return the result table of the matches, in their order."""
+    bound = task.bound
+    rows_mode = bound.query.rows
+    row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode)
+    if rows_mode is Rows.ALL_WITH_UNMATCHED:
+        row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
+    columns = {
+        name: block.columns[name].take(pa.array(row_index))
+        for name in bound.output.names
+        if name not in measures
+    }
+    columns.update(measures)
+    return pa.table([columns[name] for name in bound.output.names], schema=bound.output)
+
+
+def timed_out_schema(task: Task) -> pa.Schema:
+    """Return the schema of the table of timed-out partial matches."""
+    bound = task.bound
+    fields = [bound.schema.field(name) for name in bound.partition_by]
+    time = pa.int64() if bound.time is None else bound.schema.field(bound.time).type
+    fields += [
+        pa.field("first_time", time),
+        pa.field("last_time", time),
+        pa.field("labels", pa.list_(pa.string())),
+        pa.field("rows", pa.list_(pa.int64())),
+        pa.field("reason", pa.string()),
+    ]
+    return pa.schema(fields)
+
+
+def timed_out_table(task: Task, block: Block, partial: TimedOut | None) -> pa.Table:
+    """Return the partial matches that WITHIN ended, and what each was waiting for.
+
+    `rows` are arrival numbers: the place of each row in the input, counted from 0.
+    """
+    schema = timed_out_schema(task)
+    if partial is None or not len(partial.start):
+        return schema.empty_table()
+    bound, program = task.bound, task.program
+    last_at = partial.offsets[1:] - 1
+    last_row = partial.rows[last_at]
+    variables = np.array([p.variable for p in program.positions], np.int64)
+    names = np.array(program.names, dtype=object)
+    offsets = pa.array(partial.offsets.astype(np.int32))
+    columns = [block.columns[name].take(pa.array(partial.start)) for name in bound.partition_by]
+    if bound.time is None:
+        columns += [pa.array(block.arrivals[partial.start]), pa.array(block.arrivals[last_row])]
+    else:
+        time = block.columns[bound.time]
+        columns += [time.take(pa.array(partial.start)), time.take(pa.array(last_row))]
+    labels = pa.array(names[variables[partial.positions]].tolist(), pa.string())
+    columns.append(pa.ListArray.from_arrays(offsets, labels))
+    columns.append(pa.ListArray.from_arrays(offsets, pa.array(block.arrivals[partial.rows])))
+    waiting = {position: _waiting(task, position) for position in set(partial.positions[last_at])}
+    columns.append(pa.array([waiting[p] for p in partial.positions[last_at]], pa.string()))
+    return pa.table(columns, schema=schema)
+
+
+def _waiting(task: Task, position: int) -> str:
+    targets = [move.target for move in task.program.follow[position] if move.target >= 0]
+    variables = dict.fromkeys(task.program.positions[target].variable for target in targets)
+    names = " or ".join(task.program.names[variable] for variable in variables)
+    return f"no {names} within the time allowed" if names else "the time allowed passed"
+
+
+def _with_unmatched(
+    block: Block,
+    found: Found,
+    row_index: Integers,
+    match_index: Integers,
+    measures: dict[str, pa.Array],
+) -> tuple[Integers, dict[str, pa.Array]]:
+    """Add the rows of no match, and put all rows in the order of the matches' first rows."""
+    matched = np.zeros(block.size, np.bool_)
+    matched[found.rows] = True
+    empty = np.diff(found.offsets) == 0
+    matched[found.start[empty]] = True
+    unmatched = np.flatnonzero(~matched)
+    all_rows = np.concatenate([row_index, unmatched])
+    place = np.concatenate([found.start[match_index], unmatched])
+    order = np.argsort(place, kind="stable")
+    padded = {
+        name: pa.concat_arrays([column, pa.nulls(len(unmatched), column.type)]).take(
+            pa.array(order)
+        )
+        for name, column in measures.items()
+    }
+    return all_rows[order], padded

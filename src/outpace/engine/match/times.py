@@ -1,0 +1,42 @@
+"""Event time as integers: microseconds for timestamps and dates, the value itself for integers."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.engine.match.contract import NO_TIME, Integers
+from outpace.errors import DataError
+from outpace.pattern.bound import BoundQuery
+
+
+def time_values(bound: BoundQuery, columns: Mapping[str, pa.Array]) -> Integers:
+    """Return the times that WITHIN measures, or nothing for a query without WITHIN."""
+    if bound.within is None or bound.time is None:
+        return np.zeros(0, np.int64)
+    column = columns[bound.time]
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise DataError(f"the time column '{bound.time}' is NULL", detail=f"sorted row {row}")
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False).view(pa.int64())
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("us")).view(pa.int64())
+    elif kind != pa.int64():
+        column = pc.cast(column, pa.int64())
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
+
+
+def time_of(bound: BoundQuery, time: int | datetime.datetime) -> int:
+    """Return one time in the units of `time_values`."""
+    if bound.time is None or bound.within is None:
+        return NO_TIME
+    kind = bound.schema.field(bound.time).type
+    if isinstance(time, datetime.datetime):
+        return int(pa.scalar(time, pa.timestamp("us", getattr(kind, "tz", None))).value)
+    return time

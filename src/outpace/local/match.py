@@ -1,0 +1,112 @@
+"""Matching tables in process: `match` for the result, `search` for everything about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from outpace.engine.match.choose import Choice, choose_matcher
+from outpace.engine.match.contract import Block, Outcome, Task
+from outpace.engine.match.count import count_matches
+from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.output import match_table, timed_out_table
+from outpace.local.frames import TableLike, to_arrow
+from outpace.pattern.query import Query
+from outpace.plan.why import why
+from outpace.plan.why_not import why_not
+
+
+def match(data: TableLike, query: Query) -> pa.Table:
+    """Find the matches of a query in a table.
+
+    Parameters
+    ----------
+    data
+        An Arrow table, a pandas or polars frame, or a DuckDB relation.
+    query
+        What to detect and what to return.
+
+    Returns
+    -------
+    pyarrow.Table
+        Partitions in the order of their first row, matches of a partition in their own order.
+
+    Examples
+    --------
+    >>> table = pa.table({"ts": [1, 2, 3, 4], "price": [10.0, 8.0, 7.0, 9.0]})
+    >>> dip = (Query("dip").order_by("ts").pattern("STRT DOWN+ UP+")
+    ...        .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
+    ...        .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)"))
+    >>> match(table, dip).to_pylist()
+    [{'bottom': 7.0, 'ticks': 4}]
+    """
+    return search(data, query).table()
+
+
+def search(data: TableLike, query: Query) -> Search:
+    """Prepare a search: it runs when something is asked of it, and only as far as needed."""
+    return Search(to_arrow(data), query)
+
+
+class Search:
+    """A query over a table, to be looked at from several sides.
+
+    Examples
+    --------
+    >>> table = pa.table({"ts": [1, 2, 3], "kind": ["a", "b", "b"]})
+    >>> pairs = (Query("pairs").order_by("ts").pattern("A ->> B").within(10)
+    ...          .define(A="kind = 'a'", B="kind = 'b'").measures(b="B.ts"))
+    >>> search(table, pairs).count()
+    2
+    """
+
+    def __init__(self, table: pa.Table, query: Query) -> None:
+        self._table = table
+        self._query = query
+
+    def table(self) -> pa.Table:
+        """Return the matches as a table."""
+        return match_table(self._task, self._block, self._outcome.found)
+
+    def count(self) -> int:
+        """Return the number of matches, for `->>` without making them one by one."""
+        counted = count_matches(self._task, self._block)
+        return len(self._outcome.found.start) if counted is None else counted
+
+    def timed_out(self) -> pa.Table:
+        """Return the partial matches that WITHIN ended, with the reason."""
+        task = prepare(self._query, self._table.schema, timeouts=True)
+        outcome = match_block(task, choose_matcher(task).matcher, self._block)
+        return timed_out_table(task, self._block, outcome.timed_out)
+
+    def why(self, match_index: int) -> str:
+        """Explain one match: which row was taken for which step, and why its predicate held."""
+        return why(self._task, self._block, self._outcome.found, match_index)
+
+    def why_not(self, rows: Sequence[int]) -> str:
+        """Explain why rows that look like a match are none: which step failed on which event.
+
+        Parameters
+        ----------
+        rows
+            Row numbers of the input table, in the order of the expected match.
+        """
+        return why_not(self._task, self._block, rows)
+
+    @cached_property
+    def _task(self) -> Task:
+        return prepare(self._query, self._table.schema)
+
+    @cached_property
+    def _block(self) -> Block:
+        return whole_block(self._task, self._table)
+
+    @cached_property
+    def _choice(self) -> Choice:
+        return choose_matcher(self._task)
+
+    @cached_property
+    def _outcome(self) -> Outcome:
+        return match_block(self._task, self._choice.matcher, self._block)
