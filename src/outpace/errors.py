@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of characters in the user's text.
+    """A half-open range of characters in the user's text, and the text where it is known.
 
     Examples
     --------
@@ -24,6 +24,7 @@ class Span:
 
     start: int
     end: int
+    text: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
@@ -31,7 +32,8 @@ class Span:
 
     def join(self, other: Span) -> Span:
         """Return the smallest span that covers both."""
-        return Span(min(self.start, other.start), max(self.end, other.end))
+        text = self.text if self.text is not None else other.text
+        return Span(min(self.start, other.start), max(self.end, other.end), text)
 
 
 class OutpaceError(Exception):
@@ -72,7 +74,7 @@ class OutpaceError(Exception):
         super().__init__(message)
         self.message = message
         self.span = span
-        self.text = text
+        self.text = span.text if text is None and span is not None else text
         self.where = where
         self.detail = detail
         self.hint = hint
