@@ -1,0 +1,222 @@
+"""Checks of a query that need no schema: do its clauses fit each other?
+
+Guarantees that every variable that a clause names exists, that SUBSETs are unions of variables, and
+that a pattern whose matches could not be bounded is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outpace.errors import BindError, did_you_mean
+from outpace.pattern import ast
+from outpace.pattern.query import Query, Rows, Selection, Skip
+
+
+def check_clauses(query: Query) -> ast.Pattern:
+    """Check a query's clauses against each other, and return its pattern.
+
+    Examples
+    --------
+    >>> check_clauses(Query().pattern(ast.Var("A")))
+    Var(name='A')
+    """
+    tree = query.tree
+    if tree is None:
+        raise BindError("the query has no pattern", hint="add one, such as .pattern('A B+')")
+    _check_negation(query, tree)
+    _check_definitions(query, tree)
+    _check_subsets(query, tree)
+    _check_measures(query)
+    _check_skip(query, tree)
+    _check_rows(query, tree)
+    _check_bounded(query, tree)
+    return tree
+
+
+def _unknown(name: str, known: Iterable[str], where: str, message: str = "") -> BindError:
+    names = list(known)
+    hint = did_you_mean(name, names) or "the variables are " + ", ".join(names)
+    return BindError(message or f"unknown variable '{name}'", where=where, hint=hint)
+
+
+def _check_definitions(query: Query, tree: ast.Pattern) -> None:
+    known = ast.predicates(tree)
+    seen: set[str] = set()
+    for name, expression in query.definitions:
+        where = f"define {name}"
+        if name in seen:
+            raise BindError(
+                f"variable '{name}' is defined twice", span=expression.span, where=where
+            )
+        seen.add(name)
+        if name not in known:
+            if name in dict(query.subsets):
+                raise BindError(f"'{name}' is a subset and cannot be defined", where=where)
+            raise _unknown(name, known, where, f"variable '{name}' is not in the pattern")
+
+
+def _check_subsets(query: Query, tree: ast.Pattern) -> None:
+    variables = ast.variables(tree)
+    unions = dict(query.subsets)
+    if len(unions) != len(query.subsets):
+        raise BindError("a subset is defined twice", where="subset")
+    for name, members in query.subsets:
+        where = f"subset {name}"
+        if name in ast.predicates(tree):
+            raise BindError(f"subset '{name}' has the name of a variable", where=where)
+        if not members:
+            raise BindError(f"subset '{name}' has no variables", where=where)
+        for member in members:
+            if member in unions:
+                raise _subset_of_subset(name, member, unions, where)
+            if member not in variables:
+                raise _unknown(member, variables, where)
+
+
+def _subset_of_subset(
+    name: str, member: str, unions: dict[str, tuple[str, ...]], where: str
+) -> BindError:
+    cycle = _cycle(name, unions)
+    if cycle:
+        return BindError(
+            "subsets form a circle: " + " -> ".join(cycle),
+            where=where,
+            hint="a subset is a union of variables of the pattern",
+        )
+    return BindError(
+        f"subset '{name}' cannot contain subset '{member}'",
+        where=where,
+        hint="list the variables themselves: " + ", ".join(unions[member]),
+    )
+
+
+def _cycle(start: str, unions: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return a way from a subset through subsets back to itself, or nothing."""
+    stack = [[start]]
+    seen: set[str] = set()
+    while stack:
+        way = stack.pop()
+        for member in unions.get(way[-1], ()):
+            if member == start:
+                return [*way, start]
+            if member in unions and member not in seen:
+                seen.add(member)
+                stack.append([*way, member])
+    return []
+
+
+def _check_measures(query: Query) -> None:
+    seen: set[str] = set()
+    for name, expression in query.outputs:
+        if name.lower() in seen:
+            raise BindError(
+                f"measure '{name}' is defined twice", span=expression.span, where=f"measure {name}"
+            )
+        seen.add(name.lower())
+
+
+def _check_skip(query: Query, tree: ast.Pattern) -> None:
+    skip = query.effective_skip
+    if skip.skip not in (Skip.TO_FIRST, Skip.TO_LAST):
+        return
+    known = (*ast.variables(tree), *dict(query.subsets))
+    if skip.variable not in known:
+        raise _unknown(str(skip.variable), known, "after match skip")
+
+
+def _check_rows(query: Query, tree: ast.Pattern) -> None:
+    if query.rows is not Rows.ALL_WITH_UNMATCHED:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Exclude):
+            raise BindError(
+                "an exclusion cannot be combined with unmatched rows",
+                span=node.span,
+                where="pattern",
+                hint="leave out {- -}, or return all rows per match without unmatched ones",
+            )
+
+
+def _check_negation(query: Query, tree: ast.Pattern) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Not) and not _is_inside_sequence(node, tree):
+            raise BindError(
+                f"!{node.name} needs a step before it",
+                span=node.span,
+                where="pattern",
+                hint=f"write A -> !{node.name} -> C, or A !{node.name} C",
+            )
+    trailing = trailing_negation(tree)
+    if trailing is not None and query.bound is None:
+        raise BindError(
+            f"-> !{trailing.name} at the end of a pattern needs within",
+            span=trailing.span,
+            where="pattern",
+            hint="without within nobody knows how long to wait; add .within('10 s')",
+        )
+
+
+def _is_inside_sequence(node: ast.Not, tree: ast.Pattern) -> bool:
+    return any(
+        isinstance(parent, ast.Concat) and any(item is node for item in parent.items[1:])
+        for parent in ast.walk(tree)
+    )
+
+
+def trailing_negation(pattern: ast.Pattern) -> ast.Not | None:
+    """Return a negation that must hold until the end of time: `A -> !B` with nothing after it.
+
+    Examples
+    --------
+    >>> trailing_negation(ast.concat([ast.Var("A"), ast.Not("B")], [ast.Link.NEXT]))
+    Not(name='B')
+    """
+    stack: list[ast.Pattern] = [pattern]
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, ast.Concat):
+            stack.extend(ast.children(node))
+            continue
+        for position in range(len(node.items) - 1, -1, -1):
+            item = node.items[position]
+            if isinstance(item, ast.Not):
+                if node.links[position - 1] is not ast.Link.STRICT:
+                    return item
+                continue
+            stack.append(item)
+            if not _can_be_empty(item):
+                break
+    return None
+
+
+def _can_be_empty(pattern: ast.Pattern) -> bool:
+    match pattern:
+        case ast.Var():
+            return False
+        case ast.Repeat(item=item, least=least):
+            return least == 0 or _can_be_empty(item)
+        case ast.Exclude(item=item):
+            return _can_be_empty(item)
+        case ast.Alternate(options=options):
+            return any(_can_be_empty(option) for option in options)
+        case ast.Concat(items=items) | ast.Permute(items=items):
+            return all(_can_be_empty(item) for item in items)
+        case _:
+            return True
+
+
+def _check_bounded(query: Query, tree: ast.Pattern) -> None:
+    """Refuse patterns with exponentially many matches that nothing bounds."""
+    if query.effective_selection is not Selection.ALL or query.bound is not None or query.limits:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Repeat) and node.most is None:
+            inside = ast.links(node.item) | {node.link}
+            if ast.Link.ANY in inside:
+                raise BindError(
+                    "an unbounded repetition with ->> has more matches than anyone can list",
+                    span=node.span,
+                    where="pattern",
+                    hint="bound it with .within(...), .limit(...) or a quantifier such as {1,5}",
+                )

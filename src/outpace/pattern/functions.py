@@ -1,0 +1,35 @@
+"""The registry of scalar functions and operators by all names that users may write.
+
+`Apply.function` holds a canonical name of this registry. Operators keep their SQL sign (`+`, `<=`,
+`and`, `is null`, `like`); `and` and `or` take two or more arguments. `negate`, `case` (conditions and
+values in turn, then maybe the value of ELSE), `cast`, `try_cast` and `in` are the rest of the syntax;
+everything else (BETWEEN, NOT IN, IF, NULLIF) is expressed with these when a query is bound.
+"""
+
+from __future__ import annotations
+
+from outpace.pattern.functions_operator import OPERATORS
+from outpace.pattern.functions_signature import Function
+
+FUNCTIONS: tuple[Function, ...] = (*OPERATORS,)
+
+_BY_NAME = {name: f for f in FUNCTIONS for name in (f.name, *f.aliases)}
+
+#: Those that decide themselves which of their arguments are evaluated.
+LAZY = frozenset({"and", "or", "case", "coalesce"})
+
+
+def find_function(name: str) -> Function | None:
+    """Return a function by any of its names, or None.
+
+    Examples
+    --------
+    >>> find_function("mod").name
+    '%'
+    """
+    return _BY_NAME.get(name)
+
+
+def function_names() -> tuple[str, ...]:
+    """Return all names under which functions can be called."""
+    return tuple(name for name in _BY_NAME if name.replace("_", "").isalnum())

@@ -1,0 +1,341 @@
+"""Values in plain Python: how columns become them, and how one type of value becomes another.
+
+A timestamp with a zone is an aware datetime in UTC (the zone is part of the type), a timestamp
+without one is naive, an interval is a timedelta, a map is a dict. Nanoseconds are cut to
+microseconds. What `converter` returns is what CAST does: a value that does not fit raises `DataError`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from outpace.errors import DataError
+from outpace.pattern import types
+
+#: Wide enough for a product of two 38-digit decimals before it is rounded to its type.
+CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
+EPOCH = datetime.datetime(1970, 1, 1)
+EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column as Python values.
+
+    Examples
+    --------
+    >>> column_values(pa.array([1, None]))
+    [1, None]
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return column_values(column.cast(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        stamps = column.cast(pa.timestamp("us"), safe=False).to_pylist()
+        return [_in_utc(stamp) for stamp in stamps] if kind.tz else list(stamps)
+    if pa.types.is_duration(kind):
+        return list(column.cast(pa.duration("us"), safe=False).to_pylist())
+    if pa.types.is_time(kind) and kind.unit == "ns":
+        return list(column.cast(pa.time64("us"), safe=False).to_pylist())
+    return (
+        [native(value, kind) for value in column.to_pylist()]
+        if _nested(kind)
+        else (list(column.to_pylist()))
+    )
+
+
+def native(value: Any, kind: pa.DataType) -> Any:
+    """Return what Arrow gives for a value of a nested type in the form of this module."""
+    if value is None:
+        return None
+    if types.is_list(kind):
+        return [native(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else value
+        return {native(k, kind.key_type): native(v, kind.item_type) for k, v in pairs}
+    if pa.types.is_struct(kind):
+        return {field.name: native(value[field.name], field.type) for field in kind}
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return value.astimezone(datetime.UTC)
+    return value
+
+
+def to_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return Python values as an Arrow array of a type; the inverse of `column_values`."""
+    if pa.types.is_map(kind):
+        return pa.array([None if v is None else list(v.items()) for v in values], type=kind)
+    return pa.array(values, type=kind)
+
+
+def local_time(value: datetime.datetime, kind: pa.DataType) -> datetime.datetime:
+    """Return the wall-clock time of a timestamp in the zone of its type."""
+    if kind.tz is None:
+        return value
+    return value.astimezone(zone(kind.tz))
+
+
+def zone(name: str) -> datetime.tzinfo:
+    """Return a time zone by its name (`Europe/Berlin`) or offset (`+02:00`)."""
+    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", name)
+    if found:
+        offset = datetime.timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return datetime.timezone(-offset if found[1] == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as problem:
+        raise DataError(f"time zone '{name}' is not known") from problem
+
+
+def converter(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    """Return the function that turns values of one type into another, or None if CAST cannot.
+
+    Examples
+    --------
+    >>> converter(pa.string(), pa.int32())("12")
+    12
+    >>> converter(pa.bool_(), pa.date32()) is None
+    True
+    """
+    source, target = types.value_type(source), types.value_type(target)
+    if source == target or pa.types.is_null(source):
+        return _same
+    if types.is_string(target):
+        return _to_text(source)
+    if pa.types.is_boolean(target):
+        return _to_boolean(source)
+    if types.is_integer(target):
+        return _to_integer(source, target)
+    if types.is_floating(target):
+        return _to_float(source, target)
+    if types.is_decimal(target):
+        return _to_decimal(source, target)
+    if types.is_binary(target):
+        if types.is_string(source):
+            return lambda value: value.encode()
+        return _same if types.is_binary(source) else None
+    if types.is_temporal(target):
+        return _to_temporal(source, target)
+    return _to_nested(source, target)
+
+
+def round_decimal(value: decimal.Decimal, kind: pa.DataType) -> decimal.Decimal:
+    """Round half up to the scale of a decimal type; more digits than it has are an error."""
+    rounded = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=CONTEXT)
+    if abs(rounded) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
+        raise DataError(f"{value} does not fit into {types.type_name(kind)}")
+    return rounded
+
+
+def round_float32(value: float) -> float:
+    """Round to the nearest 32-bit float."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def check_integer(value: int, kind: pa.DataType) -> int:
+    """Return an integer that fits its type; refuse one that does not."""
+    low, high = types.integer_range(kind)
+    if not low <= value <= high:
+        raise DataError(f"{value} is out of range for {types.type_name(kind)}")
+    return value
+
+
+def round_half_away(value: float | decimal.Decimal) -> int:
+    """Round to an integer, halves away from zero."""
+    exact = decimal.Decimal(value)
+    return int(exact.quantize(decimal.Decimal(1), rounding=decimal.ROUND_HALF_UP, context=CONTEXT))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _in_utc(stamp: datetime.datetime | None) -> datetime.datetime | None:
+    return None if stamp is None else stamp.replace(tzinfo=datetime.UTC)
+
+
+def _nested(kind: pa.DataType) -> bool:
+    return types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_struct(kind)
+
+
+def _unfit(value: object, target: pa.DataType) -> DataError:
+    return DataError(f"cannot cast {value!r} to {types.type_name(target)}")
+
+
+def _to_text(source: pa.DataType) -> Callable[[Any], Any] | None:
+    if types.is_string(source):
+        return _same
+    if pa.types.is_boolean(source):
+        return lambda value: "true" if value else "false"
+    if types.is_integer(source) or types.is_floating(source):
+        return str
+    if types.is_decimal(source):
+        return lambda value: format(value, "f")
+    if types.is_binary(source):
+        return lambda value: value.decode("utf-8", errors="replace")
+    if pa.types.is_timestamp(source):
+        return lambda value: _stamp_text(local_time(value, source))
+    if types.is_temporal(source):
+        return str
+    return None
+
+
+def _stamp_text(value: datetime.datetime) -> str:
+    text = value.replace(tzinfo=None).isoformat(sep=" ")
+    if value.tzinfo is None:
+        return text
+    offset = value.strftime("%z")
+    return f"{text}{offset[:3]}:{offset[3:]}"
+
+
+def _to_boolean(source: pa.DataType) -> Callable[[Any], Any] | None:
+    words = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+    def from_text(value: str) -> bool:
+        if value.strip().lower() not in words:
+            raise _unfit(value, pa.bool_())
+        return words[value.strip().lower()]
+
+    if types.is_string(source):
+        return from_text
+    return (lambda value: value != 0) if types.is_numeric(source) else None
+
+
+def _to_integer(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    def from_text(value: str) -> int:
+        if not re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII):
+            raise _unfit(value, target)
+        return check_integer(int(value), target)
+
+    def from_number(value: float | decimal.Decimal) -> int:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _unfit(value, target)
+        return check_integer(round_half_away(value), target)
+
+    if types.is_string(source):
+        return from_text
+    if types.is_integer(source):
+        return lambda value: check_integer(value, target)
+    if types.is_numeric(source):
+        return from_number
+    return int if pa.types.is_boolean(source) else None
+
+
+def _to_float(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    narrow = round_float32 if pa.types.is_float32(target) else _same
+
+    def from_text(value: str) -> float:
+        try:
+            # Python's underscores between digits are no SQL.
+            return float(narrow(float("x" if "_" in value else value)))
+        except ValueError as problem:
+            raise _unfit(value, target) from problem
+
+    if types.is_string(source):
+        return from_text
+    if types.is_numeric(source) or pa.types.is_boolean(source):
+        return lambda value: narrow(float(value))
+    return None
+
+
+def _to_decimal(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    def from_any(value: Any) -> decimal.Decimal:
+        try:
+            # A float's shortest text is what the user sees; its exact binary value is not.
+            exact = decimal.Decimal(str(value) if isinstance(value, float) else value)
+            return round_decimal(exact, target)
+        except decimal.InvalidOperation as problem:
+            raise _unfit(value, target) from problem
+
+    known = types.is_numeric(source) or types.is_string(source) or pa.types.is_boolean(source)
+    return from_any if known else None
+
+
+def _to_temporal(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    if types.is_string(source):
+        return lambda value: parse_temporal(value, target)
+    if pa.types.is_date(target):
+        if pa.types.is_timestamp(source):
+            return lambda value: local_time(value, source).date()
+        return _same if pa.types.is_date(source) else None
+    if pa.types.is_timestamp(target):
+        return _to_timestamp(source, target)
+    if pa.types.is_time(target):
+        if pa.types.is_timestamp(source):
+            return lambda value: local_time(value, source).time()
+        return _same if pa.types.is_time(source) else None
+    return _same if pa.types.is_duration(source) else None
+
+
+def _to_timestamp(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    if pa.types.is_date(source):
+
+        def from_date(value: datetime.date) -> datetime.datetime:
+            midnight = datetime.datetime(value.year, value.month, value.day)
+            return _wall_to(midnight, target)
+
+        return from_date
+    if not pa.types.is_timestamp(source):
+        return None
+    if (source.tz is None) == (target.tz is None):
+        return _same
+    if target.tz is None:
+        return lambda value: local_time(value, source).replace(tzinfo=None)
+    return lambda value: _wall_to(value, target)
+
+
+def _wall_to(value: datetime.datetime, target: pa.DataType) -> datetime.datetime:
+    if target.tz is None:
+        return value
+    return value.replace(tzinfo=zone(target.tz)).astimezone(datetime.UTC)
+
+
+def parse_temporal(text: str, target: pa.DataType) -> Any:
+    """Return the date, time, timestamp or interval that a text in ISO form says.
+
+    Examples
+    --------
+    >>> parse_temporal("2024-02-29 10:00", pa.timestamp("us"))
+    datetime.datetime(2024, 2, 29, 10, 0)
+    """
+    try:
+        if pa.types.is_date(target):
+            return datetime.date.fromisoformat(text.strip())
+        if pa.types.is_time(target):
+            return datetime.time.fromisoformat(text.strip())
+        if pa.types.is_timestamp(target):
+            stamp = datetime.datetime.fromisoformat(text.strip())
+            if stamp.tzinfo is None:
+                return _wall_to(stamp, target)
+            shifted = stamp.astimezone(datetime.UTC)
+            return shifted if target.tz else shifted.replace(tzinfo=None)
+    except ValueError as problem:
+        raise _unfit(text, target) from problem
+    raise _unfit(text, target)
+
+
+def _to_nested(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
+    if types.is_list(source) and types.is_list(target):
+        item = converter(source.value_type, target.value_type)
+        if item is None:
+            return None
+        return lambda value: [None if part is None else item(part) for part in value]
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        key = converter(source.key_type, target.key_type)
+        held = converter(source.item_type, target.item_type)
+        if key is None or held is None:
+            return None
+        return lambda value: {
+            key(name): None if part is None else held(part) for name, part in value.items()
+        }
+    return None
