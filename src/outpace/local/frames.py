@@ -1,4 +1,4 @@
-"""Tables of other libraries as Arrow: pandas, polars, DuckDB relations and anything with Arrow's C stream."""
+"""Tables of other libraries as Arrow: pandas, polars, DuckDB, anything with Arrow's C stream."""
 
 from __future__ import annotations
 

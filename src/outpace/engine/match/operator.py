@@ -124,27 +124,20 @@ class MatchOperator:
         return len(self._key_rows)
 
     def push(self, table: pa.Table) -> Emitted:
-        """Take the next rows and return what they make final."""
-        self._check_open()
+        """Take the next rows and return what they make final; after an error nothing is taken."""
         self._check_schema(table.schema)
         rows = table.select(self._columns)
-        key = self._key_numbers(rows)
-        block, keys = self._block(rows, key, ended=False)
-        return self._run(block, keys)
+        return self._step(rows, self._key_numbers(rows))
 
     def advance(self, watermark: int) -> Emitted:
         """Promise that no later row has a time before `watermark`; return what became final."""
-        self._check_open()
-        self._watermark = max(self._watermark, watermark)
-        block, keys = self._block(self._empty_rows(), np.zeros(0, np.int64), ended=False)
-        return self._run(block, keys)
+        return self._step(self._empty_rows(), np.zeros(0, np.int64), watermark=watermark)
 
     def finish(self) -> Emitted:
         """Say that no more rows come, and return the rest."""
-        self._check_open()
+        emitted = self._step(self._empty_rows(), np.zeros(0, np.int64), ended=True)
         self._finished = True
-        block, keys = self._block(self._empty_rows(), np.zeros(0, np.int64), ended=True)
-        return self._run(block, keys)
+        return emitted
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `MatchOperator.restore`."""
@@ -201,9 +194,17 @@ class MatchOperator:
         self._ordinal = _integers(places, "ordinal")
         self._arrival = _integers(places, "arrival")
 
-    def _run(self, block: Block, keys: Integers) -> Emitted:
+    def _step(
+        self, rows: pa.Table, key: Integers, *, watermark: int = NO_TIME, ended: bool = False
+    ) -> Emitted:
+        self._check_open()
+        block, keys = self._block(rows, key, max(watermark, self._watermark), ended=ended)
         outcome = self._matcher(block, _select(self._resume, keys))
         emitted = self._emit(block, outcome)
+        # Everything above only reads, so that a refused push leaves the operator as it was.
+        self._arrived += len(key)
+        np.add.at(self._counts, key, 1)
+        self._watermark = max(watermark, self._newest(rows))
         self._retain(block, keys, outcome)
         return emitted
 
@@ -225,37 +226,43 @@ class MatchOperator:
             shown[mine] = arrivals[np.searchsorted(arrivals, found.settled[mine]) + ahead]
         return shown
 
-    def _block(self, rows: pa.Table, key: Integers, *, ended: bool) -> tuple[Block, Integers]:
+    def _block(
+        self, rows: pa.Table, key: Integers, watermark: int, *, ended: bool
+    ) -> tuple[Block, Integers]:
         """Join the rows kept and the new ones, by partition; return the block and its keys."""
-        new_ordinals = self._number_rows(key)
         arrivals = np.arange(self._arrived, self._arrived + len(key), dtype=np.int64)
-        self._arrived += len(key)
-        joined = pa.concat_tables([self._rows, rows]) if self._rows.num_rows else rows
+        joined = pa.concat_tables([self._rows, rows])
         joined_key = np.concatenate([self._key, key])
         order = np.argsort(joined_key, kind="stable")
         joined_key = joined_key[order]
         columns = {name: _gather(joined.column(name), order) for name in self._columns}
-        bounds = np.flatnonzero(np.diff(joined_key)) + 1
-        segments = np.concatenate(
-            [[0], bounds, [len(joined_key)]] if len(joined_key) else [[0]]
-        ).astype(np.int64)
+        segments = np.flatnonzero(np.diff(joined_key, prepend=-1, append=-1)).astype(np.int64)
+        segments = segments if len(joined_key) else np.zeros(1, np.int64)
         times = time_values(self.task.bound, columns)
         all_arrivals = np.concatenate([self._arrival, arrivals])[order]
-        self._check_order(columns, times, segments, all_arrivals, new_from=self._arrived - len(key))
+        self._check_order(columns, times, segments, all_arrivals)
         ahead = 0 if ended else self._reach.ahead
         block = Block(
             columns=columns,
             segments=segments,
             visible=np.maximum(segments[1:] - ahead, segments[:-1]),
-            ordinals=np.concatenate([self._ordinal, new_ordinals])[order],
+            ordinals=np.concatenate([self._ordinal, self._ordinals_of(key)])[order],
             arrivals=all_arrivals,
             times=times,
             ended=ended,
             # Rows that are only looked ahead at are not seen by the matcher yet, so time must not
             # settle what they could still change.
-            watermark=NO_TIME if ahead else self._watermark,
+            watermark=NO_TIME if ahead else max(watermark, self._newest(rows)),
         )
         return block, joined_key[segments[:-1]]
+
+    def _newest(self, rows: pa.Table) -> int:
+        """Return the watermark after these rows."""
+        bound = self.task.bound
+        if bound.within is None or bound.time is None or not rows.num_rows:
+            return self._watermark
+        last = {bound.time: _gather(rows.column(bound.time).slice(rows.num_rows - 1), None)}
+        return max(self._watermark, int(time_values(bound, last)[0]))
 
     def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> None:
         """Keep the rows that are still needed and the state of each partition."""
@@ -316,14 +323,13 @@ class MatchOperator:
             [*old.consumed, *fresh.consumed],
         )
 
-    def _number_rows(self, key: Integers) -> Integers:
-        """Number the new rows within their partitions and count them."""
+    def _ordinals_of(self, key: Integers) -> Integers:
+        """Number new rows within their partitions."""
         order = np.argsort(key, kind="stable")
         grouped = key[order]
-        first = np.searchsorted(grouped, grouped)
         ordinals = np.empty(len(key), np.int64)
+        first = np.searchsorted(grouped, grouped)
         ordinals[order] = np.arange(len(key)) - first + self._counts[grouped]
-        np.add.at(self._counts, key, 1)
         return ordinals
 
     def _check_order(
@@ -332,34 +338,31 @@ class MatchOperator:
         times: Integers,
         segments: Integers,
         arrivals: Integers,
-        *,
-        new_from: int,
     ) -> None:
-        """Refuse rows that come before rows already taken; move the watermark on."""
+        """Refuse rows that come before rows already taken."""
         bound = self.task.bound
-        new = np.flatnonzero(arrivals >= new_from)
-        if bound.within is not None and len(new):
+        new = np.flatnonzero(arrivals >= self._arrived)
+        if not bound.order_by or not len(new):
+            return
+        if bound.within is not None:
             by_arrival = times[new[np.argsort(arrivals[new])]]
             before = np.concatenate([[self._watermark], by_arrival[:-1]])
             late = np.flatnonzero(by_arrival < before)
             if len(late):
                 raise _out_of_order(int(late[0]), bound)
-            self._watermark = int(by_arrival[-1])
-        if not bound.order_by or not len(new):
-            return
         segment_of = np.repeat(np.arange(len(segments) - 1), np.diff(segments))
-        keys: list[tuple[str, str]] = [("segment", "ascending")]
         fields = {"segment": pa.array(segment_of)}
+        keys = [("segment", "ascending")]
         for index, name in enumerate(bound.order_by):
             fields[f"key{index}"] = columns[name]
-            direction = "descending" if bound.descending[index] else "ascending"
-            keys.append((f"key{index}", direction))
+            keys.append((f"key{index}", "descending" if bound.descending[index] else "ascending"))
         nulls = "at_start" if any(bound.nulls_first) else "at_end"
         ranked = pc.sort_indices(pa.table(fields), sort_keys=keys, null_placement=nulls)
         moved = np.flatnonzero(np.asarray(ranked) != np.arange(len(arrivals)))
         if len(moved):
-            wrong = arrivals[moved[arrivals[moved] >= new_from]]
-            raise _out_of_order(int(wrong.min()) - new_from, bound)
+            late_arrivals = arrivals[moved]
+            wrong = late_arrivals[late_arrivals >= self._arrived]
+            raise _out_of_order(int(wrong.min()) - self._arrived, bound)
 
     def _check_open(self) -> None:
         if self._finished:

@@ -1,8 +1,8 @@
 """From matches to the result table: the columns of SQL:2016, in its order.
 
-ONE ROW PER MATCH gives the partition columns and the measures. ALL ROWS PER MATCH gives every row of
-the match with the input's columns too, rows in `{- -}` left out, and, where asked for, the rows that
-are in no match, with NULL measures.
+ONE ROW PER MATCH gives the partition columns and the measures. ALL ROWS PER MATCH gives every row
+of the match with the input's columns too, rows in `{- -}` left out, and, where asked for, the rows
+that are in no match, with NULL measures.
 """
 
 from __future__ import annotations

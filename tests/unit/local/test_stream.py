@@ -1,0 +1,228 @@
+"""A stream in pieces gives what the whole table gives, however it is cut, saved and resumed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outpace as op
+
+LETTERS = "abc"
+
+PATTERNS = [
+    "A B+ C",
+    "A B*? C",
+    "(A B C A | A B)",
+    "A+",
+    "A -> B -> C",
+    "A -> B+ -> C",
+    "A -> !B -> C",
+    "A !B C",
+    "A ->> B ->> C",
+    "A ->> B+",
+    "PERMUTE(A, B, C)",
+    "^ A B",
+    "A B $",
+    "(A | B)* C",
+    "A? B",
+]
+
+QUERIES = {
+    f"{text} / {skip}": getattr(
+        op.Query("q")
+        .order_by("ts")
+        .pattern(text)
+        .define(A="kind = 'a'", B="kind = 'b'", C="kind = 'c'")
+        .measures(
+            n="MATCH_NUMBER()",
+            first="FIRST(id)",
+            last="LAST(id)",
+            ids="ARRAY_AGG(id)",
+            labels="ARRAY_AGG(CLASSIFIER())",
+        )
+        .within(5),
+        skip,
+    )()
+    for text in PATTERNS
+    for skip in ("skip_past_last_row", "skip_to_next_row", "no_skip")
+}
+
+
+def events(kinds: list[str], gaps: list[int], keys: list[int]) -> pa.Table:
+    times = [sum(gaps[: i + 1]) for i in range(len(kinds))]
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.int64()),
+            "id": pa.array(range(len(kinds)), pa.int64()),
+            "kind": pa.array(kinds, pa.string()),
+            "key": pa.array(keys, pa.int32()),
+        }
+    )
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    size = draw(st.integers(0, 12))
+    kinds = draw(st.lists(st.sampled_from(LETTERS), min_size=size, max_size=size))
+    gaps = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    keys = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
+    return events(kinds, gaps, keys)
+
+
+def feed(
+    query: op.Query, table: pa.Table, cuts: list[int], *, resume: bool
+) -> list[dict[str, object]]:
+    matcher = op.open(query, schema=table.schema)
+    found: list[dict[str, object]] = []
+    bounds = [0, *sorted(cut % (table.num_rows + 1) for cut in cuts), table.num_rows]
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        found += matcher.push(table.slice(start, end - start)).to_pylist()
+        if resume:
+            matcher = op.resume(query, matcher.state())
+    return found + matcher.finish().to_pylist()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@given(table=tables(), cuts=st.lists(st.integers(0, 12), max_size=4), resume=st.booleans())
+def test_any_cut_gives_the_same_matches_in_the_same_order(
+    name: str, table: pa.Table, cuts: list[int], resume: bool
+) -> None:
+    query = QUERIES[name]
+    whole = op.match(table, query).to_pylist()
+    assert feed(query, table, cuts, resume=resume) == whole
+    keyed = query.partition_by("key")
+    in_one = feed(keyed, table, [], resume=False)
+    assert feed(keyed, table, cuts, resume=resume) == in_one
+    assert sorted(map(repr, in_one)) == sorted(map(repr, op.match(table, keyed).to_pylist()))
+
+
+def shown_after(query: op.Query, kinds: str) -> list[list[object]]:
+    """Return, for each event, the labels of the matches that it made final."""
+    matcher = op.open(query)
+    table = events(list(kinds), [1] * len(kinds), [0] * len(kinds))
+    return [
+        [row["labels"] for row in matcher.push(table.slice(i, 1)).to_pylist()]
+        for i in range(table.num_rows)
+    ]
+
+
+def test_an_undecided_preferred_alternative_holds_the_match_back() -> None:
+    query = QUERIES["(A B C A | A B) / skip_past_last_row"]
+    assert shown_after(query, "abcc") == [[], [], [], [["A", "B"]]]
+    assert shown_after(query, "abca") == [[], [], [], [["A", "B", "C", "A"]]]
+    assert shown_after(query, "abb") == [[], [], [["A", "B"]]]
+
+
+def test_a_match_that_nothing_can_change_comes_at_once() -> None:
+    assert shown_after(QUERIES["A -> B -> C / no_skip"], "abc") == [[], [], [["A", "B", "C"]]]
+    assert shown_after(QUERIES["A B*? C / skip_past_last_row"], "abc")[-1] == [["A", "B", "C"]]
+
+
+def test_rows_kept_are_bounded_by_within() -> None:
+    query = QUERIES["A -> B -> C / skip_past_last_row"]
+    matcher = op.open(query)
+    for start in range(0, 5000, 50):
+        times = pa.array(range(start, start + 50), pa.int64())
+        matcher.push(pa.table({"ts": times, "id": times, "kind": ["a"] * 50, "key": [0] * 50}))
+        assert matcher.rows_kept <= 5
+
+
+def test_partitions_without_rows_are_forgotten() -> None:
+    query = (
+        op.Query("q")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("A B")
+        .within(10)
+        .define(A="kind = 'a'", B="kind = 'b'")
+        .measures(at="A.ts")
+    )
+    matcher = op.open(query)
+    for start in range(0, 40_000, 1000):
+        times = pa.array(range(start, start + 1000), pa.int64())
+        matcher.push(pa.table({"ts": times, "kind": ["a"] * 1000, "key": times}))
+    assert matcher._operator is not None
+    assert matcher._operator.partitions_kept < 4000
+
+
+def test_time_settles_an_absence_without_another_event() -> None:
+    query = (
+        op.Query("silence")
+        .order_by("ts")
+        .pattern("A -> !B")
+        .within(10)
+        .define(A="kind = 'a'", B="kind = 'b'")
+        .measures(at="A.ts")
+    )
+    matcher = op.open(query)
+    assert matcher.push({"ts": [1], "kind": ["a"]}).num_rows == 0
+    assert matcher.advance(10).num_rows == 0
+    assert matcher.advance(11).to_pylist() == [{"at": 1}]
+
+
+def test_another_partition_moves_time_on() -> None:
+    query = (
+        op.Query("silence")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("A -> !B")
+        .within(10)
+        .define(A="kind = 'a'", B="kind = 'b'")
+        .measures(at="A.ts")
+    )
+    matcher = op.open(query)
+    assert matcher.push({"ts": [1], "kind": ["a"], "key": [1]}).num_rows == 0
+    found = matcher.push({"ts": [11], "kind": ["x"], "key": [2]})
+    assert found.to_pylist() == [{"key": 1, "at": 1}]
+
+
+def test_rows_out_of_order_are_refused_and_nothing_is_taken() -> None:
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts").within(10)
+    matcher = op.open(query)
+    matcher.push({"ts": [5, 6]})
+    with pytest.raises(op.DataError, match="row 1 of the pushed table comes before"):
+        matcher.push({"ts": [7, 5, 8]})
+    assert matcher.push({"ts": [7]}).to_pylist() == [{"at": 7}]
+
+
+def test_state_of_another_query_is_refused() -> None:
+    one = op.Query("one").order_by("ts").pattern("A+").measures(at="A.ts")
+    two = one.measures(n="COUNT(*)")
+    matcher = op.open(one)
+    matcher.push({"ts": [1]})
+    with pytest.raises(op.StateError, match="belongs to another query"):
+        op.resume(two, matcher.state())
+
+
+def test_state_goes_on_in_another_process(tmp_path: Path) -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="p > A.p").measures(at="B.ts")
+    matcher = op.open(query)
+    matcher.push({"ts": [1], "p": [1.5]})
+    (tmp_path / "state").write_bytes(matcher.state())
+    script = (
+        "import sys, outpace as op\n"
+        "q = op.Query('q').order_by('ts').pattern('A B').define(B='p > A.p').measures(at='B.ts')\n"
+        "m = op.resume(q, open(sys.argv[1], 'rb').read())\n"
+        "sys.stdout.write(str(m.push({'ts': [2], 'p': [2.5]}).to_pylist()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "state")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[{'at': 2}]"
+
+
+def test_a_finished_matcher_takes_no_more() -> None:
+    matcher = op.open(op.Query("q").pattern("A").measures(n="MATCH_NUMBER()"))
+    matcher.push({"x": [1]})
+    matcher.finish()
+    with pytest.raises(op.DataError, match="the matcher is finished"):
+        matcher.push({"x": [2]})
