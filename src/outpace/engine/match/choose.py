@@ -22,8 +22,8 @@ class Choice:
 def choose_matcher(task: Task) -> Choice:
     """Return the fastest matcher that covers the query.
 
-    The graph shares the work of all matches that overlap, the kernel searches for the preferred match of
-    each start, and the twin, plain Python, covers everything else.
+    The graph shares the work of all matches that overlap, the kernel searches for the preferred
+    match of each start, and the twin, plain Python, covers everything else.
     """
     if not task.timeouts:
         if task.bound.query.effective_selection is Selection.ALL:
