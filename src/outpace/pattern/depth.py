@@ -12,7 +12,7 @@ from typing import TypeVar
 from outpace.pattern import ast, expression
 
 #: How deep parentheses, calls and prefixes may be nested in a text.
-MOST_NESTED = 100
+MOST_NESTED = 64
 
 #: How deep a tree may be.
 MOST_LEVELS = 200

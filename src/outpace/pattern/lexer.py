@@ -102,9 +102,13 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_PLAIN = {quote: re.compile(f"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+{quote}") for quote in "'\"`"}
+_PLAIN = {
+    quote: re.compile(f"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+{quote}") for quote in "'\"`"
+}
 _BACKSLASH = {
-    quote: re.compile(rf"[^{quote}\\]*+(?:(?:\\.|{quote}{quote})[^{quote}\\]*+)*+{quote}", re.DOTALL)
+    quote: re.compile(
+        rf"[^{quote}\\]*+(?:(?:\\.|{quote}{quote})[^{quote}\\]*+)*+{quote}", re.DOTALL
+    )
     for quote in "'\""
 }
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)

@@ -240,7 +240,9 @@ class _Reader:
                 "a negation cannot begin a sequence", span, hint="write A !B or A -> !B -> C"
             )
         if cursor.token.key in _QUANTIFIERS:
-            raise cursor.error("a negation cannot be repeated", hint="write !B without a quantifier")
+            raise cursor.error(
+                "a negation cannot be repeated", hint="write !B without a quantifier"
+            )
         self._append(frame, ast.Not(self._name(token), span=span))
 
     def _add(self, frame: _Frame, item: ast.Pattern) -> None:
@@ -300,7 +302,9 @@ class _Reader:
         if high == 0:
             raise cursor.error("the upper bound of a quantifier is at least 1", span)
         if high is not None and high < (low or 0):
-            raise cursor.error(f"the quantifier bounds {low} and {high} are in the wrong order", span)
+            raise cursor.error(
+                f"the quantifier bounds {low} and {high} are in the wrong order", span
+            )
         return low or 0, high
 
     def _bound(self) -> int | None:

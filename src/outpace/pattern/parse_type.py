@@ -1,7 +1,7 @@
 """SQL type names, as in CAST, read into Arrow types and written back.
 
-All scalar types that Spark has, and arrays, maps and structs of them. Names are those of the standard, of Spark, Trino and
-DuckDB; a timestamp without a precision counts microseconds.
+All scalar types that Spark has, and arrays, maps and structs of them. Names are those of the
+standard, of Spark, Trino and DuckDB; a timestamp without a precision counts microseconds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from outpace.pattern.depth import MOST_NESTED
 from outpace.pattern.lexer import Cursor, Kind, Source
+from outpace.pattern.print_name import print_name
 
 _PLAIN = {
     "BOOLEAN": pa.bool_(),
@@ -193,8 +194,6 @@ def print_type(kind: pa.DataType) -> str:
     >>> print_type(pa.list_(pa.decimal128(10, 2)))
     'ARRAY(DECIMAL(10, 2))'
     """
-    from outpace.pattern.print_name import print_name
-
     if kind in _NAMES:
         return _NAMES[kind]
     if pa.types.is_decimal(kind):
