@@ -1,0 +1,243 @@
+"""The demo's page: prices with their matches marked, in one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import datetime
+import html
+from typing import Final
+
+import numpy as np
+import plotly.graph_objects as go
+import pyarrow as pa
+import pyarrow.compute as pc
+from plotly.subplots import make_subplots
+
+from outpace.cli.demo_search import CHAINS, DIP, LARGE, ROTATION, Findings, deepest
+
+#: Dips marked in the chart, and rows in a table of the page.
+MARKED: Final = 24
+SHOWN: Final = 8
+
+#: Points of a price line; of more, the lowest and highest of each stretch are kept.
+MOST_POINTS: Final = 2_000
+
+_LINE: Final = "#94a3b8"
+_FALL: Final = "#c2410c"
+_RISE: Final = "#0369a1"
+_TRADE: Final = "#475569"
+_JOINED: Final = "#7c3aed"
+
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #0f172a; background: #f8fafc; margin: 0; }
+main { max-width: 1180px; margin: 0 auto; padding: 24px; }
+h1 { font-size: 26px; margin: 0 0 4px; }
+h2 { font-size: 19px; margin: 32px 0 8px; }
+p { margin: 0 0 12px; max-width: 75ch; }
+.chart, .card { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px; }
+pre { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px 16px;
+      overflow-x: auto; font: 13px/1.5 ui-monospace, monospace; margin: 0 0 12px; }
+table { border-collapse: collapse; font-size: 14px; background: #fff; width: 100%; }
+th, td { padding: 5px 10px; border-bottom: 1px solid #e2e8f0; text-align: left; }
+th { color: #475569; font-weight: 600; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; border: 1px solid #e2e8f0; border-radius: 8px; }
+"""
+
+
+def page_of(found: Findings) -> str:
+    """Return the page as HTML; all scripts and styles are in it."""
+    chart = _chart(found).to_html(
+        full_html=False, include_plotlyjs=True, config={"displaylogo": False, "responsive": True}
+    )
+    parts = [
+        "<h1>Patterns in stock trades</h1>",
+        f"<p>{found.ticks.num_rows:,} generated trades of four invented companies. "
+        f"{found.dips.num_rows:,} dips, of which the {min(MARKED, found.dips.num_rows)} deepest are "
+        f"marked; {found.rotations.num_rows:,} rotations of large trades; "
+        f"{found.chains:,} chains. Drag in the chart to look closer, double-click to go back.</p>",
+        f'<div class="chart">{chart}</div>',
+        "<h2>Dips: the price falls, then rises, tick by tick</h2>",
+        _query_block(DIP),
+        _table(deepest(found.dips, SHOWN)),
+        "<h2>Rotations: large trades in three symbols, with anything in between</h2>",
+        _query_block(ROTATION),
+        _table(found.rotations.slice(0, SHOWN)),
+        "<h2>Chains: every way through four symbols, counted and never listed</h2>",
+        _query_block(CHAINS),
+        f"<p>{found.chains:,} matches.</p>",
+        "<h2>How the dip query runs</h2>",
+        f"<pre>{html.escape(found.plan)}</pre>",
+    ]
+    body = "\n".join(parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Outpace demo</title><style>{_STYLE}</style></head>"
+        f"<body><main>\n{body}\n</main></body></html>\n"
+    )
+
+
+def cell_text(value: object) -> str:
+    """Return a value as a table shows it.
+
+    Examples
+    --------
+    >>> cell_text(datetime.datetime(2024, 1, 2, 9, 30, 0, 986000)), cell_text(18.5), cell_text(1200)
+    ('09:30:00.986', '18.50', '1,200')
+    """
+    match value:
+        case datetime.datetime():
+            return value.strftime("%H:%M:%S.%f")[:-3]
+        case float():
+            return f"{value:,.2f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def _chart(found: Findings) -> go.Figure:
+    symbols = sorted(pc.unique(found.ticks["symbol"]).to_pylist())
+    figure = make_subplots(
+        rows=len(symbols) + 1,
+        shared_xaxes=True,
+        vertical_spacing=0.02,
+        row_heights=[1.0] * len(symbols) + [1.1],
+    )
+    marked = deepest(found.dips, MARKED).to_pylist()
+    for row, symbol in enumerate(symbols, start=1):
+        ticks = found.ticks.filter(pc.equal(found.ticks["symbol"], symbol))
+        _add_price(figure, row, symbol, ticks)
+        for dip in marked:
+            if dip["symbol"] == symbol:
+                _add_dip(figure, row, ticks, dip)
+        figure.update_yaxes(title_text=symbol, row=row, col=1)
+    _add_large_trades(figure, len(symbols) + 1, found)
+    _add_legend(figure)
+    figure.update_layout(
+        template="plotly_white",
+        height=190 * (len(symbols) + 1),
+        margin={"l": 60, "r": 16, "t": 40, "b": 36},
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+    )
+    return figure
+
+
+def _add_price(figure: go.Figure, row: int, symbol: str, ticks: pa.Table) -> None:
+    kept = _thinned(ticks["price"].to_numpy())
+    shown = ticks.take(pa.array(kept))
+    line = go.Scatter(
+        x=shown["ts"].to_pylist(),
+        y=shown["price"].to_pylist(),
+        mode="lines",
+        line={"color": _LINE, "width": 1},
+        name=symbol,
+        showlegend=False,
+        hovertemplate="%{x|%H:%M:%S} %{y:.2f}<extra>" + symbol + "</extra>",
+    )
+    figure.add_trace(line, row=row, col=1)
+
+
+def _add_dip(figure: go.Figure, row: int, ticks: pa.Table, dip: dict[str, object]) -> None:
+    text = f"{dip['top']:.2f} to {dip['bottom']:.2f} to {dip['recovered']:.2f}"
+    parts = ((_FALL, "starts", "bottom_at"), (_RISE, "bottom_at", "ends"))
+    for colour, begin, end in parts:
+        inside = pc.and_(
+            pc.greater_equal(ticks["ts"], pa.scalar(dip[begin], ticks["ts"].type)),
+            pc.less_equal(ticks["ts"], pa.scalar(dip[end], ticks["ts"].type)),
+        )
+        stretch = ticks.filter(inside)
+        trace = go.Scatter(
+            x=stretch["ts"].to_pylist(),
+            y=stretch["price"].to_pylist(),
+            mode="lines+markers",
+            line={"color": colour, "width": 3},
+            marker={"size": 5},
+            showlegend=False,
+            hovertemplate=text + "<extra>dip</extra>",
+        )
+        figure.add_trace(trace, row=row, col=1)
+
+
+def _add_large_trades(figure: go.Figure, row: int, found: Findings) -> None:
+    large = found.ticks.filter(pc.greater_equal(found.ticks["volume"], LARGE))
+    volumes = large["volume"].to_numpy()
+    times: list[object] = []
+    places: list[object] = []
+    for match in found.rotations.to_pylist():
+        times += [match["starts"], match["second_at"], match["ends"], None]
+        places += [match["first"], match["second"], match["third"], None]
+    joined = go.Scatter(
+        x=times,
+        y=places,
+        mode="lines+markers",
+        line={"color": _JOINED, "width": 2},
+        marker={"size": 9},
+        showlegend=False,
+        hovertemplate="%{x|%H:%M:%S} %{y}<extra>rotation</extra>",
+    )
+    trades = go.Scatter(
+        x=large["ts"].to_pylist(),
+        y=large["symbol"].to_pylist(),
+        mode="markers",
+        marker={"color": _TRADE, "size": 4 + volumes / 40_000, "opacity": 0.7},
+        showlegend=False,
+        customdata=volumes,
+        hovertemplate="%{x|%H:%M:%S} %{customdata:,} shares<extra>%{y}</extra>",
+    )
+    figure.add_trace(joined, row=row, col=1)
+    figure.add_trace(trades, row=row, col=1)
+    figure.update_yaxes(title_text="large trades", row=row, col=1)
+
+
+def _add_legend(figure: go.Figure) -> None:
+    """One entry for each colour, whatever was found."""
+    entries = (
+        ("price", _LINE, "lines"),
+        ("dip: fall", _FALL, "lines"),
+        ("dip: rise", _RISE, "lines"),
+        ("large trade", _TRADE, "markers"),
+        ("rotation", _JOINED, "lines"),
+    )
+    for name, colour, mode in entries:
+        style = {"line": {"color": colour, "width": 3}, "marker": {"color": colour, "size": 8}}
+        entry = go.Scatter(x=[None], y=[None], mode=mode, name=name, hoverinfo="skip", **style)
+        figure.add_trace(entry, row=1, col=1)
+
+
+def _thinned(
+    prices: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return which points to draw: all, or the lowest and highest of each of many stretches."""
+    if len(prices) <= MOST_POINTS:
+        return np.arange(len(prices))
+    edges = np.linspace(0, len(prices), MOST_POINTS // 2 + 1).astype(np.int64)
+    kept = [
+        start + extreme(prices[start:end])
+        for start, end in zip(edges[:-1], edges[1:], strict=True)
+        for extreme in (np.argmin, np.argmax)
+    ]
+    return np.unique(np.array(kept))
+
+
+def _query_block(query: object) -> str:
+    return f"<pre>{html.escape(str(query))}</pre>"
+
+
+def _table(rows: pa.Table) -> str:
+    numeric = [pa.types.is_floating(f.type) or pa.types.is_integer(f.type) for f in rows.schema]
+    marks = [' class="number"' if flag else "" for flag in numeric]
+    head = "".join(
+        f"<th{mark}>{html.escape(name)}</th>"
+        for mark, name in zip(marks, rows.column_names, strict=True)
+    )
+    lines = [
+        "".join(
+            f"<td{mark}>{html.escape(cell_text(value))}</td>"
+            for mark, value in zip(marks, row.values(), strict=True)
+        )
+        for row in rows.to_pylist()
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'

@@ -1,0 +1,37 @@
+"""The command `outpace`: one Typer application, one module for each of its commands.
+
+Any `OutpaceError` becomes its message on standard error and exit code 2, for every command.
+"""
+
+from __future__ import annotations
+
+import typer
+from typer.core import TyperGroup
+
+from outpace.cli.demo import demo
+from outpace.errors import OutpaceError
+
+
+class CommandGroup(TyperGroup):
+    """The commands, with errors of Outpace turned into exit code 2."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except OutpaceError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+
+
+@app.callback()
+def outpace() -> None:
+    """Find patterns in event streams."""
+
+
+app.command()(demo)

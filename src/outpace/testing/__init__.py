@@ -1,0 +1,1 @@
+"""What tests, examples and users' own tests stand on: oracles, strategies and generated data."""
