@@ -1,7 +1,7 @@
 """The aggregate functions over the rows of a match: types and plain Python implementations.
 
-NULLs are left out, except that `array_agg` and the map aggregates keep them as values and `count(*)`
-counts rows. Over no rows an aggregate is NULL and a count is 0. NaN is greater than all numbers in
+NULLs are left out, except that `array_agg` and the map aggregates keep them as values and
+`count(*)` counts rows. Over no rows an aggregate is NULL and a count is 0. NaN is greater than all numbers in
 `min` and `max`. Statistical aggregates are in `aggregates_statistics.py`.
 """
 
@@ -23,7 +23,7 @@ from outpace.pattern.aggregates_statistics import STATISTICS
 from outpace.pattern.bound import BoundExpression, Constant
 from outpace.pattern.functions_signature import (
     Aggregator,
-    Mismatch,
+    MismatchError,
     Resolve,
     Signature,
     require,
@@ -65,7 +65,7 @@ def order_key(value: Any) -> Any:
 
 
 def summation(arguments: Sequence[BoundExpression]) -> Signature:
-    """Rule of `sum`: integers give a bigint, decimals keep their scale, intervals stay intervals."""
+    """Rule of `sum`: integers give a bigint, decimals keep their scale, intervals stay."""
     kind = arguments[0].type
     if pa.types.is_duration(kind):
         return Signature((types.INTERVAL,), types.INTERVAL)
@@ -139,7 +139,7 @@ def _count(rows: Rows) -> int:
 def _extreme(arguments: Sequence[BoundExpression]) -> Signature:
     kind = arguments[0].type
     if not types.is_ordered(kind):
-        raise Mismatch(f"{type_name(kind)} has no order", 0)
+        raise MismatchError(f"{type_name(kind)} has no order", 0)
     if len(arguments) == 1:
         return Signature((kind,), kind)
     return Signature((kind, _how_many(arguments[1], 1)), pa.list_(kind))
@@ -148,7 +148,7 @@ def _extreme(arguments: Sequence[BoundExpression]) -> Signature:
 def _how_many(argument: BoundExpression, position: int) -> pa.DataType:
     value = argument.value if isinstance(argument, Constant) else None
     if not isinstance(value, int) or value < 1:
-        raise Mismatch("expected how many, an integer literal of at least 1", position)
+        raise MismatchError("expected how many, an integer literal of at least 1", position)
     return pa.int64()
 
 
@@ -171,7 +171,7 @@ def _extreme_fold(greatest: bool) -> Callable[[Signature], Fold]:
 def _extreme_by(arguments: Sequence[BoundExpression]) -> Signature:
     kinds = tuple(argument.type for argument in arguments)
     if not types.is_ordered(kinds[1]):
-        raise Mismatch(f"{type_name(kinds[1])} has no order", 1)
+        raise MismatchError(f"{type_name(kinds[1])} has no order", 1)
     if len(arguments) == 2:
         return Signature(kinds, kinds[0])
     return Signature((*kinds[:2], _how_many(arguments[2], 2)), pa.list_(kinds[0]))

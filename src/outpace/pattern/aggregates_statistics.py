@@ -1,6 +1,6 @@
 """Statistical aggregates: variance, covariance, regression and their relatives, in double.
 
-Two-argument aggregates leave out rows in which either argument is NULL and take (y, x), as SQL does.
+Two-argument aggregates leave out rows in which either argument is NULL, and take (y, x) as in SQL.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _predicates(
         expression = bind_expression(definitions[name], scope)
         if not (pa.types.is_boolean(expression.type) or pa.types.is_null(expression.type)):
             raise BindError(
-                f"a definition is a condition, but this one is of type {type_name(expression.type)}",
+                f"a definition is a condition, but this is a value of {type_name(expression.type)}",
                 span=definitions[name].span,
                 where=scope.where,
             )
@@ -226,7 +226,7 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
             raise BindError(
                 f"within is a duration, but '{name}' holds integers",
                 where="within",
-                hint="give within as an integer in the units of the column, or order by a timestamp",
+                hint="give an integer in the units of the column, or order by a timestamp",
             )
         return duration
     if not types.is_instant(kind):

@@ -1,9 +1,8 @@
 """Binding one expression: names, types, and the row that every leaf reads.
 
-Navigation is pushed down to the leaves, so `PREV(LAST(A.x + A.y), 2)` becomes a sum of two reads. As in
-Trino this also means that a function around a missing row sees NULLs: `PREV(coalesce(x, 0))` is 0 on
-the first row.
-Everything that is refused here is refused with its place in the user's text.
+Navigation is pushed down to the leaves, so `PREV(LAST(A.x + A.y), 2)` becomes a sum of two reads.
+As in Trino this also means that a function around a missing row sees NULLs: `PREV(coalesce(x, 0))`
+is 0 on the first row. Everything that is refused here is refused with its place in the user's text.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from outpace.pattern.bound import (
     walk,
 )
 from outpace.pattern.functions import find_function, function_names
-from outpace.pattern.functions_signature import Aggregator, Function, Mismatch, Signature
+from outpace.pattern.functions_signature import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
 
 
@@ -285,7 +284,7 @@ class _Binder:
             and self.scope.defines is not None
             and (numbers is None or self.scope.defines in numbers)
         )
-        # The row in question has the label that is being defined, so V.x in DEFINE V is its own row.
+        # The row in question has the label being defined, so V.x in DEFINE V is its own row.
         return Place(
             frame.origin, None if current else numbers, frame.steps, frame.shift, frame.final
         )
@@ -445,7 +444,7 @@ class _Binder:
     ) -> Signature:
         try:
             return function.resolve(bound)
-        except Mismatch as problem:
+        except MismatchError as problem:
             at = node if problem.position is None else arguments[problem.position]
             place = at if at.span is not None else node
             title = f"'{function.name}'" if not function.name[0].isalpha() else function.name

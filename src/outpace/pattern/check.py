@@ -1,4 +1,4 @@
-"""Checks of a query that need no schema: do its clauses fit each other?
+"""Checks of a query that need no schema: whether its clauses fit each other.
 
 Guarantees that every variable that a clause names exists, that SUBSETs are unions of variables, and
 that a pattern whose matches could not be bounded is refused.

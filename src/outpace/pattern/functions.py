@@ -1,9 +1,10 @@
 """The registry of scalar functions and operators by all names that users may write.
 
 `Apply.function` holds a canonical name of this registry. Operators keep their SQL sign (`+`, `<=`,
-`and`, `is null`, `like`); `and` and `or` take two or more arguments. `negate`, `case` (conditions and
-values in turn, then maybe the value of ELSE), `cast`, `try_cast` and `in` are the rest of the syntax;
-everything else (BETWEEN, NOT IN, IF, NULLIF) is expressed with these when a query is bound.
+`and`, `is null`, `like`); `and` and `or` take two or more arguments. `negate`, `case` (conditions
+and values in turn, then maybe the value of ELSE), `cast`, `try_cast`, `in`, `array`, `element_at`
+(also for `x[i]`) and `field` are the rest of the syntax; everything else (BETWEEN, NOT IN, IF,
+NULLIF) is expressed with these when a query is bound.
 """
 
 from __future__ import annotations

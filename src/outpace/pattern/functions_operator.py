@@ -21,7 +21,7 @@ from outpace.pattern import types, values
 from outpace.pattern.bound import BoundExpression, Constant
 from outpace.pattern.functions_signature import (
     Function,
-    Mismatch,
+    MismatchError,
     Scalar,
     Signature,
     fixed,
@@ -42,7 +42,7 @@ def ordered_comparison(arguments: Sequence[BoundExpression]) -> Signature:
     """Rule of `<` and its like: two values of one type that has an order."""
     signature = comparison(arguments)
     if not types.is_ordered(signature.arguments[0]):
-        raise Mismatch(f"{type_name(signature.arguments[0])} has no order", 0)
+        raise MismatchError(f"{type_name(signature.arguments[0])} has no order", 0)
     return signature
 
 
@@ -54,11 +54,11 @@ def arithmetic(symbol: str) -> Callable[[Sequence[BoundExpression]], Signature]:
         if types.is_temporal(left) or types.is_temporal(right):
             found = _temporal_signature(symbol, arguments[0], arguments[1])
             if found is None:
-                raise Mismatch(f"'{symbol}' has no meaning for {_pair(left, right)}")
+                raise MismatchError(f"'{symbol}' has no meaning for {_pair(left, right)}")
             return found
         for position, kind in enumerate((left, right)):
             if not (types.is_numeric(kind) or pa.types.is_null(kind)):
-                raise Mismatch(f"expected a number, found {type_name(kind)}", position)
+                raise MismatchError(f"expected a number, found {type_name(kind)}", position)
         return _number_signature(symbol, arguments)
 
     return resolve
@@ -351,7 +351,7 @@ def _try_cast(signature: Signature) -> Scalar:
 
 
 def _unreachable(arguments: Sequence[BoundExpression]) -> Signature:
-    raise Mismatch("this operator is bound by its own node")
+    raise MismatchError("this operator is bound by its own node")
 
 
 def _any_signature(result: pa.DataType) -> Callable[[Sequence[BoundExpression]], Signature]:

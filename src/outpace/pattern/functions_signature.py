@@ -1,7 +1,7 @@
 """What a function is: a name, how many arguments of which types, and what it does in plain Python.
 
-Guarantees: the implementation gets values of exactly the types in its signature (binding inserts the
-casts), and is called with NULL only where `strict` is off.
+Guarantees: the implementation gets values of exactly the types in its signature (binding inserts
+the casts), and is called with NULL only where `strict` is off.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Signature:
     result: pa.DataType
 
 
-class Mismatch(Exception):
+class MismatchError(Exception):
     """The arguments do not fit; `position` is the one at fault, None where it is all of them."""
 
     def __init__(self, message: str, position: int | None = None, hint: str | None = None) -> None:
@@ -52,7 +52,7 @@ class Function:
     least, most
         How many arguments; `most` None means no bound.
     resolve
-        Checks the arguments' types and gives the signature, or raises `Mismatch`.
+        Checks the arguments' types and gives the signature, or raises `MismatchError`.
     implement
         Gives the Python function for a signature.
     strict
@@ -113,7 +113,7 @@ def returns(result: pa.DataType, *arguments: str) -> Resolve:
 
 
 def require(argument: BoundExpression, kind: str, position: int) -> pa.DataType:
-    """Return the type to which an argument is cast to be of a kind, or raise `Mismatch`."""
+    """Return the type to which an argument is cast to be of a kind, or raise `MismatchError`."""
     test, title, default = KINDS[kind]
     if pa.types.is_null(argument.type):
         return default
@@ -122,12 +122,12 @@ def require(argument: BoundExpression, kind: str, position: int) -> pa.DataType:
         return pa.int64() if kind == "integer" else argument.type
     if kind == "double" and types.is_numeric(argument.type):
         return pa.float64()
-    if kind in ("timestamp", "instant") and types.is_string(argument.type):
-        if isinstance(argument, Constant):
-            return default
+    written = isinstance(argument, Constant) and types.is_string(argument.type)
+    if kind in ("timestamp", "instant") and written:
+        return default
     if kind == "timestamp" and pa.types.is_date(argument.type):
         return types.TIMESTAMP
-    raise Mismatch(f"expected {title}, found {type_name(argument.type)}", position)
+    raise MismatchError(f"expected {title}, found {type_name(argument.type)}", position)
 
 
 _Test = Callable[[pa.DataType], bool]
@@ -156,7 +156,7 @@ def same_type(arguments: Sequence[BoundExpression]) -> Signature:
 
 
 def unify(arguments: Sequence[BoundExpression]) -> pa.DataType:
-    """Return the type that all arguments can take, or raise `Mismatch`.
+    """Return the type that all arguments can take, or raise `MismatchError`.
 
     Literals adapt to the other arguments where their value allows: an integer to a narrower integer
     type, a decimal to a float, text to a date or timestamp.
@@ -183,7 +183,7 @@ def unify(arguments: Sequence[BoundExpression]) -> pa.DataType:
 def _joined(found: pa.DataType, kind: pa.DataType, position: int) -> pa.DataType:
     joined = types.common_type(found, kind)
     if joined is None:
-        raise Mismatch(
+        raise MismatchError(
             f"{type_name(found)} and {type_name(kind)} do not go together",
             position,
             hint=f"cast one side, for example cast(... as {type_name(found)})",
@@ -203,6 +203,6 @@ def _adapts(literal: Constant, kind: pa.DataType, position: int) -> bool:
             values.parse_temporal(value, kind)
         except DataError as problem:
             hint = "write it as '2024-01-31' or '2024-01-31 10:00:00'"
-            raise Mismatch(problem.message, position, hint) from problem
+            raise MismatchError(problem.message, position, hint) from problem
         return True
     return False

@@ -2,7 +2,7 @@
 
 A timestamp with a zone is an aware datetime in UTC (the zone is part of the type), a timestamp
 without one is naive, an interval is a timedelta, a map is a dict. Nanoseconds are cut to
-microseconds. What `converter` returns is what CAST does: a value that does not fit raises `DataError`.
+microseconds. `converter` gives what CAST does: a value that does not fit raises `DataError`.
 """
 
 from __future__ import annotations

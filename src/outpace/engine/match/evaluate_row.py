@@ -1,7 +1,7 @@
 """The row evaluator: a bound expression in plain Python, one row of one match at a time.
 
-This is the twin that the vectorised evaluator and the compiled predicates are tested against, and the
-fallback for what they do not cover. It follows `bound.Place` word for word. AND, OR, CASE and
+This is the twin that the vectorised evaluator and the compiled predicates are tested against, and
+the fallback for what they do not cover. It follows `bound.Place` word for word. AND, OR, CASE and
 COALESCE evaluate only what they need.
 """
 
@@ -73,7 +73,8 @@ def evaluate_row(expression: BoundExpression, context: RowContext) -> Any:
     --------
     >>> from outpace.pattern.bound import Place
     >>> last = Read(pa.int64(), "x", (), Place("last"))
-    >>> evaluate_row(last, RowContext({"x": [7, 8]}, 2, ["A"], rows=[0, 1], labels=[0, 0], current=1))
+    >>> context = RowContext({"x": [7, 8]}, 2, ["A"], rows=[0, 1], labels=[0, 0], current=1)
+    >>> evaluate_row(last, context)
     8
     """
     return compile_row(expression)(context)
@@ -104,8 +105,8 @@ def compile_scalar(
 ) -> Callable[[Any], Any]:
     """Compile an expression with another meaning of its leaves.
 
-    `leaf` is asked for reads, labels, match numbers and aggregates; what it returns gets the argument
-    that the compiled function is called with.
+    `leaf` is asked for reads, labels, match numbers and aggregates; what it returns gets the
+    argument that the compiled function is called with.
     """
     match expression:
         case Constant(value=value):

@@ -1,0 +1,166 @@
+"""Frames: what the leaves of an expression are when it is evaluated over whole columns.
+
+For predicates a leaf is a column shifted inside its partition, for measures the values at the rows
+that a match points to. Leaves are decoded (no dictionaries) and in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.pattern.bound import Aggregate, BoundExpression, Label, Number, Place, Read
+
+Indices = npt.NDArray[np.int64]
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+
+class Frame(Protocol):
+    """What the leaves of an expression are, over some number of output rows."""
+
+    @property
+    def size(self) -> int:
+        """The number of output rows."""
+
+    def leaf(self, node: BoundExpression) -> pa.Array:
+        """Return the values of a read, label, match number or aggregate, one for each row."""
+
+
+@dataclass
+class PredicateFrame:
+    """Leaves of LOCAL and OFFSET predicates: columns sorted by partition and order.
+
+    Parameters
+    ----------
+    columns
+        The input columns, all of one length.
+    segments
+        The first row of each partition, and the number of rows at the end; None: one partition.
+    """
+
+    columns: Mapping[str, Column]
+    segments: Indices | None = None
+    _whole: dict[str, pa.Array] = field(default_factory=dict, repr=False)
+    _read: dict[tuple[object, ...], pa.Array] = field(default_factory=dict, repr=False)
+
+    @property
+    def size(self) -> int:
+        """The number of input rows."""
+        if self.segments is not None:
+            return int(self.segments[-1])
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column in one piece."""
+        if name not in self._whole:
+            self._whole[name] = in_one_piece(self.columns[name])
+        return self._whole[name]
+
+    def leaf(self, node: BoundExpression) -> pa.Array:
+        """Return a column, shifted inside its partition."""
+        if not isinstance(node, Read) or node.place != Place("last", shift=node.place.shift):
+            raise TypeError(f"a predicate over columns cannot read {node!r}")
+        key = (node.column, node.path, node.place.shift)
+        if key not in self._read:
+            plain = step_into(decoded(self.column(node.column)), node.path)
+            self._read[key] = self._shifted(plain, node.place.shift)
+        return self._read[key]
+
+    def missing(self, shift: int) -> Indices:
+        """Return the rows whose shifted row lies outside their partition, in order."""
+        bounds = self.segments
+        if bounds is None:
+            bounds = np.array([0, self.size], np.int64)
+        starts, ends = bounds[:-1], bounds[1:]
+        lengths = np.minimum(ends - starts, abs(shift))
+        firsts = starts if shift < 0 else ends - lengths
+        # Row k of the result belongs to the partition whose missing rows it falls into.
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(firsts - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
+
+    def _shifted(self, column: pa.Array, shift: int) -> pa.Array:
+        if shift == 0:
+            return column
+        rows = np.arange(self.size, dtype=np.int64) + shift
+        rows[self.missing(shift)] = -1
+        return take(column, rows)
+
+
+@dataclass
+class MatchFrame:
+    """Leaves of measures: values at rows that the matcher found.
+
+    Parameters
+    ----------
+    columns
+        The input columns.
+    size
+        The number of output rows.
+    index
+        Gives for a place the input row of each output row, -1 where there is none.
+    label
+        Gives for a place the variable's name of each output row.
+    number
+        Gives the match number of each output row.
+    aggregate
+        Gives the value of an aggregate for each output row.
+    """
+
+    columns: Mapping[str, Column]
+    size: int
+    index: Callable[[Place], Indices]
+    label: Callable[[Place], pa.Array]
+    number: Callable[[], pa.Array]
+    aggregate: Callable[[Aggregate], pa.Array]
+
+    def leaf(self, node: BoundExpression) -> pa.Array:
+        """Return the values of a leaf."""
+        match node:
+            case Read(column=column, path=path, place=place):
+                taken = take(in_one_piece(self.columns[column]), self.index(place))
+                return step_into(decoded(taken), path)
+            case Label(place=place):
+                return self.label(place)
+            case Number():
+                return self.number()
+            case Aggregate():
+                return self.aggregate(node)
+            case _:
+                raise TypeError(f"no leaf: {node!r}")
+
+
+def take(column: pa.Array, rows: Indices) -> pa.Array:
+    """Return the values at the given rows; -1 gives NULL."""
+    absent = rows < 0
+    if not absent.any():
+        return column.take(pa.array(rows))
+    return column.take(pa.array(rows, mask=absent))
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """Return a dictionary array as its values, others unchanged."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def step_into(column: pa.Array, path: tuple[str, ...]) -> pa.Array:
+    """Return a field inside a struct column."""
+    for part in path:
+        column = decoded(pc.struct_field(column, part))
+    return column
+
+
+def in_one_piece(column: Column) -> pa.Array:
+    """Return a column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.combine_chunks()
