@@ -1,7 +1,7 @@
 """Bounds on nesting, so that no text and no tree can exhaust the interpreter's stack.
 
-Whatever walks a pattern or an expression may recurse once or twice per level: parsed and built trees
-are never deeper than `MOST_LEVELS`.
+Whatever walks a pattern or an expression may recurse once or twice per level: parsed and built
+trees are never deeper than `MOST_LEVELS`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The tokenizer of every notation: pattern text, expressions, MATCH_RECOGNIZE, whole statements.
 
-Every token knows its place in the user's text. The scan is linear in the length of the text; what is
-never closed (a string, a quoted name, a comment) is an error at the place where it opens. Characters
-that no notation uses become single tokens, so that a statement of any SQL dialect can be scanned.
+Every token knows its place in the user's text. The scan is linear in the length of the text; what
+is never closed (a string, a quoted name, a comment) is an error at the place where it opens.
+Characters that no notation uses become single tokens, so that a statement of any SQL dialect can be
+scanned.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ _BACKSLASH = {
     )
     for quote in "'\""
 }
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+# The second half of a doubled quote, or what follows a backslash.
+_ESCAPE = re.compile(r"(?:\\|'(?=')|\"(?=\"))(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 _UNCLOSED = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
@@ -123,7 +125,7 @@ def tokenize(source: Source) -> list[Token]:
     --------
     >>> [token.value for token in tokenize(Source("A{2,3} -> {- B -}"))]
     ['A', '{', '2', ',', '3', '}', '->', '{-', 'B', '-}', '']
-    >>> tokenize(Source("\\"it's\\" 'it''s'"))[1].value
+    >>> tokenize(Source("price = 'it''s'"))[2].value
     "it's"
     """
     text, offset = source.text, source.offset
@@ -163,9 +165,11 @@ def _quoted(source: Source, start: int) -> Token:
     what = "string" if backslash else _UNCLOSED[quote]
     if found is None:
         _refuse_unclosed(source, what, start, 1, f"close it with {quote}")
-    value = found.group()[:-1].replace(quote * 2, quote)
+    value = found.group()[:-1]
     if backslash:
         value = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), value)
+    else:
+        value = value.replace(quote * 2, quote)
     kind = Kind.STRING if what == "string" else Kind.QUOTED
     if kind is Kind.QUOTED and not value:
         span = Span(start + source.offset, found.end() + source.offset)

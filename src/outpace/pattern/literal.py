@@ -26,7 +26,8 @@ MOST_DIGITS = 38
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(?P<date>\d{4}-\d{1,2}-\d{1,2})"
-    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,12}))?)?)?"
+    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})"
+    r"(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,12}))?)?)?"
     r"\s*(?P<zone>\S+)?",
     re.ASCII,
 )

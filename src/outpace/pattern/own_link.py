@@ -1,7 +1,7 @@
 """The own link of a quantifier where the text does not set it: the rule that reads and prints it.
 
 The contiguity between the repetitions of an item is the link that leads to the item; for the first
-item of a sequence the link that follows it; where there is none, strict. Anchors and the empty
+item of a sequence the link that follows it; where there is none, or at most one repetition, strict. Anchors and the empty
 pattern take no event and do not count as items here. Parentheses that only group do not change
 anything. Inside a quantified group, an alternation, an exclusion or PERMUTE, a sequence has its
 own links, and a single item takes the link of what stands around it.
@@ -13,6 +13,11 @@ from outpace.pattern import ast
 
 #: The link of a quantifier that stands alone.
 ALONE = ast.Link.STRICT
+
+
+def default_link(repeat: ast.Repeat, around: ast.Link) -> ast.Link:
+    """Return the own link of a quantifier without one in the text; `around` is its place's."""
+    return ALONE if repeat.most == 1 else around
 
 
 def item_links(sequence: ast.Concat) -> tuple[ast.Link, ...]:

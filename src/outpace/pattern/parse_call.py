@@ -128,9 +128,10 @@ def _function(reader: ExpressionReader, token: Token, opener: Token) -> Expressi
         distinct = cursor.accept("DISTINCT")
         if not distinct and cursor.at("ALL") and cursor.ahead().key not in (",", ")", "."):
             cursor.advance()
-        if name == "position":
-            return _position(reader, opener)
-        arguments = [_argument(reader)]
+        # IN is a keyword of POSITION here, not the predicate.
+        arguments = [reader.value() if name == "position" else _argument(reader)]
+        if name == "position" and cursor.accept("IN"):
+            arguments.append(reader.value())
         while cursor.accept(",") or (
             name in ("substring", "substr") and (cursor.accept("FROM") or cursor.accept("FOR"))
         ):
@@ -176,16 +177,6 @@ def _argument(reader: ExpressionReader) -> Expression:
         name = reader.variable(token.value, token.kind is Kind.QUOTED)
         return Star(name, span=cursor.span_from(token.start))
     return reader.read()
-
-
-def _position(reader: ExpressionReader, opener: Token) -> Expression:
-    cursor = reader.cursor
-    part = reader.value()
-    if not cursor.accept("IN"):
-        cursor.expect(",", "IN or ','")
-    text = reader.value()
-    reader.close(opener)
-    return Call("position", (part, text))
 
 
 def _trim(reader: ExpressionReader, side: str) -> Expression:

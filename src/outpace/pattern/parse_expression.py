@@ -1,9 +1,9 @@
 """SQL expressions, as in DEFINE and MEASURES, read into the expression tree.
 
 From loosest to tightest: OR, AND, NOT, one comparison or predicate (=, IS NULL, BETWEEN, IN, LIKE),
-`||`, + and -, * / % and DIV, the sign, then `.field`, `[index]`, `::type` and AT TIME ZONE. Calls are
-read by `parse_call`, constants by `literal`. A text is parsed and never run; nesting is bounded, and
-long chains of AND or OR become balanced trees, so that they do not count as nesting.
+`||`, + and -, * / % and DIV, the sign, then `.field`, `[index]`, `::type` and AT TIME ZONE. Calls
+are read by `parse_call`, constants by `literal`. A text is parsed and never run; nesting is
+bounded, and long chains of AND or OR become balanced trees, so that they do not count as nesting.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from outpace.errors import Span
 from outpace.pattern import ast
 from outpace.pattern.depth import MOST_LEVELS, MOST_NESTED, pattern_is_too_deep
 from outpace.pattern.lexer import Cursor, Kind, Source, Token
-from outpace.pattern.own_link import ALONE, item_links
+from outpace.pattern.own_link import ALONE, default_link, item_links
 
 #: Turns a variable as written into its name: (text, whether it was quoted) to name.
 Fold = Callable[[str, bool], str]
@@ -332,7 +332,8 @@ class _Reader:
             case ast.Exclude(item=item):
                 return replace(pattern, item=self._resolve(item, around))
             case ast.Repeat(item=item):
-                own = pattern.link if id(pattern) in self.explicit else around
+                explicit = id(pattern) in self.explicit
+                own = pattern.link if explicit else default_link(pattern, around)
                 return replace(pattern, item=self._resolve(item, around), link=own)
             case _:
                 return pattern

@@ -8,19 +8,21 @@ from outpace.pattern.lexer import BACKSLASH_DIALECTS
 
 #: Words that cannot be a column or variable without quotes.
 RESERVED = frozenset(
-    """
-    AND AS BETWEEN BY CASE DISTINCT ELSE END ESCAPE EXISTS FALSE FOR FROM GROUP HAVING IN IS LIKE
-    NOT NULL ON OR ORDER SELECT TABLE THEN TRUE USING VALUES WHEN WHERE WITH
-    """.split()
-)
+    {
+        "AND", "AS", "BETWEEN", "BY", "CASE", "DISTINCT", "ELSE", "END", "ESCAPE", "EXISTS",
+        "FALSE", "FOR", "FROM", "GROUP", "HAVING", "IN", "IS", "LIKE", "NOT", "NULL", "ON", "OR", "ORDER",
+        "SELECT", "TABLE", "THEN", "TRUE", "USING", "VALUES", "WHEN", "WHERE", "WITH",
+    }
+)  # fmt: skip
 #: Words that are printed in quotes although they are read without, where it is clear what is meant.
 _QUOTED = RESERVED | frozenset(
-    """
-    ALL ARRAY ASC CAST CONSUME CURRENT DEFINE DESC DIV EXTRACT FINAL INITIAL INTERVAL LIMIT
-    MATCH_RECOGNIZE MEASURES NULLS OMIT PATTERN PER PERMUTE PREVIOUS RUNNING SEEK SHOW SUBSET
-    TRY_CAST UNTIL WITHIN
-    """.split()
-)
+    {
+        "ALL", "ARRAY", "ASC", "CAST", "CONSUME", "CURRENT", "DEFINE", "DESC", "DIV", "EXTRACT",
+        "FINAL", "INITIAL", "INTERVAL", "LIMIT", "MATCH_RECOGNIZE", "MEASURES", "NULLS", "OMIT",
+        "PATTERN", "PER", "PERMUTE", "PREVIOUS", "RUNNING", "SEEK", "SHOW", "SUBSET", "TRY_CAST",
+        "UNTIL", "WITHIN",
+    }
+)  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -10,10 +10,14 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
+
+if TYPE_CHECKING:
+    from outpace.pattern.builder import Fluent, Steps
 
 
 class Rows(Enum):
@@ -104,7 +108,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class OrderItem:
-    """A column of ORDER BY; `nulls_first` None means the default: nulls last, as SQL:2016 in Trino."""
+    """A column of ORDER BY; `nulls_first` None means the default: nulls last."""
 
     column: str
     descending: bool = False
@@ -152,22 +156,22 @@ class Query(Clauses):
     def order_by(self, *columns: str | OrderItem) -> Query:
         """Set the order of events; the first column is the event time that WITHIN measures.
 
-        A column name may end in `desc` or `asc`, and in `nulls first` or `nulls last`.
+        A column name may end in `desc` or `asc`, and in `nulls first` or `nulls last`; one with
+        spaces in it goes into double quotes or backticks.
         """
         return replace(self, order=tuple(_order_item(column) for column in columns))
 
-    def pattern(self, pattern: str | ast.Pattern) -> Query:
-        """Set the pattern, as text or as a tree from the builder."""
-        from outpace.pattern.parse_pattern import parse_pattern
+    def pattern(self, pattern: str | ast.Pattern | Steps) -> Query:
+        """Set the pattern, as text, as a tree, or from the builder (`step("A").then("B")`)."""
+        from outpace.pattern.builder import pattern_tree
 
-        tree = parse_pattern(pattern) if isinstance(pattern, str) else pattern
-        return replace(self, tree=tree)
+        return replace(self, tree=pattern_tree(pattern))
 
     def define(
         self,
-        definitions: Mapping[str, str | Expression] | None = None,
+        definitions: Mapping[str, str | Expression | Fluent] | None = None,
         /,
-        **named: str | Expression,
+        **named: str | Expression | Fluent,
     ) -> Query:
         """Say when an event fits a variable; a variable without a definition fits every event.
 
@@ -186,14 +190,16 @@ class Query(Clauses):
 
     def measures(
         self,
-        measures: Mapping[str, str | Expression] | None = None,
+        measures: Mapping[str, str | Expression | Fluent] | None = None,
         /,
-        **named: str | Expression,
+        **named: str | Expression | Fluent,
     ) -> Query:
         """Add output columns computed from the match."""
         added = {**(measures or {}), **named}
         merged = dict(self.outputs)
-        merged.update({name: _expression(value, f"measure {name}") for name, value in added.items()})
+        merged.update(
+            {name: _expression(value, f"measure {name}") for name, value in added.items()}
+        )
         return replace(self, outputs=tuple(merged.items()))
 
     def one_row_per_match(self) -> Query:
@@ -243,7 +249,7 @@ class Query(Clauses):
     def within(
         self,
         duration: str | datetime.timedelta | int,
-        kind: WithinKind = WithinKind.FIRST_TO_LAST,
+        kind: str | WithinKind = WithinKind.FIRST_TO_LAST,
     ) -> Query:
         """Bound the time of a match, exclusively: `last.ts - first.ts < duration`.
 
@@ -252,14 +258,15 @@ class Query(Clauses):
         duration
             "500 ms", "1 hour", a timedelta, or an integer in units of an integer time column.
         kind
-            From the first to the last event, or from each event to the one before it in the match.
+            "first to last" event, or "previous to current": from each event to the one before it in
+            the match.
         """
         from outpace.pattern.duration import parse_duration
 
         value = parse_duration(duration) if isinstance(duration, str) else duration
         if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
             raise BindError(f"within must be longer than nothing, not {duration!r}")
-        return replace(self, bound=Within(value, kind))
+        return replace(self, bound=Within(value, WithinKind(kind)))
 
     def select(self, selection: str | Selection) -> Query:
         """Choose the "preferred" match of each start, or "all" of them."""
@@ -296,20 +303,31 @@ class Query(Clauses):
 def _order_item(column: str | OrderItem) -> OrderItem:
     if isinstance(column, OrderItem):
         return column
-    words = column.split()
+    name, words = _order_words(column)
     descending: bool = False
     nulls_first: bool | None = None
     if [word.lower() for word in words[-2:]] in (["nulls", "first"], ["nulls", "last"]):
         nulls_first = words[-1].lower() == "first"
         words = words[:-2]
-    if len(words) > 1 and words[-1].lower() in ("asc", "desc"):
+    if words and words[-1].lower() in ("asc", "desc"):
         descending = words.pop().lower() == "desc"
-    if len(words) != 1:
+    if words or not name:
         raise BindError(f"order by takes a column name, not {column!r}")
-    return OrderItem(words[0], descending, nulls_first)
+    return OrderItem(name, descending, nulls_first)
 
 
-def _expression(value: str | Expression, where: str) -> Expression:
-    from outpace.pattern.parse_expression import parse_expression
+def _order_words(column: str) -> tuple[str, list[str]]:
+    """Split the text of an ORDER BY item into the column's name and the words behind it."""
+    from outpace.pattern.lexer import Kind, Source, tokenize
 
-    return parse_expression(value, where=where) if isinstance(value, str) else value
+    if column.lstrip()[:1] in ('"', "`"):
+        name, *rest = tokenize(Source(column, "order by"))
+        return name.value, [token.value for token in rest if token.kind is not Kind.END]
+    first, *words = column.split() or [""]
+    return first, words
+
+
+def _expression(value: str | Expression | Fluent, where: str) -> Expression:
+    from outpace.pattern.builder import expression_tree
+
+    return expression_tree(value, where)
