@@ -1,8 +1,8 @@
 """The aggregate functions over the rows of a match: types and plain Python implementations.
 
 NULLs are left out, except that `array_agg` and the map aggregates keep them as values and
-`count(*)` counts rows. Over no rows an aggregate is NULL and a count is 0. NaN is greater than all numbers in
-`min` and `max`. Statistical aggregates are in `aggregates_statistics.py`.
+`count(*)` counts rows. Over no rows an aggregate is NULL and a count is 0. NaN is greater than all
+numbers in `min` and `max`. Statistical aggregates are in `aggregates_statistics.py`.
 """
 
 from __future__ import annotations

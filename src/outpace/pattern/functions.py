@@ -9,10 +9,14 @@ NULLIF) is expressed with these when a query is bound.
 
 from __future__ import annotations
 
+from outpace.pattern.functions_collection import COLLECTIONS
+from outpace.pattern.functions_number import NUMBERS
 from outpace.pattern.functions_operator import OPERATORS
 from outpace.pattern.functions_signature import Function
+from outpace.pattern.functions_text import TEXTS
+from outpace.pattern.functions_time import TIMES
 
-FUNCTIONS: tuple[Function, ...] = (*OPERATORS,)
+FUNCTIONS: tuple[Function, ...] = (*OPERATORS, *NUMBERS, *TEXTS, *TIMES, *COLLECTIONS)
 
 _BY_NAME = {name: f for f in FUNCTIONS for name in (f.name, *f.aliases)}
 

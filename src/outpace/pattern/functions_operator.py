@@ -6,6 +6,7 @@ follow Trino's rules of precision and scale, except that `/` gives the scale tha
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import math
 import operator
@@ -148,8 +149,6 @@ def _moving(symbol: str) -> Callable[[Signature], Scalar]:
     def implement(signature: Signature) -> Scalar:
         first, second = signature.arguments
         if pa.types.is_date(first) and types.is_integer(second):
-            import datetime
-
             return lambda a, b: _guarded(plain, a, datetime.timedelta(days=b))
         if types.is_instant(first) and types.is_instant(second):
             return lambda a, b: a - b
@@ -370,7 +369,7 @@ OPERATORS: tuple[Function, ...] = (
     Function("div", 2, 2, arithmetic("div"), _divide),
     Function("%", 2, 2, arithmetic("%"), _remainder, aliases=("mod",)),
     Function("negate", 1, 1, _negation, lambda s: _rounded(operator.neg, s.result)),
-    Function("||", 2, None, _concatenation, fixed(_joined)),
+    Function("||", 1, None, _concatenation, fixed(_joined), aliases=("concat",)),
     _compare("=", comparison, operator.eq),
     _compare("<>", comparison, operator.ne),
     _compare("<", ordered_comparison, operator.lt),

@@ -1,8 +1,8 @@
 """Arrow kernels for functions and operators, where Arrow's meaning is SQL's.
 
 Each takes the node and its operands (arrays, or scalars for constants) and returns an array. A
-kernel may raise Arrow's errors: the caller then computes row by row, which either succeeds or raises the
-error that the user sees.
+kernel may raise Arrow's errors: the caller then computes row by row, which either succeeds or
+raises the error that the user sees.
 """
 
 from __future__ import annotations
