@@ -9,7 +9,7 @@ scanned.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
@@ -80,11 +80,20 @@ class Source:
     whole: str | None = None
     dialect: str = "outpace"
 
+    @property
+    def shown(self) -> str | None:
+        """The text that places count in, where it is known."""
+        return self.text if self.whole is None and self.offset == 0 else self.whole
+
+    def marked(self, span: Span | None) -> Span | None:
+        """Return a place with its text, so that errors found after parsing can show it."""
+        return None if span is None else replace(span, text=self.shown)
+
     def error(
         self, message: str, span: Span, *, hint: str | None = None, detail: str | None = None
     ) -> PatternSyntaxError:
         """Return a syntax error at a place."""
-        shown = self.text if self.whole is None and self.offset == 0 else self.whole
+        shown = self.shown
         where = self.where if shown is not None else None
         return PatternSyntaxError(
             message, span=span, text=shown, where=where, detail=detail, hint=hint

@@ -119,7 +119,7 @@ def read_expression(cursor: Cursor, variable: Fold | None = None) -> Expression:
     node = ExpressionReader(cursor, variable or (lambda name, _quoted: name)).read()
     if expression_is_too_deep(node):
         raise cursor.error(f"the expression is nested deeper than {MOST_LEVELS} levels", start)
-    return node
+    return replace(node, span=cursor.source.marked(node.span))
 
 
 class ExpressionReader:

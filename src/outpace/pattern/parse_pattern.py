@@ -76,7 +76,8 @@ def parse_pattern(
 
 def read_pattern(cursor: Cursor, fold: Fold | None = None) -> ast.Pattern:
     """Read a pattern from a cursor, up to the end or a closing parenthesis that is not its own."""
-    return _Reader(cursor, fold or (lambda name, _quoted: name)).read()
+    pattern = _Reader(cursor, fold or (lambda name, _quoted: name)).read()
+    return replace(pattern, span=cursor.source.marked(pattern.span))
 
 
 @dataclass(slots=True)
