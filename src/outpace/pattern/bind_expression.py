@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 
 import pyarrow as pa
 
-from outpace.errors import BindError, DataError, UnsupportedError, did_you_mean
+from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import expression as ex
 from outpace.pattern import types, values
 from outpace.pattern.aggregates import aggregate_names, find_aggregate
@@ -26,8 +26,8 @@ from outpace.pattern.bound import (
     Number,
     Place,
     Read,
-    walk,
 )
+from outpace.pattern.fold import fold
 from outpace.pattern.functions import find_function, function_names
 from outpace.pattern.functions_signature import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
@@ -77,7 +77,6 @@ class _Frame:
     final: bool = False
     owner: str | None = None
     aggregate: bool = False
-    moved: bool = False
     targets: dict[str | None, ex.Expression] = field(default_factory=dict)
 
 
@@ -91,7 +90,7 @@ def bind_expression(node: ex.Expression, scope: Scope) -> BoundExpression:
     >>> bind_expression(ex.Binary(">", ex.Name(("A", "x")), ex.Literal(1)), scope).type
     DataType(bool)
     """
-    binder = _Binder(scope)
+    binder = _Binder(scope, None if node.span is None else node.span.text)
     try:
         return binder.bind(node, _Frame(final=scope.final))
     except RecursionError:
@@ -100,7 +99,11 @@ def bind_expression(node: ex.Expression, scope: Scope) -> BoundExpression:
 
 
 def resolve_column(
-    name: str, schema: pa.Schema, where: str, node: ex.Expression | None = None
+    name: str,
+    schema: pa.Schema,
+    where: str,
+    node: ex.Expression | None = None,
+    text: str | None = None,
 ) -> str:
     """Return a column's name as the schema spells it: exact, else regardless of case.
 
@@ -116,29 +119,33 @@ def resolve_column(
         return str(matches[0])
     if matches:
         listed = " and ".join(f"'{match}'" for match in matches)
-        raise _error(f"column '{name}' could be {listed}", where, node, hint="write it exactly")
+        raise _error(
+            f"column '{name}' could be {listed}", where, node, text, hint="write it exactly"
+        )
     hint = did_you_mean(name, schema.names) or "the columns are " + ", ".join(schema.names)
-    raise _error(f"unknown column '{name}'", where, node, hint=hint)
+    raise _error(f"unknown column '{name}'", where, node, text, hint=hint)
 
 
 def _error(
     message: str,
     where: str,
     node: ex.Expression | None,
+    text: str | None,
     *,
     hint: str | None = None,
     unsupported: bool = False,
 ) -> BindError:
     kind = UnsupportedError if unsupported else BindError
     span = None if node is None else node.span
-    return kind(message, span=span, where=where, hint=hint)
+    return kind(message, span=span, text=text, where=where, hint=hint)
 
 
 class _Binder:
     """Binds the expressions of one clause; a method for each kind of node."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, text: str | None) -> None:
         self.scope = scope
+        self.text = text
 
     def bind(self, node: ex.Expression, frame: _Frame) -> BoundExpression:
         match node:
@@ -209,7 +216,9 @@ class _Binder:
         hint: str | None = None,
         unsupported: bool = False,
     ) -> BindError:
-        return _error(message, self.scope.where, node, hint=hint, unsupported=unsupported)
+        return _error(
+            message, self.scope.where, node, self.text, hint=hint, unsupported=unsupported
+        )
 
     # Leaves
 
@@ -229,7 +238,7 @@ class _Binder:
                 node,
                 hint=f"write {path[0]}.column, or CLASSIFIER() for the variable of a row",
             )
-        column = resolve_column(path[0], self.scope.schema, self.scope.where, node)
+        column = resolve_column(path[0], self.scope.schema, self.scope.where, node, self.text)
         kind = types.value_type(self.scope.schema.field(column).type)
         inside: list[str] = []
         for part in path[1:]:
@@ -565,74 +574,3 @@ def _alike(source: pa.DataType, target: pa.DataType) -> bool:
     return (types.is_string(source) and types.is_string(target)) or (
         types.is_binary(source) and types.is_binary(target)
     )
-
-
-def fold(node: BoundExpression) -> BoundExpression:
-    """Compute what is constant now, and drop what cannot matter.
-
-    A part that fails when computed is left as it is: it may never be evaluated.
-
-    Examples
-    --------
-    >>> fold(Apply(pa.bool_(), "or", (Constant(pa.bool_(), True), Number(pa.bool_())))).value
-    True
-    """
-    if not isinstance(node, Apply):
-        return node
-    if node.function in ("and", "or"):
-        return _fold_logic(node)
-    if node.function == "case":
-        return _fold_case(node)
-    if not all(isinstance(argument, Constant) for argument in node.arguments):
-        return node
-    return _fold_call(node)
-
-
-def _fold_call(node: Apply) -> BoundExpression:
-    function = find_function(node.function)
-    assert function is not None
-    given = [argument.value for argument in node.arguments if isinstance(argument, Constant)]
-    if function.strict and None in given:
-        return Constant(node.type, None)
-    signature = Signature(tuple(argument.type for argument in node.arguments), node.type)
-    try:
-        value = function.implement(signature)(*given)
-    except DataError:
-        return node
-    return Constant(node.type, value)
-
-
-def _fold_logic(node: Apply) -> BoundExpression:
-    decisive = node.function == "or"
-    kept: list[BoundExpression] = []
-    for argument in node.arguments:
-        if isinstance(argument, Constant) and argument.value is decisive:
-            return Constant(pa.bool_(), decisive)
-        if not (isinstance(argument, Constant) and argument.value is (not decisive)):
-            kept.append(argument)
-    if not kept:
-        return Constant(pa.bool_(), not decisive)
-    if all(isinstance(argument, Constant) for argument in kept):
-        return Constant(pa.bool_(), None)
-    return kept[0] if len(kept) == 1 else Apply(node.type, node.function, tuple(kept))
-
-
-def _fold_case(node: Apply) -> BoundExpression:
-    count = len(node.arguments)
-    kept: list[BoundExpression] = []
-    otherwise = node.arguments[-1] if count % 2 else Constant(node.type, None)
-    for position in range(0, count - 1, 2):
-        condition, outcome = node.arguments[position : position + 2]
-        if not isinstance(condition, Constant):
-            kept += (condition, outcome)
-        elif condition.value:
-            otherwise = outcome
-            break
-    if not kept:
-        return otherwise
-    return Apply(node.type, "case", (*kept, otherwise))
-
-
-def reads(node: BoundExpression) -> list[Read]:
-    """Return all reads of columns in an expression."""
-    return [part for part in walk(node) if isinstance(part, Read)]

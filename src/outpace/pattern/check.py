@@ -7,8 +7,9 @@ that a pattern whose matches could not be bounded is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from outpace.errors import BindError, did_you_mean
+from outpace.errors import BindError, Span, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.query import Query, Rows, Selection, Skip
 
@@ -38,6 +39,13 @@ def _unknown(name: str, known: Iterable[str], where: str, message: str = "") -> 
     names = list(known)
     hint = did_you_mean(name, names) or "the variables are " + ", ".join(names)
     return BindError(message or f"unknown variable '{name}'", where=where, hint=hint)
+
+
+def _place(node: ast.Pattern, tree: ast.Pattern) -> Span | None:
+    """Return where a node stands, with the text that the tree was read from."""
+    if node.span is None or tree.span is None:
+        return node.span
+    return replace(node.span, text=tree.span.text)
 
 
 def _check_definitions(query: Query, tree: ast.Pattern) -> None:
@@ -132,7 +140,7 @@ def _check_rows(query: Query, tree: ast.Pattern) -> None:
         if isinstance(node, ast.Exclude):
             raise BindError(
                 "an exclusion cannot be combined with unmatched rows",
-                span=node.span,
+                span=_place(node, tree),
                 where="pattern",
                 hint="leave out {- -}, or return all rows per match without unmatched ones",
             )
@@ -143,7 +151,7 @@ def _check_negation(query: Query, tree: ast.Pattern) -> None:
         if isinstance(node, ast.Not) and not _is_inside_sequence(node, tree):
             raise BindError(
                 f"!{node.name} needs a step before it",
-                span=node.span,
+                span=_place(node, tree),
                 where="pattern",
                 hint=f"write A -> !{node.name} -> C, or A !{node.name} C",
             )
@@ -151,7 +159,7 @@ def _check_negation(query: Query, tree: ast.Pattern) -> None:
     if trailing is not None and query.bound is None:
         raise BindError(
             f"-> !{trailing.name} at the end of a pattern needs within",
-            span=trailing.span,
+            span=_place(trailing, tree),
             where="pattern",
             hint="without within nobody knows how long to wait; add .within('10 s')",
         )
@@ -216,7 +224,7 @@ def _check_bounded(query: Query, tree: ast.Pattern) -> None:
             if ast.Link.ANY in inside:
                 raise BindError(
                     "an unbounded repetition with ->> has more matches than anyone can list",
-                    span=node.span,
+                    span=_place(node, tree),
                     where="pattern",
                     hint="bound it with .within(...), .limit(...) or a quantifier such as {1,5}",
                 )
