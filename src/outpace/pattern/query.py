@@ -7,12 +7,14 @@ names are resolved later, when the query meets a schema.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from outpace.errors import BindError
+import pyarrow as pa
+
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 
@@ -182,7 +184,7 @@ class Query(Clauses):
         merged.update({name: _expression(value, f"define {name}") for name, value in added.items()})
         return replace(self, definitions=tuple(merged.items()))
 
-    def subset(self, **unions: tuple[str, ...] | list[str]) -> Query:
+    def subset(self, /, **unions: tuple[str, ...] | list[str]) -> Query:
         """Name a union of variables, to be used like a variable in expressions."""
         merged = dict(self.subsets)
         merged.update({name: tuple(members) for name, members in unions.items()})
@@ -283,6 +285,18 @@ class Query(Clauses):
         kept = tuple(limit for limit in self.limits if limit.per is not Per(per))
         return replace(self, limits=(*kept, Limit(count, Per(per))))
 
+    def explain(self, schema: pa.Schema | None = None) -> Explained:
+        """Show the pattern, the automaton, and where each part of the query runs.
+
+        Parameters
+        ----------
+        schema
+            The input's columns. Without it, what depends on types is left out.
+        """
+        if not _explainers:
+            raise UnsupportedError("no planner is loaded", hint="import outpace first")
+        return _explainers[-1](self, schema)
+
     @property
     def effective_selection(self) -> Selection:
         """The selection asked for; else all matches where the pattern has `->>`, else preferred."""
@@ -298,6 +312,31 @@ class Query(Clauses):
             return self.skip
         preferred = self.effective_selection is Selection.PREFERRED
         return AfterMatch(Skip.PAST_LAST_ROW if preferred else Skip.NONE)
+
+
+class Explained(Protocol):
+    """What `Query.explain` returns; `str()` of it is the text."""
+
+    @property
+    def text(self) -> str:
+        """The explanation as plain text."""
+
+    @property
+    def dot(self) -> str:
+        """The automaton as Graphviz DOT."""
+
+    @property
+    def svg(self) -> str:
+        """The automaton as SVG."""
+
+
+#: What `Query.explain` calls: the planner registers itself, as this package cannot import it.
+_explainers: list[Callable[[Query, pa.Schema | None], Explained]] = []
+
+
+def register_explainer(explain: Callable[[Query, pa.Schema | None], Explained]) -> None:
+    """Set what `Query.explain` calls."""
+    _explainers[:] = [explain]
 
 
 def _order_item(column: str | OrderItem) -> OrderItem:
