@@ -89,7 +89,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         within=_within(query, schema, order_by),
         columns=_used_columns(partition_by, order_by, expressions),
         output=_output(query, schema, partition_by, order_by, measures),
-        warnings=_warnings(predicates),
+        warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
     )
 
 
@@ -190,13 +190,6 @@ def _columns(names: tuple[str, ...], schema: pa.Schema, where: str) -> tuple[str
 def _check_partitions(
     partition_by: tuple[str, ...], order_by: tuple[str, ...], schema: pa.Schema
 ) -> None:
-    for name in partition_by:
-        if name in order_by:
-            raise BindError(
-                f"column '{name}' cannot be both in partition by and in order by",
-                where="order by",
-                hint="all rows of a partition have the same value there",
-            )
     for where, names in (("partition by", partition_by), ("order by", order_by)):
         for name in names:
             kind = types.value_type(schema.field(name).type)
@@ -264,7 +257,9 @@ def _output(
     measures: tuple[BoundMeasure, ...],
 ) -> pa.Schema:
     """Return the result's columns in the order of SQL:2016."""
-    leading = partition_by if query.rows is Rows.ONE else (*partition_by, *order_by)
+    leading = partition_by
+    if query.rows is not Rows.ONE:
+        leading = tuple(dict.fromkeys((*partition_by, *order_by)))
     rest = [field for field in schema if query.rows is not Rows.ONE and field.name not in leading]
     input_names = [*leading, *(field.name for field in rest)]
     for measure in measures:
@@ -274,17 +269,20 @@ def _output(
                 where=f"measure {measure.name}",
                 hint="give the measure another name",
             )
-    if not leading and not measures and not rest:
-        raise BindError(
-            "the result has no columns",
-            hint="add a measure, partition by a column, or return all rows per match",
-        )
     return pa.schema(
         [
             *(schema.field(name).with_nullable(True) for name in leading),
             *(pa.field(measure.name, measure.expression.type) for measure in measures),
             *(field.with_nullable(True) for field in rest),
         ]
+    )
+
+
+def _useless_order(partition_by: tuple[str, ...], order_by: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        f"order by {name}: all rows of a partition have the same value there"
+        for name in order_by
+        if name in partition_by
     )
 
 

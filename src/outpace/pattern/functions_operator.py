@@ -299,8 +299,12 @@ def _distinct(left: Any, right: Any) -> bool:
 
 def _case_signature(arguments: Sequence[BoundExpression]) -> Signature:
     """Rule of CASE: conditions and values take turns, then maybe the value of ELSE."""
-    outcomes = [a for i, a in enumerate(arguments) if i % 2 or i == len(arguments) - 1]
-    kind = unify(outcomes)
+    places = [i for i in range(len(arguments)) if i % 2 or i == len(arguments) - 1]
+    try:
+        kind = unify([arguments[place] for place in places])
+    except MismatchError as problem:
+        position = None if problem.position is None else places[problem.position]
+        raise MismatchError(problem.message, position, problem.hint) from problem
     wanted = [
         kind if i % 2 or i == len(arguments) - 1 else require(argument, "boolean", i)
         for i, argument in enumerate(arguments)

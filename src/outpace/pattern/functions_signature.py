@@ -183,10 +183,11 @@ def unify(arguments: Sequence[BoundExpression]) -> pa.DataType:
 def _joined(found: pa.DataType, kind: pa.DataType, position: int) -> pa.DataType:
     joined = types.common_type(found, kind)
     if joined is None:
+        target = kind if types.is_string(found) else found
         raise MismatchError(
             f"{type_name(found)} and {type_name(kind)} do not go together",
             position,
-            hint=f"cast one side, for example cast(... as {type_name(found)})",
+            hint=f"cast one side, for example cast(... as {type_name(target)})",
         )
     return joined
 

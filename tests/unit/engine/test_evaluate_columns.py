@@ -1,0 +1,255 @@
+"""The vectorised evaluator gives what the row evaluator gives, on random expressions and data."""
+
+import datetime
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outpace.engine.match.evaluate_columns import evaluate_columns, predicate_mask
+from outpace.engine.match.evaluate_frame import MatchFrame, PredicateFrame
+from outpace.engine.match.evaluate_row import RowContext, compile_row, python_columns
+from outpace.errors import DataError, OutpaceError
+from outpace.pattern.bind import bind
+from outpace.pattern.bound import BoundExpression, Place, Predicate, PredicateClass, Read
+from outpace.pattern.query import Query
+from outpace.pattern.values import column_values
+
+SCHEMA = pa.schema(
+    [
+        ("t", pa.int8()),
+        ("i", pa.int32()),
+        ("j", pa.int64()),
+        ("u", pa.uint16()),
+        ("x", pa.float64()),
+        ("f", pa.float32()),
+        ("m", pa.decimal128(10, 2)),
+        ("s", pa.string()),
+        ("g", pa.dictionary(pa.int32(), pa.string())),
+        ("l", pa.large_string()),
+        ("o", pa.bool_()),
+        ("ts", pa.timestamp("us")),
+        ("z", pa.timestamp("us", "Europe/Berlin")),
+        ("d", pa.date32()),
+        ("q", pa.struct([("bid", pa.int64()), ("name", pa.string())])),
+        ("a", pa.list_(pa.int64())),
+    ]
+)
+_WORDS = ["", "a", "b", "ab", "Abc", "b_a", "50%", "ä", "ß", "x y"]
+_DAY = datetime.date(2024, 2, 28)
+
+
+def _values(kind: pa.DataType) -> st.SearchStrategy[object]:
+    if pa.types.is_integer(kind):
+        low, high = (0, 5) if kind == pa.uint16() else (-4, 5)
+        edges = {pa.int8(): 127, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1}
+        return st.integers(low, high) | st.just(edges.get(kind, 65535))
+    if pa.types.is_floating(kind):
+        return st.sampled_from([-1.5, 0.0, 0.5, 1.0, 2.25, 3.0, math.nan, math.inf])
+    if pa.types.is_decimal(kind):
+        return st.sampled_from([Decimal(v) for v in ("-1.50", "0.00", "0.25", "3.10", "99.99")])
+    if pa.types.is_boolean(kind):
+        return st.booleans()
+    if pa.types.is_timestamp(kind):
+        first = datetime.datetime(2024, 3, 30, 22, tzinfo=datetime.UTC if kind.tz else None)
+        return st.integers(0, 8).map(lambda n: first + datetime.timedelta(minutes=47 * n))
+    if pa.types.is_date(kind):
+        return st.integers(0, 4).map(lambda n: _DAY + datetime.timedelta(days=n))
+    if pa.types.is_struct(kind):
+        return st.fixed_dictionaries(
+            {"bid": st.none() | st.integers(0, 3), "name": st.none() | st.sampled_from(_WORDS)}
+        )
+    if pa.types.is_list(kind):
+        return st.lists(st.none() | st.integers(0, 3), max_size=3)
+    return st.sampled_from(_WORDS)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[pa.Table, np.ndarray]:
+    """Draw rows and the bounds of the partitions that they form."""
+    lengths = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    size = sum(lengths)
+    nulls = draw(st.booleans())
+    columns = []
+    for field in SCHEMA:
+        one = _values(field.type)
+        cells = draw(st.lists(st.none() | one if nulls else one, min_size=size, max_size=size))
+        if pa.types.is_dictionary(field.type):
+            columns.append(pa.array(cells, pa.string()).dictionary_encode())
+        else:
+            columns.append(pa.array(cells, field.type))
+    return pa.table(columns, schema=SCHEMA), np.cumsum([0, *lengths]).astype(np.int64)
+
+
+def _binary(signs: list[str], left: st.SearchStrategy[str], right: st.SearchStrategy[str]):
+    return st.builds("({} {} {})".format, left, st.sampled_from(signs), right)
+
+
+def _call(name: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.tuples(*parts).map(lambda given: f"{name}({', '.join(given)})")
+
+
+def _moved(plain: list[str]) -> st.SearchStrategy[str]:
+    column = st.sampled_from(plain)
+    step = st.sampled_from(["PREV({})", "NEXT({})", "PREV({}, 2)", "NEXT({}, 3)"])
+    return column | column | st.builds(str.format, step, column)
+
+
+def _either(value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.deferred(
+        lambda: (
+            _call("coalesce", value, value)
+            | _call("nullif", value, value)
+            | st.builds("case when {} then {} else {} end".format, CONDITIONS, value, value)
+            | st.builds("case when {} then {} end".format, CONDITIONS, value)
+        )
+    )
+
+
+INTEGERS: st.SearchStrategy[str] = st.deferred(
+    lambda: (
+        _moved(["t", "i", "j", "u", "q.bid"])
+        | st.sampled_from(["0", "1", "2", "-3", "NULL"])
+        | _binary(["+", "-", "*", "%", "div"], INTEGERS, INTEGERS)
+        | _call("abs", INTEGERS)
+        | _call("-", INTEGERS)
+        | _call("length", TEXTS)
+        | _call("hour", st.sampled_from(["ts", "z"]))
+        | _call("day", st.sampled_from(["ts", "z", "d"]))
+        | _call("cardinality", st.just("a"))
+        | st.builds("a[{}]".format, st.sampled_from(["1", "2", "-1"]))
+        | _either(INTEGERS)
+    )
+)
+NUMBERS: st.SearchStrategy[str] = st.deferred(
+    lambda: (
+        _moved(["x", "f", "m", "x", "i"])
+        | st.sampled_from(["0.5", "1e0", "2", "-1.25"])
+        | _binary(["+", "-", "*", "/", "%"], NUMBERS, NUMBERS)
+        | _call("sqrt", NUMBERS)
+        | _call("round", NUMBERS)
+        | _call("floor", NUMBERS)
+        | st.builds("cast({} as double)".format, NUMBERS)
+        | st.builds("cast({} as bigint)".format, NUMBERS)
+        | st.builds("cast({} as decimal(12, 3))".format, NUMBERS)
+        | _either(NUMBERS)
+    )
+)
+TEXTS: st.SearchStrategy[str] = st.deferred(
+    lambda: (
+        _moved(["s", "g", "l", "q.name"])
+        | st.sampled_from(["'a'", "''", "'ab'", "NULL"])
+        | _binary(["||"], TEXTS, TEXTS)
+        | _call("upper", TEXTS)
+        | _call(
+            "substr", TEXTS, st.sampled_from(["1", "2", "-1"]), st.sampled_from(["0", "1", "2"])
+        )
+        | st.builds("cast({} as varchar)".format, st.sampled_from(["i", "o", "d", "m"]))
+        | _either(TEXTS)
+    )
+)
+MOMENTS: st.SearchStrategy[str] = st.deferred(
+    lambda: (
+        _moved(["ts"])
+        | st.sampled_from(["'2024-03-30 23:00:00'", "d"])
+        | st.builds("({} {} interval '1' hour)".format, st.just("ts"), st.sampled_from("+-"))
+        | _call("date_trunc", st.sampled_from(["'hour'", "'day'"]), st.just("ts"))
+    )
+)
+_COMPARE = ["=", "<>", "<", "<=", ">", ">=", "is distinct from", "is not distinct from"]
+CONDITIONS: st.SearchStrategy[str] = st.deferred(
+    lambda: (
+        _moved(["o"])
+        | st.sampled_from(["true", "false"])
+        | _binary(_COMPARE, INTEGERS, INTEGERS)
+        | _binary(_COMPARE, NUMBERS, NUMBERS)
+        | _binary(_COMPARE, TEXTS, TEXTS)
+        | _binary(_COMPARE, _moved(["ts"]), MOMENTS)
+        | _binary(
+            ["=", "<>"], _moved(["s", "g", "l"]), st.sampled_from(["'a'", "'ab'", "''", "'ä'"])
+        )
+        | _binary(["and", "or"], CONDITIONS, CONDITIONS)
+        | _call("not", CONDITIONS)
+        | st.builds("({} is null)".format, INTEGERS | TEXTS | NUMBERS | _moved(["g", "x", "a"]))
+        | st.builds("({} in ({}, {}))".format, INTEGERS, INTEGERS, st.sampled_from(["1", "NULL"]))
+        | st.builds("({} not in ('a', {}))".format, TEXTS, st.sampled_from(["'b'", "NULL", "s"]))
+        | st.builds("({} between {} and {})".format, INTEGERS, INTEGERS, INTEGERS)
+        | st.builds(
+            "({} like {})".format,
+            TEXTS,
+            st.sampled_from(["'a%'", "'%b'", "'%'", "'_b%'", "'50|%' escape '|'", "'%b%'", "''"]),
+        )
+        | _call("starts_with", TEXTS, st.sampled_from(["'a'", "s"]))
+        | _call("contains", st.just("a"), st.sampled_from(["1", "i"]))
+    )
+)
+
+
+def bound(text: str) -> BoundExpression:
+    """Bind an expression as a definition, or as a value where it is none."""
+    base = Query().pattern("A").all_rows_per_match()
+    found = bind(base.measures(value=text), SCHEMA).measures[0].expression
+    assert not any(isinstance(part, Read) and part.place.final for part in [found])
+    return found
+
+
+def row_by_row(expression: BoundExpression, table: pa.Table, bounds: np.ndarray) -> list[object]:
+    """Return what the twin gives: every row is the only row of a match."""
+    compute = compile_row(expression)
+    result = []
+    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+        columns = python_columns(table.slice(low, high - low))
+        for row in range(high - low):
+            result.append(compute(RowContext(columns, int(high - low), ["A"], [row], [0], 0)))
+    return result
+
+
+def same(left: object, right: object) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    return left == right and type(left) is type(right)
+
+
+def check(text: str, table: pa.Table, bounds: np.ndarray) -> None:
+    try:
+        expression = bound(text)
+    except OutpaceError:
+        # Not every combination of types is an expression.
+        return
+    frame = PredicateFrame(dict(zip(table.column_names, table.columns, strict=True)), bounds)
+    try:
+        expected = row_by_row(expression, table, bounds)
+    except DataError:
+        with pytest.raises(DataError):
+            evaluate_columns(expression, frame)
+        return
+    found = evaluate_columns(expression, frame)
+    assert found.type == expression.type
+    values = column_values(found)
+    assert len(values) == len(expected)
+    for row, (one, other) in enumerate(zip(values, expected, strict=True)):
+        assert same(one, other), (text, row, one, other)
+    if pa.types.is_boolean(expression.type):
+        mask = predicate_mask(
+            Predicate("A", expression, PredicateClass.OFFSET), frame.columns, bounds
+        )
+        assert mask.tolist() == [value is True for value in expected]
+
+
+@given(tables(), CONDITIONS)
+def test_conditions(data: tuple[pa.Table, np.ndarray], text: str) -> None:
+    check(text, *data)
+
+
+@given(tables(), INTEGERS | NUMBERS)
+def test_numbers(data: tuple[pa.Table, np.ndarray], text: str) -> None:
+    check(text, *data)
+
+
+@given(tables(), TEXTS | MOMENTS)
+def test_texts_and_moments(data: tuple[pa.Table, np.ndarray], text: str) -> None:
+    check(text, *data)
