@@ -1,10 +1,10 @@
 """The own link of a quantifier where the text does not set it: the rule that reads and prints it.
 
 The contiguity between the repetitions of an item is the link that leads to the item; for the first
-item of a sequence the link that follows it; where there is none, or at most one repetition, strict. Anchors and the empty
-pattern take no event and do not count as items here. Parentheses that only group do not change
-anything. Inside a quantified group, an alternation, an exclusion or PERMUTE, a sequence has its
-own links, and a single item takes the link of what stands around it.
+item of a sequence the link that follows it; where there is none, or at most one repetition, strict.
+Anchors and the empty pattern take no event and do not count as items here. Parentheses that only
+group do not change anything. Inside a quantified group, an alternation, an exclusion or PERMUTE, a
+sequence has its own links, and a single item takes the link of what stands around it.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _number(cursor: Cursor, least: int, most: int) -> int:
     return int(cursor.advance().value)
 
 
-def print_type(kind: pa.DataType) -> str:
+def print_type(kind: pa.DataType, dialect: str = "outpace") -> str:
     """Write an Arrow type as the SQL name that `parse_type` reads back.
 
     Examples
@@ -202,11 +202,14 @@ def print_type(kind: pa.DataType) -> str:
         digits = next(digits for digits, unit in _UNITS.items() if unit == kind.unit)
         return f"TIMESTAMP({digits})" + (" WITH TIME ZONE" if kind.tz else "")
     if pa.types.is_list(kind):
-        return f"ARRAY({print_type(kind.value_type)})"
+        return f"ARRAY({print_type(kind.value_type, dialect)})"
     if pa.types.is_map(kind):
-        return f"MAP({print_type(kind.key_type)}, {print_type(kind.item_type)})"
+        return f"MAP({print_type(kind.key_type, dialect)}, {print_type(kind.item_type, dialect)})"
     if pa.types.is_struct(kind):
         members = (kind.field(index) for index in range(kind.num_fields))
-        inner = ", ".join(f"{print_name(m.name)} {print_type(m.type)}" for m in members)
-        return f"ROW({inner})"
+        named = (
+            f"{print_name(member.name, dialect=dialect)} {print_type(member.type, dialect)}"
+            for member in members
+        )
+        return f"ROW({', '.join(named)})"
     raise ValueError(f"the type {kind} has no SQL name here")

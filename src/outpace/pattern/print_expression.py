@@ -168,7 +168,8 @@ class _Printer:
             case Case():
                 return self._case(node)
             case Cast(operand=operand, type=kind, safe=safe):
-                return f"{'TRY_' if safe else ''}CAST({self.text(operand)} AS {print_type(kind)})"
+                word = "TRY_CAST" if safe else "CAST"
+                return f"{word}({self.text(operand)} AS {print_type(kind, self.dialect)})"
             case _:
                 raise TypeError(f"{type(node).__name__} is no expression node")
 

@@ -191,10 +191,16 @@ def _keywords(
     pairs: Iterable[tuple[str, object]], shown: Callable[..., str], *, mapping: bool
 ) -> str:
     entries = tuple(pairs)
-    if all(name.isidentifier() and not keyword.iskeyword(name) for name, _ in entries):
+    if all(_is_keyword_argument(name) for name, _ in entries):
         return ", ".join(f"{name}={shown(value)}" for name, value in entries)
     inner = ", ".join(f"{name!r}: {shown(value)}" for name, value in entries)
     return f"{{{inner}}}" if mapping else f"**{{{inner}}}"
+
+
+def _is_keyword_argument(name: str) -> bool:
+    # Python reads identifiers beyond ASCII in a normal form, which may be another name.
+    plain = name.isascii() and name.isidentifier() and not name.startswith("__")
+    return plain and not keyword.iskeyword(name)
 
 
 def _order_text(item: OrderItem) -> str:

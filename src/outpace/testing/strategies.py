@@ -1,0 +1,241 @@
+"""Hypothesis strategies of random patterns, expressions and queries.
+
+Every tree that they draw can be written in all three notations: as text, as MATCH_RECOGNIZE and as
+fluent Python. Hypothesis is not a dependency of the library; importing this module needs it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from outpace.pattern import ast
+from outpace.pattern import expression as ex
+from outpace.pattern import query as q
+
+#: Names that need no quotes, and some that do.
+_PLAIN_NAMES = ("A", "B", "C", "d", "price", "Symbol", "_x1")
+_ODD_NAMES = ("order", "until", "PERMUTE", "unit price", 'a"b', "c`d", "größe", "1st", "a.b", "--")
+
+_TYPES = (
+    pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(),
+    pa.binary(), pa.date32(), pa.timestamp("us"), pa.timestamp("ms", "UTC"), pa.decimal128(10, 2),
+    pa.list_(pa.int64()), pa.map_(pa.string(), pa.float64()),
+    pa.struct([("bid", pa.float64()), ("the ask", pa.list_(pa.string()))]),
+)  # fmt: skip
+_FUNCTIONS = ("abs", "sum", "coalesce", "if", "lower", "trim", "substring", "year", "array_agg")
+_SUBQUERIES = ("SELECT 1", "SELECT max(x) FROM (VALUES 1, 2) AS t(x)", "VALUES ')', 'a'")
+
+
+def names() -> st.SearchStrategy[str]:
+    """Draw names of columns and variables, quoted ones and any text included."""
+    anything = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+    return st.one_of(st.sampled_from(_PLAIN_NAMES), st.sampled_from(_ODD_NAMES), anything)
+
+
+def patterns(
+    variables: Sequence[str] = ("A", "B", "C"),
+    *,
+    links: Sequence[ast.Link] = tuple(ast.Link),
+    modes: Sequence[ast.Mode] = tuple(ast.Mode),
+    negation: bool = True,
+    anchors: bool = True,
+    largest_bound: int = 4,
+    leaves: int = 8,
+) -> st.SearchStrategy[ast.Pattern]:
+    """Draw patterns.
+
+    Parameters
+    ----------
+    variables
+        The names to use.
+    links, modes
+        The contiguities and quantifier modes to use.
+    negation, anchors
+        Whether `!B` and `^`, `$` may occur.
+    largest_bound
+        The largest bound of a quantifier.
+    leaves
+        The most variables, about.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(patterns(), lambda pattern: isinstance(pattern, ast.Concat))
+    Concat(items=(Var(name='A'), Var(name='A')), links=(<Link.STRICT: 'strict'>,))
+    """
+    name = st.sampled_from(tuple(variables))
+    link = st.sampled_from(tuple(links))
+    basic: list[st.SearchStrategy[ast.Pattern]] = [st.builds(ast.Var, name)]
+    if anchors:
+        basic += [st.just(ast.AtStart()), st.just(ast.AtEnd())]
+    negated = st.builds(ast.Not, name)
+
+    @st.composite
+    def sequence(draw: st.DrawFn, item: st.SearchStrategy[ast.Pattern]) -> ast.Pattern:
+        items = draw(st.lists(item, min_size=2, max_size=4))
+        takes = any(not isinstance(i, ast.AtStart | ast.AtEnd | ast.Empty) for i in items[:-1])
+        if negation and takes and draw(st.booleans()):
+            items.insert(draw(st.integers(len(items) - 1, len(items))), draw(negated))
+        between = [draw(link) for _ in items[1:]]
+        return ast.concat(items, between)
+
+    @st.composite
+    def repeat(draw: st.DrawFn, item: st.SearchStrategy[ast.Pattern]) -> ast.Pattern:
+        least = draw(st.integers(0, largest_bound))
+        most = draw(st.none() | st.integers(max(1, least), largest_bound))
+        until = draw(st.none() | name) if negation else None
+        mode = draw(st.sampled_from(tuple(modes)))
+        return ast.Repeat(draw(item), least, most, mode, draw(link), until)
+
+    def larger(item: st.SearchStrategy[ast.Pattern]) -> st.SearchStrategy[ast.Pattern]:
+        return st.one_of(
+            sequence(item),
+            repeat(item),
+            st.lists(item, min_size=2, max_size=3).map(ast.alternate),
+            st.builds(ast.Exclude, item),
+            st.lists(item, min_size=1, max_size=3).map(lambda parts: ast.Permute(tuple(parts))),
+            st.just(ast.Empty()),
+        )
+
+    return st.recursive(st.one_of(basic), larger, max_leaves=leaves)
+
+
+def literals() -> st.SearchStrategy[ex.Literal]:
+    """Draw constants of every kind."""
+    minutes = st.integers(-14 * 60, 14 * 60).map(
+        lambda count: datetime.timezone(datetime.timedelta(minutes=count))
+    )
+    decimals = st.builds(
+        lambda digits, scale: Decimal(digits).scaleb(-scale),
+        st.integers(-(10**20), 10**20),
+        st.integers(0, 10),
+    )
+    microseconds = st.integers(-(10**16), 10**16)
+    values: st.SearchStrategy[ex.Scalar] = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**37), 10**37),
+        st.floats(),
+        decimals,
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+        st.binary(max_size=4),
+        st.dates(),
+        st.datetimes(),
+        st.datetimes(datetime.datetime(2, 1, 1), datetime.datetime(9998, 1, 1), timezones=minutes),
+        microseconds.map(lambda count: datetime.timedelta(microseconds=count)),
+    )
+    return values.map(ex.Literal)
+
+
+def expressions(
+    variables: Sequence[str] = ("A", "B", "C"), *, leaves: int = 10, subqueries: bool = True
+) -> st.SearchStrategy[ex.Expression]:
+    """Draw expressions: every kind of node that text can express, without regard to types.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(expressions(), lambda node: isinstance(node, ex.IsNull))
+    IsNull(operand=Literal(value=None), negated=False)
+    """
+    variable = st.sampled_from(tuple(variables))
+    qualified = st.builds(
+        lambda first, rest: ex.Name((first, *rest)),
+        st.one_of(variable, names()),
+        st.lists(names(), max_size=2),
+    )
+    basic: list[st.SearchStrategy[ex.Expression]] = [
+        literals(),
+        qualified,
+        st.builds(ex.Classifier, st.none() | variable),
+        st.just(ex.MatchNumber()),
+        st.builds(lambda name: ex.Call("count", (ex.Star(name),)), st.none() | variable),
+        st.just(ex.Call("count", ())),
+    ]
+    if subqueries:
+        kind = st.sampled_from(("value", "exists"))
+        basic.append(st.builds(ex.Subquery, kind, st.sampled_from(_SUBQUERIES)))
+    return st.recursive(
+        st.one_of(basic), lambda part: _larger_expressions(part, subqueries), max_leaves=leaves
+    )
+
+
+def _larger_expressions(
+    part: st.SearchStrategy[ex.Expression], subqueries: bool
+) -> st.SearchStrategy[ex.Expression]:
+    negated = st.booleans()
+    operators = st.sampled_from(ex.BinaryOperator.__args__)
+    some = st.lists(part, min_size=1, max_size=3).map(tuple)
+    calls = st.one_of(
+        st.builds(ex.Call, st.sampled_from(_FUNCTIONS), some, st.booleans()),
+        st.builds(lambda a, b: ex.Call("position", (a, b)), part, part),
+        # Functions with the name of a keyword are written in quotes.
+        st.builds(ex.Call, st.sampled_from(("first", "exists", "my func")), some),
+    )
+    offset = st.none() | st.integers(0, 5)
+    outer = st.builds(ex.Navigate, st.sampled_from(("first", "last")), part, offset)
+    inner = st.builds(ex.Navigate, st.sampled_from(("prev", "next")), part, offset)
+    branches = st.lists(st.tuples(part, part), min_size=1, max_size=2).map(tuple)
+    kinds: list[st.SearchStrategy[ex.Expression]] = [
+        st.builds(ex.Unary, st.sampled_from(("-", "not")), part),
+        st.builds(ex.Binary, operators, part, part),
+        st.builds(ex.IsNull, part, negated),
+        st.builds(ex.Between, part, part, part, negated),
+        st.builds(ex.InList, part, some, negated),
+        st.builds(ex.Like, part, part, st.none() | part, negated),
+        st.builds(ex.Case, st.none() | part, branches, st.none() | part),
+        st.builds(ex.Cast, part, st.sampled_from(_TYPES), st.booleans()),
+        calls,
+        outer,
+        inner,
+        st.builds(ex.Semantics, st.sampled_from(("running", "final")), calls | outer),
+        st.builds(ex.Array, st.lists(part, max_size=2).map(tuple)),
+        st.builds(ex.Field, part, names()),
+        st.builds(ex.Subscript, part, part),
+    ]
+    if subqueries:
+        text = st.sampled_from(_SUBQUERIES)
+        kinds.append(st.builds(ex.Subquery, st.just("in"), text, part, negated))
+    return st.one_of(kinds)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> q.Query:
+    """Draw whole queries; they need not fit any schema."""
+    variables = draw(st.lists(names(), min_size=1, max_size=4, unique=True))
+    name = st.sampled_from(variables)
+    node = expressions(variables, leaves=4)
+    items = st.builds(q.OrderItem, names(), st.booleans(), st.none() | st.booleans())
+    members = st.lists(name, min_size=1, max_size=3).map(tuple)
+    simple = st.sampled_from((q.Skip.NONE, q.Skip.TO_NEXT_ROW, q.Skip.PAST_LAST_ROW))
+    skips = st.one_of(
+        st.none(),
+        simple.map(q.AfterMatch),
+        st.builds(
+            q.AfterMatch, st.sampled_from((q.Skip.TO_FIRST, q.Skip.TO_LAST)), name, st.booleans()
+        ),
+    )
+    durations = st.one_of(
+        st.integers(1, 10**12),
+        st.integers(1, 10**12).map(lambda count: datetime.timedelta(microseconds=count)),
+    )
+    limits = st.builds(q.Limit, st.integers(1, 9), st.sampled_from(q.Per))
+    return q.Query(
+        partitions=tuple(draw(st.lists(names(), max_size=2))),
+        order=tuple(draw(st.lists(items, max_size=2))),
+        tree=draw(patterns(variables, leaves=5)),
+        definitions=tuple(draw(st.dictionaries(name, node, max_size=2)).items()),
+        subsets=tuple(draw(st.dictionaries(names(), members, max_size=2)).items()),
+        outputs=tuple(draw(st.dictionaries(names(), node, max_size=2)).items()),
+        rows=draw(st.sampled_from(q.Rows)),
+        skip=draw(skips),
+        bound=draw(st.none() | st.builds(q.Within, durations, st.sampled_from(q.WithinKind))),
+        selection=draw(st.none() | st.sampled_from(q.Selection)),
+        consumption=draw(st.sampled_from(q.Consume)),
+        limits=tuple(draw(st.lists(limits, max_size=2, unique_by=lambda limit: limit.per))),
+    )
