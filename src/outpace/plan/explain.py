@@ -1,0 +1,204 @@
+"""EXPLAIN: what a query means and where each part of it runs, as text and as a picture.
+
+Without a schema the explanation says what is known without types: the tree, the automaton, and the
+class of each condition as its text shows it. With a schema it adds the matcher that will run, the
+columns of the result, and the warnings. Nothing is matched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+import pyarrow as pa
+
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import STEP_BUDGET, Task
+from outpace.engine.match.program import Program, compile_program
+from outpace.pattern import ast
+from outpace.pattern.bind import bind
+from outpace.pattern.check import check_clauses
+from outpace.pattern.print_pattern import print_pattern
+from outpace.pattern.print_query import print_match_recognize
+from outpace.pattern.query import Consume, Query, Selection, Skip, register_explainer
+from outpace.pattern.types import type_name
+from outpace.plan.explain_conditions import Condition, conditions_of, conditions_section
+from outpace.plan.explain_cost import cost_section, memory_section
+from outpace.plan.explain_pattern import automaton_section, tree_section
+from outpace.plan.picture import Picture, dot, picture_of
+from outpace.plan.picture_svg import svg
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is known of a query; `str()` gives the text, a notebook shows text and picture.
+
+    Parameters
+    ----------
+    query
+        What is explained.
+    program
+        Its automaton.
+    task
+        The query bound to a schema, or None without one.
+    matcher
+        The name of the matcher that will run, or None without a schema.
+
+    Examples
+    --------
+    >>> up = Query("up").order_by("ts").pattern("A B+").define(B="price > PREV(price)")
+    >>> print(explain(up).text)
+    query up
+      MATCH_RECOGNIZE (
+      ...
+    >>> explain(up).svg.startswith("<svg")
+    True
+    """
+
+    query: Query
+    program: Program
+    task: Task | None = None
+    matcher: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def text(self) -> str:
+        """The explanation as plain text."""
+        sections = [
+            (f"query {self.query.name}", print_match_recognize(self.query).splitlines()),
+            ("tree", tree_section(self._tree)),
+            ("automaton", automaton_section(self.program)),
+            ("conditions", conditions_section(self._conditions, self.matcher)),
+            ("stages", self._stages()),
+            ("cost", self._cost()),
+            ("memory", memory_section(self.query, self.program, self.task)),
+        ]
+        if self.task is not None:
+            sections.append(("result", _columns(self.task.bound.output)))
+            sections.append(("warnings", list(self.task.bound.warnings)))
+        else:
+            sections.append(("result", ["its types are known when the query meets a schema"]))
+        return "\n\n".join(
+            "\n".join([title, *(f"  {line}" for line in lines)])
+            for title, lines in sections
+            if lines
+        )
+
+    @cached_property
+    def picture(self) -> Picture:
+        """What the picture of the automaton shows."""
+        return picture_of(self.program, f"{self.query.name}: {print_pattern(self._tree)}")
+
+    @cached_property
+    def dot(self) -> str:
+        """The automaton as Graphviz DOT."""
+        return dot(self.picture)
+
+    @cached_property
+    def svg(self) -> str:
+        """The automaton as SVG."""
+        return svg(self.picture)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self.svg}<pre>{escape(self.text)}</pre></div>"
+
+    @property
+    def _tree(self) -> ast.Pattern:
+        assert self.query.tree is not None
+        return self.query.tree
+
+    @cached_property
+    def _conditions(self) -> list[Condition]:
+        return conditions_of(self.query, None if self.task is None else self.task.bound)
+
+    def _cost(self) -> list[str]:
+        budget = STEP_BUDGET if self.task is None else self.task.step_budget
+        return cost_section(self.query, self.program, self._conditions, budget)
+
+    def _stages(self) -> list[str]:
+        """Say what happens to the rows, in order, and which parts are left out."""
+        query = self.query
+        ordered = ", ".join(
+            item.column + (" desc" if item.descending else "") for item in query.order
+        )
+        keys = ", ".join(query.partitions)
+        measured = ", ".join(name for name, _ in query.outputs)
+        lines = [
+            f"order: rows are sorted by {ordered}; rows with equal values keep the input's order"
+            if ordered
+            else "order: none given, rows keep the input's order",
+            f"partition: by {keys}, each matched on its own"
+            if keys
+            else "partition: none, all rows are one",
+            f"match: {_MATCHERS[self.matcher]}" if self.matcher else "match: chosen with a schema",
+            f"select: {_selection(query)}",
+            f"measures: {measured}" if measured else "measures: none",
+            f"rows: {query.rows.value}",
+        ]
+        return [
+            *lines,
+            "left out: reorderer (the rows are sorted here), splitter (the query has no windows), "
+            "merger (one instance)",
+        ]
+
+
+def explain(query: Query, schema: pa.Schema | None = None) -> Explanation:
+    """Explain a query, with a schema also what depends on types.
+
+    Parameters
+    ----------
+    query
+        What to explain.
+    schema
+        The columns of its input.
+
+    Raises
+    ------
+    BindError
+        Where the query does not fit itself or the schema.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A B").define(B="x > 1").measures(n="COUNT(*)")
+    >>> explain(query).program.names
+    ('A', 'B')
+    """
+    tree = check_clauses(query)
+    program = compile_program(tree, ast.predicates(tree))
+    if schema is None:
+        return Explanation(query, program)
+    task = Task(bind(query, schema), program)
+    return Explanation(query, program, task, choose_matcher(task).name)
+
+
+_MATCHERS = {
+    "graph": "by the graph, which shares the work of all matches that overlap",
+    "kernel": "by the kernel, a compiled search for the preferred match of each start",
+    "twin": "by the twin, plain Python, as no compiled matcher covers the query",
+}
+
+
+def _selection(query: Query) -> str:
+    """Say which candidates become matches, defaults included."""
+    after = query.effective_skip
+    preferred = query.effective_selection is Selection.PREFERRED
+    words = ["the preferred match of each start" if preferred else "all matches of each start"]
+    if after.skip is not Skip.NONE:
+        words.append(f"after a match skip {after.skip.value} {after.variable or ''}".strip())
+    if query.consumption is not Consume.NONE:
+        words.append(f"consume {query.consumption.value}")
+    words += [f"at most {limit.count} per {limit.per.value}" for limit in query.limits]
+    return ", ".join(words)
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {type_name(field.type)}" for field in schema]
+
+
+register_explainer(explain)
