@@ -11,7 +11,8 @@ RESERVED = frozenset(
     {
         "AND", "AS", "BETWEEN", "BY", "CASE", "DISTINCT", "ELSE", "END", "ESCAPE", "EXISTS",
         "FALSE", "FOR", "FROM", "GROUP", "HAVING", "IN", "IS", "LIKE", "NOT", "NULL", "ON",
-        "OR", "ORDER", "SELECT", "TABLE", "THEN", "TRUE", "USING", "VALUES", "WHEN", "WHERE", "WITH",
+        "OR", "ORDER", "SELECT", "TABLE", "THEN", "TRUE", "USING", "VALUES", "WHEN", "WHERE",
+        "WITH",
     }
 )  # fmt: skip
 #: Words that are printed in quotes although they are read without, where it is clear what is meant.

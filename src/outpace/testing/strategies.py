@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import get_args
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -78,8 +79,7 @@ def patterns(
     @st.composite
     def sequence(draw: st.DrawFn, item: st.SearchStrategy[ast.Pattern]) -> ast.Pattern:
         items = draw(st.lists(item, min_size=2, max_size=4))
-        takes = any(not isinstance(i, ast.AtStart | ast.AtEnd | ast.Empty) for i in items[:-1])
-        if negation and takes and draw(st.booleans()):
+        if negation and _takes_events(items[:-1]) and draw(st.booleans()):
             items.insert(draw(st.integers(len(items) - 1, len(items))), draw(negated))
         between = [draw(link) for _ in items[1:]]
         return ast.concat(items, between)
@@ -103,6 +103,13 @@ def patterns(
         )
 
     return st.recursive(st.one_of(basic), larger, max_leaves=leaves)
+
+
+def _takes_events(items: Sequence[ast.Pattern]) -> bool:
+    """Whether a negation may follow these items: not all of them are anchors or empty."""
+    sequence = ast.concat(items)
+    flat = sequence.items if isinstance(sequence, ast.Concat) else (sequence,)
+    return any(not isinstance(item, ast.AtStart | ast.AtEnd | ast.Empty) for item in flat)
 
 
 def literals() -> st.SearchStrategy[ex.Literal]:
@@ -169,7 +176,7 @@ def _larger_expressions(
     part: st.SearchStrategy[ex.Expression], subqueries: bool
 ) -> st.SearchStrategy[ex.Expression]:
     negated = st.booleans()
-    operators = st.sampled_from(ex.BinaryOperator.__args__)
+    operators = st.sampled_from(get_args(ex.BinaryOperator))
     some = st.lists(part, min_size=1, max_size=3).map(tuple)
     calls = st.one_of(
         st.builds(ex.Call, st.sampled_from(_FUNCTIONS), some, st.booleans()),
