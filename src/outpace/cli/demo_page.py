@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime
 import html
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.compute as pc
 from plotly.subplots import make_subplots
 
 from outpace.cli.demo_search import CHAINS, DIP, LARGE, ROTATION, Findings, deepest
+from outpace.pattern.print_query import print_fluent
+from outpace.pattern.query import Query
 
 #: Dips marked in the chart, and rows in a table of the page.
 MARKED: Final = 24
@@ -33,7 +37,7 @@ main { max-width: 1180px; margin: 0 auto; padding: 24px; }
 h1 { font-size: 26px; margin: 0 0 4px; }
 h2 { font-size: 19px; margin: 32px 0 8px; }
 p { margin: 0 0 12px; max-width: 75ch; }
-.chart, .card { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px; }
+.chart { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px; }
 pre { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px 16px;
       overflow-x: auto; font: 13px/1.5 ui-monospace, monospace; margin: 0 0 12px; }
 table { border-collapse: collapse; font-size: 14px; background: #fff; width: 100%; }
@@ -51,10 +55,7 @@ def page_of(found: Findings) -> str:
     )
     parts = [
         "<h1>Patterns in stock trades</h1>",
-        f"<p>{found.ticks.num_rows:,} generated trades of four invented companies. "
-        f"{found.dips.num_rows:,} dips, of which the {min(MARKED, found.dips.num_rows)} deepest are "
-        f"marked; {found.rotations.num_rows:,} rotations of large trades; "
-        f"{found.chains:,} chains. Drag in the chart to look closer, double-click to go back.</p>",
+        f"<p>{_summary(found)} Drag in the chart to look closer, double-click to go back.</p>",
         f'<div class="chart">{chart}</div>',
         "<h2>Dips: the price falls, then rises, tick by tick</h2>",
         _query_block(DIP),
@@ -66,6 +67,7 @@ def page_of(found: Findings) -> str:
         _query_block(CHAINS),
         f"<p>{found.chains:,} matches.</p>",
         "<h2>How the dip query runs</h2>",
+        f'<div class="chart">{found.picture}</div>',
         f"<pre>{html.escape(found.plan)}</pre>",
     ]
     body = "\n".join(parts)
@@ -74,6 +76,15 @@ def page_of(found: Findings) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Outpace demo</title><style>{_STYLE}</style></head>"
         f"<body><main>\n{body}\n</main></body></html>\n"
+    )
+
+
+def _summary(found: Findings) -> str:
+    marked = min(MARKED, found.dips.num_rows)
+    return (
+        f"{found.ticks.num_rows:,} generated trades of four invented companies: "
+        f"{found.dips.num_rows:,} dips, of which the {marked} deepest are marked; "
+        f"{found.rotations.num_rows:,} rotations of large trades; {found.chains:,} chains."
     )
 
 
@@ -125,7 +136,7 @@ def _chart(found: Findings) -> go.Figure:
 
 
 def _add_price(figure: go.Figure, row: int, symbol: str, ticks: pa.Table) -> None:
-    kept = _thinned(ticks["price"].to_numpy())
+    kept = thinned(ticks["price"].to_numpy())
     shown = ticks.take(pa.array(kept))
     line = go.Scatter(
         x=shown["ts"].to_pylist(),
@@ -206,23 +217,27 @@ def _add_legend(figure: go.Figure) -> None:
         figure.add_trace(entry, row=1, col=1)
 
 
-def _thinned(
-    prices: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return which points to draw: all, or the lowest and highest of each of many stretches."""
+def thinned(prices: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return which points to draw: all, or the lowest and highest of each of many stretches.
+
+    Examples
+    --------
+    >>> thinned(np.array([3.0, 1.0, 2.0]))
+    array([0, 1, 2])
+    """
     if len(prices) <= MOST_POINTS:
         return np.arange(len(prices))
     edges = np.linspace(0, len(prices), MOST_POINTS // 2 + 1).astype(np.int64)
     kept = [
         start + extreme(prices[start:end])
-        for start, end in zip(edges[:-1], edges[1:], strict=True)
+        for start, end in pairwise(edges)
         for extreme in (np.argmin, np.argmax)
     ]
     return np.unique(np.array(kept))
 
 
-def _query_block(query: object) -> str:
-    return f"<pre>{html.escape(str(query))}</pre>"
+def _query_block(query: Query) -> str:
+    return f"<pre>{html.escape(print_fluent(query))}</pre>"
 
 
 def _table(rows: pa.Table) -> str:

@@ -1,7 +1,7 @@
 """What the demo looks for, and the search itself.
 
-Three patterns over trades: a dip within each symbol (strict), large trades that wander through three
-symbols (next), and the number of ways through four symbols (any), counted without listing them.
+Three patterns over trades: a dip within each symbol (strict), large trades that wander through
+three symbols (next), and the ways through four symbols (any), counted without listing them.
 """
 
 from __future__ import annotations
@@ -75,13 +75,17 @@ CHAINS: Final = (
 
 @dataclass(frozen=True)
 class Findings:
-    """The input, the matches of two queries, the number of matches of the third, and a plan."""
+    """The input, the matches of two queries, the number of matches of the third, and how one runs.
+
+    `plan` explains the dip query as text, `picture` shows its automaton as SVG.
+    """
 
     ticks: pa.Table
     dips: pa.Table
     rotations: pa.Table
     chains: int
     plan: str
+    picture: str
 
 
 #: Called with the name of a part of the search before it runs.
@@ -101,8 +105,8 @@ def find(rows: int, announce: Announce) -> Findings:
     announce("count chains")
     chains = op.search(ticks, CHAINS).count()
     announce("explain")
-    plan = str(op.explain(DIP, ticks.schema))
-    return Findings(ticks, dips, rotations, chains, plan)
+    explanation = op.explain(DIP, ticks.schema)
+    return Findings(ticks, dips, rotations, chains, explanation.text, explanation.svg)
 
 
 def deepest(dips: pa.Table, count: int) -> pa.Table:

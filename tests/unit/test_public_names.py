@@ -1,0 +1,67 @@
+"""What `import outpace as op` offers: exactly these names, each documented with an example."""
+
+import doctest
+import inspect
+import types
+
+import pytest
+
+import outpace
+
+NAMES = [
+    "BindError",
+    "DataError",
+    "MatchError",
+    "OutpaceError",
+    "PatternSyntaxError",
+    "Query",
+    "Search",
+    "StateError",
+    "StreamMatcher",
+    "UnsupportedError",
+    "classifier",
+    "col",
+    "explain",
+    "first",
+    "fn",
+    "last",
+    "lit",
+    "match",
+    "match_number",
+    "next",
+    "open",
+    "permute",
+    "prev",
+    "resume",
+    "search",
+    "sql",
+    "step",
+]
+
+
+def public_names() -> list[str]:
+    """What a user sees: no private names, no submodules, not the `annotations` of the future."""
+    return sorted(
+        name
+        for name, value in vars(outpace).items()
+        if not name.startswith("_")
+        and not isinstance(value, types.ModuleType)
+        and name != "annotations"
+    )
+
+
+def test_exactly_these_names_are_public() -> None:
+    assert public_names() == NAMES
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    assert sorted(outpace.__all__) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_is_documented_with_an_example(name: str) -> None:
+    value = getattr(outpace, name)
+    target = value if inspect.isclass(value) or inspect.isfunction(value) else type(value)
+    text = inspect.getdoc(target)
+    assert text
+    assert doctest.DocTestParser().get_examples(text)
