@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -164,7 +165,7 @@ def timed_out_of(case: Case, outcome: Outcome, first: int) -> list[oracle.Run]:
 
 
 def _runs(case, offsets, rows, positions, program) -> Iterator[oracle.Run]:  # type: ignore[no-untyped-def]
-    for low, high in zip(offsets[:-1], offsets[1:], strict=True):
+    for low, high in pairwise(offsets):
         yield tuple(
             (int(row), LETTERS[program.positions[position].variable])
             for row, position in zip(rows[low:high], positions[low:high], strict=True)
@@ -227,7 +228,9 @@ def patterns(*, only_strict: bool = False, leaves: int = 5) -> st.SearchStrategy
 def _compound(
     inner: st.SearchStrategy[ast.Pattern], link: st.SearchStrategy[Link]
 ) -> st.SearchStrategy[ast.Pattern]:
-    bounds = st.sampled_from([(0, 1), (0, None), (1, None), (2, None), (0, 2), (1, 2), (2, 2), (1, 3)])
+    bounds = st.sampled_from(
+        [(0, 1), (0, None), (1, None), (2, None), (0, 2), (1, 2), (2, 2), (1, 3)]
+    )
     repeat = st.builds(
         lambda item, bound, mode, own, until: ast.Repeat(item, *bound, mode, own, until),
         inner,

@@ -208,7 +208,7 @@ def _sequence(pattern: ast.Concat) -> _Rest:
             parts.append(pattern.links[index - 1])
         if (
             isinstance(item, ast.Repeat)
-            and isinstance(item.item, ast.Var)
+            and _repeats_one_variable(item)
             and isinstance(following, ast.Not)
             and pattern.links[index] is not Link.STRICT
         ):
@@ -216,6 +216,12 @@ def _sequence(pattern: ast.Concat) -> _Rest:
         else:
             parts.append(item)
     return tuple(parts)
+
+
+def _repeats_one_variable(item: ast.Pattern) -> bool:
+    while isinstance(item, ast.Repeat):
+        item = item.item
+    return isinstance(item, ast.Var)
 
 
 def _rounds(again: _Again) -> Iterator[_Rest]:
@@ -229,6 +235,8 @@ def _rounds(again: _Again) -> Iterator[_Rest]:
             more.append(_Until(repeat.until))
         if again.ended_by is not None and isinstance(repeat.item, ast.Var):
             more.append(_Step(repeat.item.name, again.ended_by))
+        elif again.ended_by is not None and isinstance(repeat.item, ast.Repeat):
+            more.append(_Again(repeat.item, 0, again.ended_by))
         else:
             more.append(repeat.item)
         counted = done + 1 if repeat.most is not None else min(done + 1, max(1, repeat.least))

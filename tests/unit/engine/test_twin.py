@@ -2,8 +2,8 @@
 
 from hypothesis import given, note
 from hypothesis import strategies as st
-
 from matching import Case, cases, push_all
+
 from outpace.testing.oracle import answer
 
 

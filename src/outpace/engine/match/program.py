@@ -253,10 +253,13 @@ class _Assembler:
     def _attach_following_negation(self, pattern: ast.Concat, index: int, first_new: int) -> None:
         """Let `B+ -> !C` hold from the first B on, not only after the last."""
         item = pattern.items[index]
+        repeated = item
+        while isinstance(repeated, ast.Repeat):
+            repeated = repeated.item
         follower = pattern.items[index + 1] if index + 1 < len(pattern.items) else None
         if (
             isinstance(item, ast.Repeat)
-            and isinstance(item.item, ast.Var)
+            and isinstance(repeated, ast.Var)
             and isinstance(follower, ast.Not)
             and pattern.links[index] is not Link.STRICT
         ):
