@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
-from outpace.errors import PatternSyntaxError, Span
+from outpace.errors import PatternSyntaxError, Span, UnsupportedError
 
 #: Dialects in which `"x"` is a string (names are quoted with backticks) and `\` escapes in strings.
 BACKSLASH_DIALECTS = frozenset({"spark", "spark2", "databricks", "hive", "bigquery", "mysql"})
@@ -89,15 +89,19 @@ class Source:
         """Return a place with its text, so that errors found after parsing can show it."""
         return None if span is None else replace(span, text=self.shown)
 
-    def error(
-        self, message: str, span: Span, *, hint: str | None = None, detail: str | None = None
-    ) -> PatternSyntaxError:
+    def error(self, message: str, span: Span, *, hint: str | None = None) -> PatternSyntaxError:
         """Return a syntax error at a place."""
-        shown = self.shown
-        where = self.where if shown is not None else None
-        return PatternSyntaxError(
-            message, span=span, text=shown, where=where, detail=detail, hint=hint
-        )
+        text, where = self._shown()
+        return PatternSyntaxError(message, span=span, text=text, where=where, hint=hint)
+
+    def unsupported(self, message: str, span: Span, *, hint: str | None = None) -> UnsupportedError:
+        """Return the error that something valid elsewhere is not offered here."""
+        text, where = self._shown()
+        return UnsupportedError(message, span=span, text=text, where=where, hint=hint)
+
+    def _shown(self) -> tuple[str | None, str | None]:
+        text = self.text if self.whole is None and self.offset == 0 else self.whole
+        return text, self.where if text is not None else None
 
 
 _TOKEN = re.compile(

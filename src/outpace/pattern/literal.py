@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 
-from outpace.errors import UnsupportedError
+from outpace.errors import PatternSyntaxError, UnsupportedError
 from outpace.pattern.duration import is_calendar_unit, parse_duration, unit_microseconds
 from outpace.pattern.expression import Cast, Expression, Literal
 from outpace.pattern.lexer import Cursor, Kind, Source, Token
@@ -35,6 +35,7 @@ _ZONE = re.compile(r"([+-])(\d{1,2}):?(\d{2})?", re.ASCII)
 _FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _FIELD_MICROSECONDS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
 _LONGEST_MICROSECONDS = datetime.timedelta(days=366 * 1000) // datetime.timedelta(microseconds=1)
+_INTERVAL_HINT = "write INTERVAL '5' MINUTE or INTERVAL '1 02:03:04' DAY TO SECOND"
 _HINTS = {
     "date": "write DATE '2026-01-31'",
     "timestamp": "write TIMESTAMP '2026-01-31 10:00:00'",
@@ -97,14 +98,8 @@ def read_interval(cursor: Cursor) -> Literal:
     if unit.kind is not Kind.WORD or not _is_unit(unit.key):
         duration = parse_duration_at(cursor, value)
     elif is_calendar_unit(unit.key):
-        shown = cursor.source.error("", unit.span)
-        raise UnsupportedError(
-            f"an interval in {unit.key.lower()} has no fixed length",
-            span=shown.span,
-            text=shown.text,
-            where=shown.where,
-            hint="write it in days",
-        )
+        message = f"an interval in {_plural(unit)} has no fixed length"
+        raise cursor.source.unsupported(message, unit.span, hint="write it in days")
     else:
         cursor.advance()
         last = unit
@@ -117,19 +112,18 @@ def read_interval(cursor: Cursor) -> Literal:
 
 def parse_duration_at(cursor: Cursor, value: Token) -> datetime.timedelta:
     """Return the duration that a string token holds, such as '1 hour'."""
+    if value.kind is not Kind.STRING:
+        raise cursor.error("an interval needs a unit", value.span, hint=_INTERVAL_HINT)
     try:
-        if value.kind is not Kind.STRING:
-            raise cursor.error("an interval needs a unit", value.span)
         return parse_duration(value.value)
     except UnsupportedError as error:
-        located = cursor.source.error("", value.span)
-        raise UnsupportedError(
-            error.message, span=value.span, text=located.text, where=located.where, hint=error.hint
-        ) from None
-    except Exception as error:
-        message = getattr(error, "message", str(error))
-        hint = getattr(error, "hint", None) or "write INTERVAL '5' MINUTE"
-        raise cursor.error(message, value.span, hint=hint) from None
+        raise cursor.source.unsupported(error.message, value.span, hint=error.hint) from None
+    except PatternSyntaxError as error:
+        raise cursor.error(error.message, value.span, hint=error.hint) from None
+
+
+def _plural(unit: Token) -> str:
+    return unit.key.lower().rstrip("s") + "s"
 
 
 def _is_unit(word: str) -> bool:
@@ -139,9 +133,7 @@ def _is_unit(word: str) -> bool:
 def _fields(cursor: Cursor, value: Token, first: Token, last: Token) -> datetime.timedelta:
     """Return the duration of '1 02:03:04' with the units from `first` to `last`."""
     bad = cursor.error(
-        f"'{value.value}' is no interval in {first.key.lower()}s",
-        value.span,
-        hint="write INTERVAL '5' MINUTE or INTERVAL '1 02:03:04' DAY TO SECOND",
+        f"'{value.value}' is no interval in {_plural(first)}", value.span, hint=_INTERVAL_HINT
     )
     sign = -1 if value.value.strip().startswith("-") else 1
     parts = re.split(r"[ :]", value.value.strip().lstrip("+-"))

@@ -70,6 +70,10 @@ _OPERATORS: dict[str, tuple[BinaryOperator, int]] = {
     "%": ("%", _PRODUCT),
 }
 _PREDICATES = ("BETWEEN", "IN", "LIKE")
+#: Reserved words that are likely to be meant as a column where an expression is expected.
+_MAYBE_COLUMNS = frozenset(
+    {"BY", "FOR", "FROM", "GROUP", "ON", "ORDER", "SELECT", "TABLE", "VALUES"}
+)
 _SUBQUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 
 
@@ -278,8 +282,7 @@ class ExpressionReader:
         if token.key == "(":
             return self._parenthesised()
         if not token.is_name:
-            hint = "write = for equality" if token.key == "=" else None
-            raise cursor.unexpected("an expression", hint=hint)
+            raise cursor.unexpected("an expression")
         if at_typed_literal(cursor):
             return read_typed_literal(cursor)
         if at_special(cursor):
@@ -287,7 +290,9 @@ class ExpressionReader:
         if cursor.ahead().key == "(" and token.key not in RESERVED:
             return read_call(self)
         if token.key in RESERVED:
-            raise cursor.unexpected("an expression", hint=f'write "{token.value}" for the column')
+            column = token.key in _MAYBE_COLUMNS
+            hint = f'write "{token.value}" for the column' if column else None
+            raise cursor.unexpected("an expression", hint=hint)
         return self._name()
 
     def _name(self) -> Expression:

@@ -11,7 +11,6 @@ import datetime
 from collections.abc import Callable, Set
 from dataclasses import replace
 
-from outpace.errors import UnsupportedError
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 from outpace.pattern.lexer import Cursor, Kind, Source, Token
@@ -157,10 +156,16 @@ class _Reader:
         cursor = self.cursor
         if cursor.token.key in RESERVED:
             raise cursor.unexpected("a column", hint=f'write "{cursor.token.value}" for the column')
-        parts = [cursor.expect_name("a column").value]
+        parts = [self._output_name("a column")]
         while cursor.accept("."):
             parts.append(cursor.expect_name("a column after '.'").value)
         return ".".join(parts)
+
+    def _output_name(self, what: str) -> str:
+        """Read a name, where PATTERN with its parenthesis is the next clause and no name."""
+        if self.cursor.at("PATTERN", "("):
+            raise self.cursor.unexpected(what)
+        return self.cursor.expect_name(what).value
 
     def _variable(self, what: str = "a pattern variable") -> str:
         token = self.cursor.expect_name(what)
@@ -204,12 +209,11 @@ class _Reader:
             node = self._expression()
             if not cursor.accept("AS"):
                 raise cursor.unexpected("AS and the name of the measure")
-            alias = cursor.expect_name("the name of the measure")
-            if alias.value in measures:
-                raise cursor.error(
-                    f"the measure {alias.value} stands here a second time", alias.span
-                )
-            measures[alias.value] = node
+            alias = self._output_name("the name of the measure")
+            if alias in measures:
+                place = cursor.previous.span
+                raise cursor.error(f"the measure {alias} stands here a second time", place)
+            measures[alias] = node
             if not cursor.accept(","):
                 break
         self.query = replace(self.query, outputs=tuple(measures.items()))
@@ -259,11 +263,9 @@ class _Reader:
             raise self.cursor.unexpected("PATTERN after INITIAL")
 
     def _seek(self) -> None:
-        place = self.cursor.source.error("", self.cursor.previous.span)
-        raise UnsupportedError(
-            "SEEK is not supported", span=place.span, text=place.text, where=place.where,
-            hint="leave it out: matches are searched from every row on",
-        )  # fmt: skip
+        hint = "leave it out: matches are searched from every row on"
+        place = self.cursor.previous.span
+        raise self.cursor.source.unsupported("SEEK is not supported", place, hint=hint)
 
     def _pattern(self) -> None:
         cursor = self.cursor
