@@ -1,1 +1,71 @@
-"""Outpace finds patterns in event streams."""
+"""Find patterns in event streams: `match` on tables, `open` on streams, `sql` on databases.
+
+The public names, nothing else:
+
+- `Query` and the builders `step`, `permute`, `col`, `lit`, `prev`, `next`, `first`, `last`, `fn`:
+  write a pattern in Python;
+- `match`, `search`, `open`, `resume`, `sql`: run it;
+- `explain`: see how it runs.
+"""
+
+from __future__ import annotations
+
+from outpace.errors import (
+    BindError,
+    DataError,
+    MatchError,
+    OutpaceError,
+    PatternSyntaxError,
+    StateError,
+    UnsupportedError,
+)
+from outpace.local.match import Search, match, search
+from outpace.local.sql import sql
+from outpace.local.stream import StreamMatcher
+from outpace.local.stream import open_query as open
+from outpace.local.stream import resume_query as resume
+from outpace.pattern.builder import (
+    classifier,
+    col,
+    first,
+    fn,
+    last,
+    lit,
+    match_number,
+    next,
+    permute,
+    prev,
+    step,
+)
+from outpace.pattern.query import Query
+from outpace.plan.explain import explain
+
+__all__ = [
+    "BindError",
+    "DataError",
+    "MatchError",
+    "OutpaceError",
+    "PatternSyntaxError",
+    "Query",
+    "Search",
+    "StateError",
+    "StreamMatcher",
+    "UnsupportedError",
+    "classifier",
+    "col",
+    "explain",
+    "first",
+    "fn",
+    "last",
+    "lit",
+    "match",
+    "match_number",
+    "next",
+    "open",
+    "permute",
+    "prev",
+    "resume",
+    "search",
+    "sql",
+    "step",
+]

@@ -8,12 +8,12 @@ from functools import cached_property
 import pyarrow as pa
 
 from outpace.engine.match.choose import Choice, choose_matcher
-from outpace.engine.match.contract import Block, Outcome, Task
+from outpace.engine.match.contract import Block, Outcome, Resume, Task
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.local.frames import TableLike, to_arrow
-from outpace.pattern.query import Query
+from outpace.pattern.query import Query, Selection
 from outpace.plan.why import why
 from outpace.plan.why_not import why_not
 
@@ -72,8 +72,9 @@ class Search:
 
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
-        counted = count_matches(self._task, self._block)
-        return len(self._outcome.found.start) if counted is None else counted
+        if self._query.effective_selection is Selection.ALL:
+            return count_matches(self._task, self._block, Resume.fresh(self._partitions))
+        return len(self._outcome.found.start)
 
     def timed_out(self) -> pa.Table:
         """Return the partial matches that WITHIN ended, with the reason."""
@@ -102,6 +103,10 @@ class Search:
     @cached_property
     def _block(self) -> Block:
         return whole_block(self._task, self._table)
+
+    @property
+    def _partitions(self) -> int:
+        return len(self._block.segments) - 1
 
     @cached_property
     def _choice(self) -> Choice:

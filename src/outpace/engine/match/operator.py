@@ -29,7 +29,7 @@ from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
-from outpace.engine.partition import key_codes, sort_rows
+from outpace.engine.partition import gather, key_codes, sort_rows
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
@@ -59,7 +59,7 @@ def whole_block(task: Task, table: pa.Table) -> Block:
     bound = task.bound
     order, segments = sort_rows(table, bound)
     columns = {
-        name: _gather(table.column(name), order) for name in kept_columns(task, table.schema)
+        name: gather(table.column(name), order) for name in kept_columns(task, table.schema)
     }
     size = table.num_rows
     starts = np.repeat(segments[:-1], np.diff(segments))
@@ -235,7 +235,7 @@ class MatchOperator:
         joined_key = np.concatenate([self._key, key])
         order = np.argsort(joined_key, kind="stable")
         joined_key = joined_key[order]
-        columns = {name: _gather(joined.column(name), order) for name in self._columns}
+        columns = {name: gather(joined.column(name), order) for name in self._columns}
         segments = np.flatnonzero(np.diff(joined_key, prepend=-1, append=-1)).astype(np.int64)
         segments = segments if len(joined_key) else np.zeros(1, np.int64)
         times = time_values(self.task.bound, columns)
@@ -261,7 +261,7 @@ class MatchOperator:
         bound = self.task.bound
         if bound.within is None or bound.time is None or not rows.num_rows:
             return self._watermark
-        last = {bound.time: _gather(rows.column(bound.time).slice(rows.num_rows - 1), None)}
+        last = {bound.time: gather(rows.column(bound.time).slice(rows.num_rows - 1), None)}
         return max(self._watermark, int(time_values(bound, last)[0]))
 
     def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> None:
@@ -389,14 +389,6 @@ def fingerprint(bound: BoundQuery) -> str:
     fields = [f"{name} {bound.schema.field(name).type}" for name in sorted(bound.columns)]
     text = print_match_recognize(bound.query) + "\n" + "\n".join(fields)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _gather(column: pa.ChunkedArray, order: np.ndarray | None) -> pa.Array:
-    if order is not None:
-        column = column.take(pa.array(order))
-    combined = column.combine_chunks()
-    # Depending on the version, one chunk comes back as a chunked array of one.
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _integers(table: pa.Table, name: str) -> Integers:
