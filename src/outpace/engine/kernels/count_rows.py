@@ -1,0 +1,135 @@
+"""Counting the matches that each row completes, for all segments in one pass.
+
+Runs are kept apart by lanes: one lane for all without WITHIN, one per start where WITHIN measures
+from the first event, one per last take where it measures from the previous one. A lane whose row is
+too old is dropped from the front. Numbers stay below 2^63 or the kernel says that they did not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled
+from outpace.engine.match.count_machine import Machine, Sums
+
+Integers = npt.NDArray[np.int64]
+Lanes = npt.NDArray[np.int64]
+
+# How lanes keep runs apart.
+ONE_LANE, BY_START, BY_TAKE = range(3)
+
+
+@compiled
+def apply_sums(sums: Sums, symbol: int, lanes: Lanes, low: int, high: int, scratch: Lanes) -> int:
+    """Change the numbers in some lanes by one symbol; a negative result says they overflowed."""
+    seen = 0
+    first = sums.at[symbol]
+    count = sums.at[symbol + 1] - first
+    for index in range(count):
+        target = scratch[index]
+        target[low:high] = 0
+        for place in range(sums.source_at[first + index], sums.source_at[first + index + 1]):
+            source = lanes[sums.source[place]]
+            for lane in range(low, high):
+                added = target[lane] + source[lane]
+                target[lane] = added
+                seen |= added
+    for index in range(count):
+        lanes[sums.state[first + index], low:high] = scratch[index, low:high]
+    return seen
+
+
+@compiled
+def make_room(lanes: Lanes, lane_rows: Integers, low: int, high: int) -> tuple[Lanes, Integers]:
+    """Move the lanes in use to the front, of larger tables where they fill more than half."""
+    size = len(lane_rows)
+    used = high - low
+    larger = size if 2 * used <= size else 2 * size
+    moved = np.zeros((len(lanes), larger), np.int64)
+    moved_rows = np.zeros(larger, np.int64)
+    moved[:, :used] = lanes[:, low:high]
+    moved_rows[:used] = lane_rows[low:high]
+    return moved, moved_rows
+
+
+@compiled
+def count_rows(
+    machine: Machine,
+    symbols: Integers,
+    times: Integers,
+    mode: int,
+    within: int,
+    bounds: Lanes,
+    counts: Integers,
+) -> bool:
+    """Fill in how many matches each row completes; False says that a number did not fit.
+
+    `bounds` has for each segment the first row and the end.
+    """
+    size = 64 if mode else 1
+    lanes = np.zeros((machine.states, size), np.int64)
+    scratch = np.zeros((machine.states, size), np.int64)
+    lane_rows = np.zeros(size, np.int64)
+    seen = 0
+    for segment in range(len(bounds)):
+        low, high = 0, 0 if mode else 1
+        lanes[:] = 0
+        for row in range(bounds[segment, 0], bounds[segment, 1]):
+            symbol = symbols[row]
+            if mode:
+                while low < high and times[row] - times[lane_rows[low]] >= within:
+                    low += 1
+                if high == len(lane_rows):
+                    lanes, lane_rows = make_room(lanes, lane_rows, low, high)
+                    high -= low
+                    low = 0
+                    if scratch.shape[1] < len(lane_rows):
+                        scratch = np.zeros((machine.states, len(lane_rows)), np.int64)
+            completed = machine.at_once[symbol]
+            for place in range(machine.accepted_at[symbol], machine.accepted_at[symbol + 1]):
+                source = lanes[machine.accepted[place]]
+                for lane in range(low, high):
+                    completed += source[lane]
+                    seen |= completed
+            counts[row] = completed
+            started = machine.started_at[symbol + 1] > machine.started_at[symbol]
+            lane = 0
+            if mode == BY_TAKE:
+                started = (
+                    started or machine.takes.at[symbol + 1] > machine.takes.at[symbol]
+                ) and machine.states > 0
+                if started:
+                    lanes[:, high] = 0
+                    seen |= add_takes(machine.takes, symbol, lanes, low, high)
+                seen |= apply_sums(machine.skips, symbol, lanes, low, high, scratch)
+            else:
+                seen |= apply_sums(machine.both, symbol, lanes, low, high, scratch)
+                if mode and started:
+                    lanes[:, high] = 0
+            if started:
+                if mode:
+                    lane = high
+                    lane_rows[lane] = row
+                    high += 1
+                for place in range(machine.started_at[symbol], machine.started_at[symbol + 1]):
+                    lanes[machine.started[place], lane] += 1
+                    seen |= lanes[machine.started[place], lane]
+            if seen < 0:
+                return False
+    return True
+
+
+@compiled
+def add_takes(sums: Sums, symbol: int, lanes: Lanes, low: int, high: int) -> int:
+    """Add up what the takes of a symbol bring, over all lanes, into the lane after the last."""
+    seen = 0
+    for index in range(sums.at[symbol], sums.at[symbol + 1]):
+        total = 0
+        for place in range(sums.source_at[index], sums.source_at[index + 1]):
+            source = lanes[sums.source[place]]
+            for lane in range(low, high):
+                total += source[lane]
+                seen |= total
+        lanes[sums.state[index], high] = total
+    return seen

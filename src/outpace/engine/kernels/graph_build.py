@@ -1,0 +1,383 @@
+"""The graph of all partial matches, built row by row.
+
+A node is a row taken at a position; it stands for all runs that end there. Each move out of a
+position has a list of the nodes that wait for it. Lists only ever grow at their newer end, so a
+node that is taken from a list needs to remember only where the list ended then: the runs before it
+are shared, never copied. Closing a move starts its list anew and leaves the old one to the nodes
+that point into it.
+
+Every entry knows the latest start of the runs through its node, and the next older entry with a
+later one, so that reading a list jumps over what WITHIN has cut off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled
+from outpace.engine.match.graph_layout import STRICT, Layout
+
+Integers = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+Truth = npt.NDArray[np.bool_]
+
+# Columns of the node table: what it takes, the latest and earliest start of its runs, its edges,
+# the rank of the initial move that starts a run there (or -1); the rest belongs to enumeration.
+ROW, POSITION, LATEST, EARLIEST, EDGE, EDGES, START, STAMP, MARK, LINK, LINKS, OUT, OUTS = range(13)
+NODE_COLUMNS = 13
+
+# Columns of the entry table: the node, the entry before it, the next older one with a later start.
+NODE, BEFORE, JUMP = range(3)
+ENTRY_COLUMNS = 3
+
+# Columns of the edge table: the move, and the end of its list (or -1 - node for a strict link).
+MOVE, LIST = range(2)
+EDGE_COLUMNS = 2
+
+# Columns of the list table: the newest entry, the latest and the earliest start in the list.
+TAIL, LIST_LATEST, LIST_EARLIEST = range(3)
+LIST_COLUMNS = 3
+
+# Fill levels of the tables.
+NODES, ENTRIES, EDGE_COUNT = range(3)
+
+#: An earliest start where there is none.
+NEVER = np.iinfo(np.int64).max
+
+
+@compiled
+def window_lows(times: Integers, low: int, high: int, within: int, lows: Integers) -> None:
+    """Fill in, for each row, the first row that is less than `within` before it."""
+    first = low
+    for row in range(low, high):
+        while times[row] - times[first] >= within:
+            first += 1
+        lows[row] = first
+
+
+@compiled
+def grown(table: Matrix, needed: int) -> Matrix:
+    """Return the table, or a larger copy if it has fewer than `needed` lines."""
+    if needed <= len(table):
+        return table
+    larger = np.empty((max(needed, 2 * len(table)), table.shape[1]), np.int64)
+    larger[: len(table)] = table
+    return larger
+
+
+@compiled
+def clear_list(lists: Matrix, number: int) -> None:
+    """Let nothing wait in a list any more."""
+    lists[number, TAIL] = -1
+    lists[number, LIST_LATEST] = -1
+    lists[number, LIST_EARLIEST] = NEVER
+
+
+@compiled
+def add_entry(
+    nodes: Matrix, entries: Matrix, lists: Matrix, fill: Integers, to: int, node: int
+) -> None:
+    """Let a node wait in a list."""
+    entry = fill[ENTRIES]
+    fill[ENTRIES] += 1
+    before = lists[to, TAIL]
+    latest = nodes[node, LATEST]
+    jump = before
+    while jump >= 0 and nodes[entries[jump, NODE], LATEST] <= latest:
+        jump = entries[jump, JUMP]
+    entries[entry, NODE] = node
+    entries[entry, BEFORE] = before
+    entries[entry, JUMP] = jump
+    lists[to, TAIL] = entry
+    lists[to, LIST_LATEST] = max(lists[to, LIST_LATEST], latest)
+    lists[to, LIST_EARLIEST] = min(lists[to, LIST_EARLIEST], nodes[node, EARLIEST])
+
+
+@compiled
+def any_holds(truth: Truth, row: int, variables: Integers, low: int, high: int) -> bool:
+    """Say whether the row satisfies one of the variables in a part of the list."""
+    for place in range(low, high):
+        if truth[row, variables[place]]:
+            return True
+    return False
+
+
+@compiled
+def close_moves(
+    layout: Layout,
+    truth: Truth,
+    row: int,
+    nodes: Matrix,
+    entries: Matrix,
+    lists: Matrix,
+    fill: Integers,
+) -> Matrix:
+    """Close what this row's event closes before it can be taken; return the entry table."""
+    moves = len(layout.source)
+    for move in layout.guarded:
+        if any_holds(truth, row, layout.close, layout.close_at[move], layout.close_at[move + 1]):
+            clear_list(lists, move)
+            clear_list(lists, moves + move)
+        release = layout.release[move]
+        if release < 0:
+            continue
+        if truth[row, release]:
+            count = 0
+            entry = lists[move, TAIL]
+            while entry >= 0:
+                count += 1
+                entry = entries[entry, BEFORE]
+            entries = grown(entries, fill[ENTRIES] + count)
+            waiting = np.empty(count, np.int64)
+            entry = lists[move, TAIL]
+            for place in range(count):
+                waiting[count - 1 - place] = entries[entry, NODE]
+                entry = entries[entry, BEFORE]
+            for node in waiting:
+                add_entry(nodes, entries, lists, fill, moves + move, node)
+            clear_list(lists, move)
+        elif any_holds(truth, row, layout.kept, layout.kept_at[move], layout.kept_at[move + 1]):
+            clear_list(lists, move)
+    return entries
+
+
+@compiled
+def start_rank(layout: Layout, truth: Truth, row: int, first: bool, position: int) -> int:
+    """Return the rank of the best initial move that takes this row there, or -1."""
+    for move in range(len(layout.initial)):
+        if layout.initial[move] != position or (layout.initial_first[move] and not first):
+            continue
+        open_here = True
+        for place in range(layout.opening_at[move], layout.opening_at[move + 1]):
+            until = layout.opening_until[place]
+            lifted = until >= 0 and truth[row, until]
+            if truth[row, layout.opening[place]] and not lifted:
+                open_here = False
+        if open_here:
+            return move
+    return -1
+
+
+@compiled
+def add_edge(edges: Matrix, fill: Integers, move: int, end: int) -> None:
+    """Connect the newest node to the runs before it."""
+    edges[fill[EDGE_COUNT], MOVE] = move
+    edges[fill[EDGE_COUNT], LIST] = end
+    fill[EDGE_COUNT] += 1
+
+
+@compiled
+def take_row(
+    layout: Layout,
+    truth: Truth,
+    row: int,
+    position: int,
+    rank: int,
+    start_low: int,
+    step_low: int,
+    nodes: Matrix,
+    entries: Matrix,
+    edges: Matrix,
+    lists: Matrix,
+    newest: Integers,
+    fill: Integers,
+) -> None:
+    """Make the node of a row at a position, if a run can take it."""
+    moves = len(layout.source)
+    first_edge = fill[EDGE_COUNT]
+    latest = row if rank >= 0 else -1
+    earliest = row if rank >= 0 else NEVER
+    for move in range(layout.incoming_at[position], layout.incoming_at[position + 1]):
+        if layout.link[move] == STRICT:
+            node = newest[layout.source[move]]
+            if (
+                node >= 0
+                and nodes[node, ROW] == row - 1
+                and nodes[node, LATEST] >= start_low
+                and row - 1 >= step_low
+                and not any_holds(
+                    truth, row, layout.close, layout.close_at[move], layout.close_at[move + 1]
+                )
+                and (
+                    (layout.release[move] >= 0 and truth[row, layout.release[move]])
+                    or not any_holds(
+                        truth, row, layout.kept, layout.kept_at[move], layout.kept_at[move + 1]
+                    )
+                )
+            ):
+                add_edge(edges, fill, move, -1 - node)
+                latest = max(latest, nodes[node, LATEST])
+                earliest = min(earliest, nodes[node, EARLIEST])
+            continue
+        for number in (move, moves + move):
+            tail = lists[number, TAIL]
+            if (
+                tail >= 0
+                and lists[number, LIST_LATEST] >= start_low
+                and nodes[entries[tail, NODE], ROW] >= step_low
+            ):
+                add_edge(edges, fill, move, tail)
+                latest = max(latest, lists[number, LIST_LATEST])
+                earliest = min(earliest, lists[number, LIST_EARLIEST])
+    if latest < 0:
+        return
+    node = fill[NODES]
+    fill[NODES] += 1
+    nodes[node, ROW] = row
+    nodes[node, POSITION] = position
+    nodes[node, LATEST] = latest
+    nodes[node, EARLIEST] = earliest
+    nodes[node, EDGE] = first_edge
+    nodes[node, EDGES] = fill[EDGE_COUNT]
+    nodes[node, START] = rank
+    nodes[node, STAMP] = -1
+
+
+@compiled
+def wait_after(
+    layout: Layout,
+    truth: Truth,
+    row: int,
+    end: int,
+    first_node: int,
+    nodes: Matrix,
+    entries: Matrix,
+    lists: Matrix,
+    newest: Integers,
+    fill: Integers,
+) -> None:
+    """Close what this row's event closes after it could be taken, and let its own nodes wait."""
+    moves = len(layout.source)
+    for variable in range(len(layout.next_at) - 1):
+        if truth[row, variable]:
+            for place in range(layout.next_at[variable], layout.next_at[variable + 1]):
+                clear_list(lists, layout.next_moves[place])
+                clear_list(lists, moves + layout.next_moves[place])
+    for position in layout.ending:
+        if any_holds(
+            truth, row, layout.ends, layout.ends_at[position], layout.ends_at[position + 1]
+        ):
+            for place in range(layout.outgoing_at[position], layout.outgoing_at[position + 1]):
+                clear_list(lists, layout.outgoing[place])
+                clear_list(lists, moves + layout.outgoing[place])
+    for node in range(first_node, fill[NODES]):
+        position = nodes[node, POSITION]
+        newest[position] = -1
+        if row + 1 < end and any_holds(
+            truth, row + 1, layout.bars, layout.bars_at[position], layout.bars_at[position + 1]
+        ):
+            continue
+        newest[position] = node
+        for place in range(layout.outgoing_at[position], layout.outgoing_at[position + 1]):
+            move = layout.outgoing[place]
+            if layout.link[move] != STRICT:
+                add_entry(nodes, entries, lists, fill, move, node)
+
+
+@compiled
+def add_row(
+    layout: Layout,
+    truth: Truth,
+    row: int,
+    end: int,
+    first: bool,
+    startable: bool,
+    takeable: bool,
+    start_low: int,
+    step_low: int,
+    nodes: Matrix,
+    entries: Matrix,
+    edges: Matrix,
+    lists: Matrix,
+    newest: Integers,
+    fill: Integers,
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Add one row to the graph and return its tables, which may have grown.
+
+    Parameters
+    ----------
+    end
+        The row up to which rows may be looked at.
+    first, startable, takeable
+        Whether the row is the partition's first, may start a match, may be in a match.
+    start_low, step_low
+        The first row where a match, or the take before this one, may be; -1 without WITHIN.
+    """
+    nodes = grown(nodes, fill[NODES] + len(layout.variable))
+    edges = grown(edges, fill[EDGE_COUNT] + 2 * len(layout.source))
+    entries = close_moves(layout, truth, row, nodes, entries, lists, fill)
+    entries = grown(entries, fill[ENTRIES] + len(layout.source))
+    first_node = fill[NODES]
+    if takeable:
+        for variable in range(len(layout.taking_at) - 1):
+            if not truth[row, variable]:
+                continue
+            for place in range(layout.taking_at[variable], layout.taking_at[variable + 1]):
+                position = layout.taking[place]
+                rank = -1
+                if startable:
+                    rank = start_rank(layout, truth, row, first, position)
+                take_row(
+                    layout, truth, row, position, rank, start_low, step_low,
+                    nodes, entries, edges, lists, newest, fill,
+                )  # fmt: skip
+    wait_after(layout, truth, row, end, first_node, nodes, entries, lists, newest, fill)
+    return nodes, entries, edges
+
+
+@compiled
+def empty_graph(lists: Matrix, newest: Integers, fill: Integers) -> None:
+    """Forget all nodes."""
+    fill[:] = 0
+    newest[:] = -1
+    for number in range(len(lists)):
+        clear_list(lists, number)
+
+
+@compiled
+def earliest_live(
+    layout: Layout,
+    row: int,
+    start_low: int,
+    step_low: int,
+    nodes: Matrix,
+    entries: Matrix,
+    lists: Matrix,
+    newest: Integers,
+) -> int:
+    """Return the earliest start whose runs can go on after `row`, or NEVER; WITHIN cuts it off."""
+    earliest = NEVER
+    for number in range(len(lists)):
+        tail = lists[number, TAIL]
+        if (
+            tail >= 0
+            and lists[number, LIST_LATEST] >= start_low
+            and nodes[entries[tail, NODE], ROW] >= step_low
+        ):
+            earliest = min(earliest, max(start_low, lists[number, LIST_EARLIEST]))
+    for move in range(len(layout.source)):
+        node = newest[layout.source[move]]
+        if (
+            layout.link[move] == STRICT
+            and node >= 0
+            and nodes[node, ROW] == row
+            and nodes[node, LATEST] >= start_low
+            and row >= step_low
+        ):
+            earliest = min(earliest, max(start_low, nodes[node, EARLIEST]))
+    return earliest
+
+
+def new_tables(layout: Layout) -> tuple[Any, ...]:
+    """Return empty tables: nodes, entries, edges, lists, the newest node per position, fill."""
+    return (
+        np.empty((64, NODE_COLUMNS), np.int64),
+        np.empty((64, ENTRY_COLUMNS), np.int64),
+        np.empty((64, EDGE_COLUMNS), np.int64),
+        np.empty((2 * len(layout.source), LIST_COLUMNS), np.int64),
+        np.empty(len(layout.variable), np.int64),
+        np.zeros(3, np.int64),
+    )

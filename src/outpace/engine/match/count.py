@@ -1,0 +1,45 @@
+"""How many matches a query has: without enumeration wherever nothing rules a candidate out.
+
+Counting takes time linear in the rows times the starts that WITHIN keeps open, however many matches
+there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outpace.engine.match.contract import Block, Resume, Task
+from outpace.engine.match.count_candidates import count_candidates, exact_sum
+from outpace.engine.match.graph import make_graph_matcher
+from outpace.engine.match.twin import make_twin
+from outpace.pattern.query import Consume, Per, Selection, Skip
+
+
+def count_matches(task: Task, block: Block, resume: Resume) -> int:
+    """Return how many matches a call of the query's matcher would emit.
+
+    A query that skips, consumes or has a limit per start is answered by its matcher, which emits no
+    more than it must.
+    """
+    counts = count_candidates(task, block, resume) if _nothing_is_ruled_out(task, block) else None
+    if counts is None:
+        matcher = make_graph_matcher(task) or make_twin(task)
+        return len(matcher(block, resume).found.start)
+    limits = [limit.count for limit in task.bound.query.limits if limit.per is Per.PARTITION]
+    if not limits:
+        return exact_sum(counts)
+    parts = np.split(counts, block.segments[1:-1])
+    left = [limits[0] - int(number) for number in resume.number]
+    return sum(min(max(0, n), exact_sum(part)) for n, part in zip(left, parts, strict=True))
+
+
+def _nothing_is_ruled_out(task: Task, block: Block) -> bool:
+    query = task.bound.query
+    if query.limits and not block.ended:
+        return False
+    return (
+        query.effective_selection is Selection.ALL
+        and query.effective_skip.skip is Skip.NONE
+        and query.consumption is Consume.NONE
+        and all(limit.per is Per.PARTITION for limit in query.limits)
+    )

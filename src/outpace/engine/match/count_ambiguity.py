@@ -1,0 +1,67 @@
+"""Whether two different runs of a pattern can take the same events under the same labels.
+
+Matches are distinct as lists of (event, variable). Where two runs can give one list, as in
+`A+ A+`, counting must merge them and enumeration must drop the second. The test walks pairs of
+positions and ignores links and guards, so it may call a pattern ambiguous that is not, never the
+other way round.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outpace.engine.match.program import ACCEPT, Move, Program
+
+#: Patterns with more pairs of positions than this count as ambiguous without a look.
+PAIRS_MAX: Final = 500_000
+
+
+def is_ambiguous(program: Program) -> bool:
+    """Say whether two runs may give the same list of (event, variable).
+
+    Examples
+    --------
+    >>> from outpace.engine.match.program import compile_program
+    >>> from outpace.pattern.ast import Repeat, Var, concat
+    >>> several = Repeat(Var("A"), 1, None)
+    >>> is_ambiguous(compile_program(several, ("A",)))
+    False
+    >>> is_ambiguous(compile_program(concat([several, several]), ("A",)))
+    True
+    """
+    targets = [_targets(moves) for moves in program.follow]
+    accepts = [any(move.target == ACCEPT for move in moves) for moves in program.follow]
+    stack: list[tuple[int, int]] = []
+    for reached in (_targets(program.initial), *targets):
+        stack += _pairs(program, reached, reached)
+    seen = set(stack)
+    while stack:
+        first, second = stack.pop()
+        if (accepts[first] and accepts[second]) or set(targets[first]) & set(targets[second]):
+            return True
+        for pair in _pairs(program, targets[first], targets[second]):
+            if pair not in seen:
+                seen.add(pair)
+                stack.append(pair)
+        if len(seen) > PAIRS_MAX:
+            return True
+    return False
+
+
+def _targets(moves: tuple[Move, ...]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(move.target for move in moves if move.target != ACCEPT))
+
+
+def _pairs(
+    program: Program, left: tuple[int, ...], right: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """Return the pairs of different positions that take the same variable, smaller first."""
+    by_variable: dict[int, list[int]] = {}
+    for position in right:
+        by_variable.setdefault(program.positions[position].variable, []).append(position)
+    return [
+        (min(a, b), max(a, b))
+        for a in left
+        for b in by_variable.get(program.positions[a].variable, ())
+        if a != b
+    ]

@@ -1,0 +1,331 @@
+"""The matcher for all matches of a pattern: one shared graph, read out in order.
+
+Covered are queries with `Selection.ALL` whose predicates do not read the match and whose matches are
+complete with their last event: not a trailing `!B`, not `$`, not partial matches that timed out, not a
+descending time with WITHIN. Everything else in a pattern is covered. The graph is rebuilt in each
+call from the rows that WITHIN keeps, so a stream needs no state but those rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from outpace.engine.kernels.graph_enumerate import (
+    BAD_SKIP,
+    LAST_ROW,
+    MATCHES,
+    SETTLED,
+    SKIP_FIRST,
+    SKIP_LAST,
+    SKIP_NEXT_ROW,
+    SKIP_NONE,
+    SKIP_PAST_LAST,
+    START_ROW,
+    TAKEN_POSITION,
+    TAKEN_ROW,
+    TAKES,
+    TAKES_END,
+    TOO_MANY,
+)
+from outpace.engine.kernels.graph_match import (
+    FIRST_TO_LAST,
+    NO_WITHIN,
+    NODES_KEPT,
+    PREVIOUS_TO_CURRENT,
+    UNLIMITED,
+    match_by_completion,
+    match_by_start,
+)
+from outpace.engine.match.after import barrier_after, skip_variables
+from outpace.engine.match.contract import (
+    NO_TIME,
+    Block,
+    Booleans,
+    Found,
+    Integers,
+    Matcher,
+    Outcome,
+    Resume,
+    Task,
+)
+from outpace.engine.match.count_candidates import count_candidates, exact_sum
+from outpace.engine.match.count_truth import truth_table
+from outpace.engine.match.graph_layout import Layout, graph_layout
+from outpace.errors import MatchError
+from outpace.pattern.bound import PredicateClass
+from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
+
+#: Rows of matches that one call writes at most: 4 GiB of row numbers and positions.
+TAKES_MAX: Final = 1 << 28
+
+#: From so many on, the matches are counted first, so that too many are refused at once.
+TAKES_UNCOUNTED: Final = 1 << 22
+
+_SKIPS = {
+    Skip.NONE: SKIP_NONE,
+    Skip.TO_NEXT_ROW: SKIP_NEXT_ROW,
+    Skip.PAST_LAST_ROW: SKIP_PAST_LAST,
+    Skip.TO_FIRST: SKIP_FIRST,
+    Skip.TO_LAST: SKIP_LAST,
+}
+
+
+def make_graph_matcher(
+    task: Task,
+    truth: Callable[[Block], Booleans] | None = None,
+    *,
+    takes_max: int = TAKES_MAX,
+    nodes_kept: int = NODES_KEPT,
+) -> Matcher | None:
+    """Return the graph matcher of a task, or None if the graph does not cover it.
+
+    Parameters
+    ----------
+    task
+        The query.
+    truth
+        What answers for the predicates over a block, see `truth_table`; by default the bound ones.
+    takes_max
+        Rows of matches that one call writes at most; more are refused with the exact count.
+    nodes_kept
+        How many nodes may pile up before those that WITHIN has passed are given up.
+    """
+    bound = task.bound
+    ordered = bound.within is None or not any(bound.descending[:1])
+    if (
+        bound.query.effective_selection is not Selection.ALL
+        or task.timeouts
+        or not ordered
+        or any(predicate.kind is PredicateClass.PATH for predicate in bound.predicates)
+    ):
+        return None
+    layout = graph_layout(task.program, len(bound.predicates))
+    if layout is None:
+        return None
+    asked = truth or partial(truth_table, task)
+    return _GraphMatcher(task, layout, _Rules.of(task), asked, takes_max, nodes_kept)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What the query says about which candidates become matches, as kernels see it."""
+
+    kind: int
+    within: int
+    skip: int
+    strict: bool
+    targets: Booleans
+    consume: Consume
+    per_start: int
+    per_partition: int
+
+    @staticmethod
+    def of(task: Task) -> _Rules:
+        query = task.bound.query
+        limits = {limit.per: limit.count for limit in query.limits}
+        variables = skip_variables(task.bound)
+        return _Rules(
+            kind=within_kind(task),
+            within=task.bound.within or 0,
+            skip=_SKIPS[query.effective_skip.skip],
+            strict=query.effective_skip.strict,
+            targets=np.array([p.variable in variables for p in task.program.positions], np.bool_),
+            consume=query.consumption,
+            per_start=limits.get(Per.START, UNLIMITED),
+            per_partition=limits.get(Per.PARTITION, UNLIMITED),
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Whether a match can rule out a candidate of another start."""
+        return (
+            self.skip != SKIP_NONE
+            or self.consume is not Consume.NONE
+            or self.per_partition != UNLIMITED
+        )
+
+
+class _Read(NamedTuple):
+    """What a kernel has written, cut to size."""
+
+    found: Integers
+    taken: Integers
+    ends: Integers
+    keep: Integers
+    numbers: Integers
+    barriers: Integers
+    consumed: Booleans
+
+
+@dataclass(frozen=True)
+class _GraphMatcher:
+    task: Task
+    layout: Layout
+    rules: _Rules
+    truth: Callable[[Block], Booleans]
+    takes_max: int
+    nodes_kept: int
+
+    def __call__(self, block: Block, resume: Resume) -> Outcome:
+        truth = self.truth(block)
+        takes_max = min(self.takes_max, TAKES_UNCOUNTED)
+        read = self._read(block, resume, truth, takes_max)
+        if read is None:
+            self._refuse_too_many(block, resume, truth)
+            read = self._read(block, resume, truth, self.takes_max)
+            if read is None:
+                raise self._too_many(None)
+        return self._outcome(block, resume, read)
+
+    def _read(self, block: Block, resume: Resume, truth: Booleans, takes_max: int) -> _Read | None:
+        """Run the kernel; None says that it found more than `takes_max` rows of matches."""
+        rules = self.rules
+        shift = _row_shift(block)
+        barriers = resume.barrier + shift
+        numbers = resume.number.copy()
+        consumed = np.zeros(block.size, np.bool_)
+        for segment, ordinals in enumerate(resume.consumed):
+            consumed[ordinals + shift[segment]] = True
+        origin, end = block.segments[:-1], block.visible
+        low = np.clip(resume.next_start + shift, origin, end)
+        completed = np.clip(resume.completed_to + shift, origin, end)
+        bounds = np.stack([origin, low, completed, end], axis=1)
+        settled = _known(block)
+        common = (
+            self.layout, truth, block.times, rules.kind, rules.within, block.watermark,
+            bounds, origin - shift, settled,
+        )  # fmt: skip
+        if rules.waits or rules.per_start != UNLIMITED:
+            clock, clock_settled = _clock(block)
+            found, taken, filled, ends, keep, status = match_by_start(
+                *common, block.ended, barriers, numbers, consumed, clock, clock_settled,
+                int(block.arrivals.max()) + 1 if block.size else 0,
+                rules.waits, rules.per_start, rules.per_partition,
+                rules.skip, rules.strict, rules.targets,
+                rules.consume is Consume.SELECTED, rules.consume is Consume.ALL, takes_max,
+            )  # fmt: skip
+        else:
+            found, taken, filled, ends, keep, status = match_by_completion(
+                *common, takes_max, self.nodes_kept
+            )
+        found, taken = found[: filled[MATCHES]], taken[: filled[TAKES]]
+        if status == TOO_MANY:
+            return None
+        if status == BAD_SKIP:
+            self._raise_bad_skip(found, taken)
+        return _Read(found, taken, ends, keep, numbers, barriers, consumed)
+
+    def _outcome(self, block: Block, resume: Resume, read: _Read) -> Outcome:
+        shift = _row_shift(block)
+        segment = np.repeat(np.arange(len(read.ends)), np.diff(read.ends, prepend=0))
+        found, taken = read.found, read.taken
+        if not self.rules.waits and self.rules.per_start != UNLIMITED:
+            found, taken = _by_completion(found, taken)
+        sizes = np.bincount(segment, minlength=len(read.ends))
+        before = np.cumsum(sizes) - sizes
+        number = np.arange(len(segment)) - before[segment] + resume.number[segment] + 1
+        keep = np.minimum(read.keep, block.visible)
+        # A partition without rows in this block stays where it was.
+        present = block.segments[:-1] < block.segments[1:]
+        kept = [
+            np.flatnonzero(read.consumed[low:high]) + low - offset
+            for low, high, offset in zip(keep, block.segments[1:], shift, strict=True)
+        ]
+        return Outcome(
+            Found(
+                segment=segment.astype(np.int64),
+                start=found[:, START_ROW].copy(),
+                number=number.astype(np.int64),
+                offsets=np.concatenate([[0], found[:, TAKES_END]]).astype(np.int64),
+                rows=taken[:, TAKEN_ROW].copy(),
+                positions=taken[:, TAKEN_POSITION].copy(),
+                settled=found[:, SETTLED].copy(),
+            ),
+            Resume(
+                next_start=np.where(present, keep - shift, resume.next_start),
+                barrier=np.maximum(read.barriers - shift, -1),
+                number=resume.number + sizes,
+                completed_to=np.where(present, block.visible - shift, resume.completed_to),
+                consumed=kept,
+            ),
+            keep_from=keep,
+        )
+
+    def _raise_bad_skip(self, found: Integers, taken: Integers) -> None:
+        low = int(found[-2, TAKES_END]) if len(found) > 1 else 0
+        query = self.task.bound.query
+        positions = self.task.program.positions
+        barrier_after(
+            query.effective_skip,
+            Selection.ALL,
+            skip_variables(self.task.bound),
+            int(found[-1, START_ROW]),
+            taken[low:, TAKEN_ROW].tolist(),
+            [positions[place].variable for place in taken[low:, TAKEN_POSITION]],
+        )
+
+    def _refuse_too_many(self, block: Block, resume: Resume, truth: Booleans) -> None:
+        """Raise if the matches are surely too many to be written."""
+        if self.rules.waits or self.rules.per_start != UNLIMITED:
+            return
+        counts = count_candidates(self.task, block, resume, truth)
+        if counts is not None and exact_sum(counts) > self.takes_max:
+            raise self._too_many(exact_sum(counts))
+
+    def _too_many(self, count: int | None) -> MatchError:
+        matches = "the matches have" if count is None else f"there are {count} matches, with"
+        return MatchError(
+            f"{matches} more than {self.takes_max} rows",
+            hint="count them with .count(), take some with .limit(n), or shorten WITHIN",
+        )
+
+
+def within_kind(task: Task) -> int:
+    """Return what WITHIN measures, as kernels see it."""
+    if task.bound.within is None:
+        return NO_WITHIN
+    within = task.bound.query.bound
+    by_step = within is not None and within.kind is WithinKind.PREVIOUS_TO_CURRENT
+    return PREVIOUS_TO_CURRENT if by_step else FIRST_TO_LAST
+
+
+def _row_shift(block: Block) -> Integers:
+    """Return for each segment what added to an ordinal gives the block row."""
+    first = block.segments[:-1]
+    if not block.size:
+        return first.copy()
+    filled = first < block.segments[1:]
+    return np.where(filled, first - block.ordinals[np.minimum(first, block.size - 1)], first)
+
+
+def _known(block: Block) -> Integers:
+    """Return for each row the arrival from which on it and all rows before it are known."""
+    known = block.arrivals.copy()
+    for low, high in zip(block.segments[:-1], block.segments[1:], strict=True):
+        part = known[low:high]
+        np.maximum.accumulate(part, out=part)
+    return known
+
+
+def _clock(block: Block) -> tuple[Integers, Integers]:
+    """Return the times that the watermark has passed, and the arrivals that moved it there."""
+    if block.watermark == NO_TIME or not len(block.times):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.argsort(block.arrivals, kind="stable")
+    return np.maximum.accumulate(block.times[order]), block.arrivals[order]
+
+
+def _by_completion(found: Integers, taken: Integers) -> tuple[Integers, Integers]:
+    """Order matches that were found start by start by the events that complete them."""
+    order = np.argsort(found[:, LAST_ROW], kind="stable")
+    ends = found[:, TAKES_END]
+    sizes = np.diff(ends, prepend=0)[order]
+    ordered = found[order]
+    ordered[:, TAKES_END] = np.cumsum(sizes)
+    source = np.repeat(ends[order] - ordered[:, TAKES_END], sizes) + np.arange(len(taken))
+    return ordered, taken[source]
