@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError, Span
 from outpace.local.match import match
+from outpace.pattern.expression import Literal
 from outpace.pattern.lexer import Source, tokenize
+from outpace.pattern.query import Query, Rows
 from outpace.plan.statement import Statement, Step, split
 from outpace.plan.subquery import answer_subqueries
 
@@ -72,15 +74,19 @@ def _register_matches(
     """Match one step's input and let what comes after it read the result."""
     lookup = partial(_run, connection, statement, hint="a subquery cannot read the match's rows")
     try:
-        query = answer_subqueries(step, lookup)
+        query = _with_columns(answer_subqueries(step, lookup))
         found = match(_run(connection, statement, step.source), query)
     except OutpaceError as error:
-        raise error.located(statement.text, "statement") from error.__cause__
-    if not found.num_columns:
-        # DuckDB has no tables without columns, and COUNT(*) needs the rows.
-        found = pa.table({"_": pa.nulls(found.num_rows)})
+        raise statement.located(error, step) from error.__cause__
     cleanup.callback(_unregister, connection, step.table)
     connection.register(step.table, found)
+
+
+def _with_columns(query: Query) -> Query:
+    """Add a measure where there would be no column: DuckDB has no tables without columns."""
+    if query.rows is Rows.ONE and not query.partitions and not query.outputs:
+        return query.measures({"_": Literal(True)})
+    return query
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -139,13 +145,13 @@ def _database_error(error: duckdb.Error, statement: Statement, hint: str | None)
 
 
 def _named_place(message: str, text: str) -> Span | None:
-    """Return where the first name that a message quotes stands, if it stands in one place only."""
-    found = _NAMED.search(message)
-    if found is None:
-        return None
-    name = (found[1] or found[2]).lower()
-    places = [token.span for token in tokenize(Source(text)) if token.value.lower() == name]
-    return places[0] if len(places) == 1 else None
+    """Return where the last name that a message quotes stands, if it stands in one place only."""
+    for found in reversed(list(_NAMED.finditer(message))):
+        name = (found[1] or found[2]).lower()
+        places = [token.span for token in tokenize(Source(text)) if token.value.lower() == name]
+        if len(places) == 1:
+            return places[0]
+    return None
 
 
 def _hint(error: duckdb.Error, unknown_name: str | None) -> str | None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outpace.errors import OutpaceError, PatternSyntaxError, UnsupportedError
+from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
 from outpace.pattern.expression import Expression, Subquery, walk
 from outpace.pattern.lexer import Kind, Source, Token, tokenize
 from outpace.pattern.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import Query
 from outpace.plan.dialect import check_dialect, translate
 from outpace.plan.fragment import Fragment
+from outpace.plan.place import place_in_clause
 
 #: How deep parentheses may be nested in a statement.
 MOST_NESTED = 400
@@ -64,6 +65,8 @@ class Step:
         earlier steps.
     query
         What to match, named as the user named the matches. Subqueries in it are still there.
+    span
+        Where `MATCH_RECOGNIZE ( ... )` stands in the statement.
     lookups
         Those subqueries; they may read the tables of earlier steps.
     """
@@ -71,6 +74,7 @@ class Step:
     table: str
     source: str
     query: Query
+    span: Span
     lookups: tuple[Lookup, ...] = ()
 
 
@@ -80,8 +84,8 @@ class Statement:
 
     Parameters
     ----------
-    text
-        What the user wrote.
+    text, dialect
+        What the user wrote, and in what.
     steps
         The MATCH_RECOGNIZE clauses, each after those that it reads from.
     outer
@@ -90,8 +94,15 @@ class Statement:
     """
 
     text: str
+    dialect: str
     steps: tuple[Step, ...]
     outer: str
+
+    def located(self, error: OutpaceError, step: Step) -> OutpaceError:
+        """Give an error of a step its place in the statement where it has none, and return it."""
+        if error.span is None:
+            error.span = place_in_clause(error, self.text, step.span, self.dialect)
+        return error.located(self.text, "statement")
 
 
 def split(
@@ -158,7 +169,8 @@ class _Splitter:
         if self.units:
             self._refuse_lasting()
         outer = self._render(0, len(self.tokens) - 1)
-        return Statement(self.text, tuple(self.steps), self._translated(outer))
+        rest = self._translated(outer)
+        return Statement(self.text, self.source.dialect, tuple(self.steps), rest)
 
     def _keywords(self) -> Iterator[int]:
         """Yield where MATCH_RECOGNIZE begins a clause and is no function, table or column."""
@@ -252,7 +264,8 @@ class _Splitter:
         lookups = tuple(self._lookup(node) for node in _subqueries(query))
         # Numbers go up as steps are added, after the steps that this one reads from.
         table = f"{self.prefix}{len(self.steps) + 1}"
-        return Step(table, self._translated(source), query, lookups)
+        span = self.tokens[unit.keyword].span.join(self.tokens[unit.close].span)
+        return Step(table, self._translated(source), query, span, lookups)
 
     def _query(self, unit: _Unit) -> Query:
         start = self.tokens[unit.keyword].start

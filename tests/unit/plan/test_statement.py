@@ -117,8 +117,8 @@ def test_other_uses_of_with_are_no_tables() -> None:
 def test_subqueries_in_the_clause_are_looked_up_in_their_scope() -> None:
     text = (
         "WITH a AS (FROM t) SELECT * FROM b MATCH_RECOGNIZE ("
-        "MEASURES (SELECT max(id) FROM a) AS m, (WITH c AS (FROM a) SELECT min(id) FROM c) AS n PATTERN (A) "
-        "DEFINE A AS id IN (VALUES (1)) AND EXISTS (SELECT 1 FROM a))"
+        "MEASURES (SELECT max(id) FROM a) AS m, (WITH c AS (FROM a) SELECT min(id) FROM c) AS n "
+        "PATTERN (A) DEFINE A AS id IN (VALUES (1)) AND EXISTS (SELECT 1 FROM a))"
     )
     (step,) = split(text).steps
     assert [lookup.query for lookup in step.lookups] == [
