@@ -53,8 +53,17 @@ def hashable(value: Any) -> Any:
 
 
 def distinct_rows(rows: Rows) -> list[tuple[Any, ...]]:
-    """Return the rows without repetitions, in the order of their first occurrence."""
-    return list({hashable(row): row for row in reversed(rows)}.values())[::-1]
+    """Return the rows without repetitions, in the order of their first occurrence.
+
+    Examples
+    --------
+    >>> distinct_rows([(1,), (2,), (1,)])
+    [(1,), (2,)]
+    """
+    first: dict[Any, tuple[Any, ...]] = {}
+    for row in rows:
+        first.setdefault(hashable(row), row)
+    return list(first.values())
 
 
 def order_key(value: Any) -> Any:

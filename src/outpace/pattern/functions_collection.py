@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 from outpace.pattern import types, values
-from outpace.pattern.aggregates import hashable, order_key
+from outpace.pattern.aggregates import distinct_rows, hashable, order_key
 from outpace.pattern.bound import BoundExpression
 from outpace.pattern.functions_signature import (
     Function,
@@ -107,7 +107,7 @@ def _sorted(collection: list[Any]) -> list[Any]:
 
 
 def _distinct(collection: list[Any]) -> list[Any]:
-    return list({hashable(item): item for item in reversed(collection)}.values())[::-1]
+    return [row[0] for row in distinct_rows([(item,) for item in collection])]
 
 
 def _join_rule(given: Sequence[BoundExpression]) -> Signature:
@@ -180,6 +180,11 @@ def _slice(collection: list[Any], start: int, length: int) -> list[Any]:
     return collection[first : first + length] if first >= 0 else []
 
 
+def _reverse_rule(given: Sequence[BoundExpression]) -> Signature:
+    kind = given[0].type if types.is_list(given[0].type) else require(given[0], "text", 0)
+    return Signature((kind,), kind)
+
+
 def _sum_rule(given: Sequence[BoundExpression]) -> Signature:
     kind = require(given[0], "array", 0)
     if not (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
@@ -227,6 +232,7 @@ COLLECTIONS: tuple[Function, ...] = (
             lambda collection, sought: collection.index(sought) + 1 if sought in collection else 0
         ),
     ),
+    Function("reverse", 1, 1, _reverse_rule, fixed(lambda given: given[::-1])),
     Function("slice", 3, 3, _slice_rule, fixed(_slice)),
     Function(
         "array_join",

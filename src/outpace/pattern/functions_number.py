@@ -66,6 +66,10 @@ def _round_rule(arguments: Sequence[BoundExpression]) -> Signature:
     signature = _same_number(arguments)
     if len(arguments) == 2:
         require(arguments[1], "integer", 1)
+    kind = signature.result
+    if types.is_decimal(kind):
+        # 9.99 rounds to 10.00: one digit more.
+        return Signature(signature.arguments, types.decimal_type(kind.precision + 1, kind.scale))
     return signature
 
 

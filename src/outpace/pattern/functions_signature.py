@@ -174,7 +174,8 @@ def unify(arguments: Sequence[BoundExpression]) -> pa.DataType:
             literals.append((position, argument))
             continue
         found = _joined(found, argument.type, position)
-    for position, literal in literals:
+    # Text adapts to what the other literals are, so it comes last.
+    for position, literal in sorted(literals, key=lambda pair: isinstance(pair[1].value, str)):
         if not _adapts(literal, found, position):
             found = _joined(found, literal.type, position)
     return found

@@ -3,6 +3,7 @@
 import datetime
 import math
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.engine.match.evaluate_columns import evaluate_columns, predicate_mask
-from outpace.engine.match.evaluate_frame import MatchFrame, PredicateFrame
+from outpace.engine.match.evaluate_frame import PredicateFrame
 from outpace.engine.match.evaluate_row import RowContext, compile_row, python_columns
 from outpace.errors import DataError, OutpaceError
 from outpace.pattern.bind import bind
-from outpace.pattern.bound import BoundExpression, Place, Predicate, PredicateClass, Read
+from outpace.pattern.bound import BoundExpression, Predicate, PredicateClass, Read
 from outpace.pattern.query import Query
 from outpace.pattern.values import column_values
 
@@ -201,7 +202,7 @@ def row_by_row(expression: BoundExpression, table: pa.Table, bounds: np.ndarray)
     """Return what the twin gives: every row is the only row of a match."""
     compute = compile_row(expression)
     result = []
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in pairwise(bounds):
         columns = python_columns(table.slice(low, high - low))
         for row in range(high - low):
             result.append(compute(RowContext(columns, int(high - low), ["A"], [row], [0], 0)))
