@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import html
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -15,12 +16,15 @@ import pyarrow.compute as pc
 from plotly.subplots import make_subplots
 
 from outpace.cli.demo_search import CHAINS, DIP, LARGE, ROTATION, Findings, deepest
-from outpace.pattern.print_query import print_fluent
+from outpace.pattern.print_query import print_match_recognize
 from outpace.pattern.query import Query
 
 #: Dips marked in the chart, and rows in a table of the page.
 MARKED: Final = 24
 SHOWN: Final = 8
+
+#: Trades shown before and after the dip that is looked at closely.
+CONTEXT: Final = 20
 
 #: Points of a price line; of more, the lowest and highest of each stretch are kept.
 MOST_POINTS: Final = 2_000
@@ -30,6 +34,15 @@ _FALL: Final = "#c2410c"
 _RISE: Final = "#0369a1"
 _TRADE: Final = "#475569"
 _JOINED: Final = "#7c3aed"
+
+#: Name, colour and kind of mark.
+_LEGEND: Final = (
+    ("price", _LINE, "lines"),
+    ("dip: fall", _FALL, "lines"),
+    ("dip: rise", _RISE, "lines"),
+    ("large trade", _TRADE, "markers"),
+    ("rotation", _JOINED, "lines"),
+)
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #0f172a; background: #f8fafc; margin: 0; }
@@ -50,14 +63,13 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 
 def page_of(found: Findings) -> str:
     """Return the page as HTML; all scripts and styles are in it."""
-    chart = _chart(found).to_html(
-        full_html=False, include_plotlyjs=True, config={"displaylogo": False, "responsive": True}
-    )
     parts = [
         "<h1>Patterns in stock trades</h1>",
         f"<p>{_summary(found)} Drag in the chart to look closer, double-click to go back.</p>",
-        f'<div class="chart">{chart}</div>',
+        _figure(_chart(found), include_plotlyjs=True),
         "<h2>Dips: the price falls, then rises, tick by tick</h2>",
+        "<p>The deepest one, with the trades around it:</p>",
+        _figure(_close_look(found), include_plotlyjs=False),
         _query_block(DIP),
         _table(deepest(found.dips, SHOWN)),
         "<h2>Rotations: large trades in three symbols, with anything in between</h2>",
@@ -77,6 +89,13 @@ def page_of(found: Findings) -> str:
         f"<title>Outpace demo</title><style>{_STYLE}</style></head>"
         f"<body><main>\n{body}\n</main></body></html>\n"
     )
+
+
+def _figure(figure: go.Figure, *, include_plotlyjs: bool) -> str:
+    """Return a figure as HTML; the first one of a page brings the script for all."""
+    config = {"displaylogo": False, "responsive": True}
+    chart = figure.to_html(full_html=False, include_plotlyjs=include_plotlyjs, config=config)
+    return f'<div class="chart">{chart}</div>'
 
 
 def _summary(found: Findings) -> str:
@@ -124,15 +143,35 @@ def _chart(found: Findings) -> go.Figure:
                 _add_dip(figure, row, ticks, dip)
         figure.update_yaxes(title_text=symbol, row=row, col=1)
     _add_large_trades(figure, len(symbols) + 1, found)
-    _add_legend(figure)
+    _add_legend(figure, _LEGEND)
+    _style(figure, height=190 * (len(symbols) + 1))
+    return figure
+
+
+def _close_look(found: Findings) -> go.Figure:
+    """Draw the deepest dip with a few trades before and after it."""
+    figure = make_subplots()
+    for dip in deepest(found.dips, 1).to_pylist():
+        symbol = dip["symbol"]
+        ticks = found.ticks.filter(pc.equal(found.ticks["symbol"], symbol))
+        start = pc.index(ticks["ts"], pa.scalar(dip["starts"], ticks["ts"].type)).as_py()
+        around = ticks.slice(max(0, start - CONTEXT), 2 * CONTEXT + dip["ticks"])
+        _add_price(figure, 1, symbol, around)
+        _add_dip(figure, 1, around, dip)
+        figure.update_yaxes(title_text=symbol)
+    _add_legend(figure, _LEGEND[:3])
+    _style(figure, height=280)
+    return figure
+
+
+def _style(figure: go.Figure, *, height: int) -> None:
     figure.update_layout(
         template="plotly_white",
-        height=190 * (len(symbols) + 1),
+        height=height,
         margin={"l": 60, "r": 16, "t": 40, "b": 36},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
         hovermode="closest",
     )
-    return figure
 
 
 def _add_price(figure: go.Figure, row: int, symbol: str, ticks: pa.Table) -> None:
@@ -199,18 +238,14 @@ def _add_large_trades(figure: go.Figure, row: int, found: Findings) -> None:
     )
     figure.add_trace(joined, row=row, col=1)
     figure.add_trace(trades, row=row, col=1)
-    figure.update_yaxes(title_text="large trades", row=row, col=1)
-
-
-def _add_legend(figure: go.Figure) -> None:
-    """One entry for each colour, whatever was found."""
-    entries = (
-        ("price", _LINE, "lines"),
-        ("dip: fall", _FALL, "lines"),
-        ("dip: rise", _RISE, "lines"),
-        ("large trade", _TRADE, "markers"),
-        ("rotation", _JOINED, "lines"),
+    order = sorted(pc.unique(found.ticks["symbol"]).to_pylist(), reverse=True)
+    figure.update_yaxes(
+        title_text="large trades", categoryorder="array", categoryarray=order, row=row, col=1
     )
+
+
+def _add_legend(figure: go.Figure, entries: Sequence[tuple[str, str, str]]) -> None:
+    """Add one entry for each colour, whatever was found."""
     for name, colour, mode in entries:
         style = {"line": {"color": colour, "width": 3}, "marker": {"color": colour, "size": 8}}
         entry = go.Scatter(x=[None], y=[None], mode=mode, name=name, hoverinfo="skip", **style)
@@ -237,7 +272,7 @@ def thinned(prices: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _query_block(query: Query) -> str:
-    return f"<pre>{html.escape(print_fluent(query))}</pre>"
+    return f"<pre>{html.escape(print_match_recognize(query))}</pre>"
 
 
 def _table(rows: pa.Table) -> str:

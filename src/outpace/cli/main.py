@@ -5,6 +5,8 @@ Any `OutpaceError` becomes its message on standard error and exit code 2, for ev
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 from typer.core import TyperGroup
 
@@ -15,7 +17,7 @@ from outpace.errors import OutpaceError
 class CommandGroup(TyperGroup):
     """The commands, with errors of Outpace turned into exit code 2."""
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)

@@ -46,9 +46,9 @@ def generate_ticks(
 ) -> pa.Table:
     """Make trades of several symbols, ordered by time.
 
-    Each symbol's price is a random walk in cents. Gaps between trades are drawn evenly from 1 ms to
-    twice the mean. Most volumes are small; about one trade in a hundred is a large one, of 10 000
-    shares or more.
+    Each symbol's price is a random walk in cents, that of a later symbol higher and wilder. Gaps
+    between trades are drawn evenly from 1 ms to twice the mean. Most volumes are small; about one
+    trade in a hundred is a large one, of 10 000 shares or more.
 
     Parameters
     ----------
@@ -109,12 +109,11 @@ def _steps(bits: np.random.PCG64, count: int) -> Integers:
 
 
 def _prices(which: Integers, steps: Integers, symbols: int) -> Integers:
-    """One walk per symbol, each from a level of its own, reflected so that no price is too low."""
+    """One walk per symbol, all to the same scale, reflected so that no price is too low."""
     cents = np.zeros(len(which), np.int64)
     for symbol in range(symbols):
         mine = which == symbol
-        level = 2_000 + 1_500 * symbol
-        walk = level + np.cumsum(steps[mine])
+        walk = (1 + symbol) * (2_000 + np.cumsum(steps[mine]))
         cents[mine] = _LEAST_CENTS + np.abs(walk - _LEAST_CENTS)
     return cents
 
