@@ -108,6 +108,8 @@ def explain_move(
     looked = range(run.rows[-1] + 1, obstacle.row)
     match obstacle.kind:
         case Stop.FITS:
+            if expected and obstacle.row not in expected:
+                return [f"{name}: {here} fits, but is not one of the named rows"]
             return [f"{name}: {here} fits, but no match goes on from there"]
         case Stop.MISFIT:
             lines = [f"{name}: the very next row, {here}, does not fit"]

@@ -20,7 +20,7 @@ from outpace.plan.diagnose import ROWS_MAX, explain_accept, is_too_late
 from outpace.plan.evidence import Evidence, Run
 
 #: Rows that are looked at for one start at most.
-STEPS_MAX: Final = 50_000
+STEPS_MAX: Final = 20_000
 #: Offered in place of a take where the run may end.
 _ACCEPTED: Final = (-1, ACCEPT)
 
@@ -48,19 +48,37 @@ class Exploration:
 
 
 def explore(
-    evidence: Evidence, start: int, expected: Sequence[int] = (), number: int = 1
+    evidence: Evidence,
+    start: int,
+    expected: Sequence[int] = (),
+    number: int = 1,
+    *,
+    only_expected: bool = False,
 ) -> Exploration:
-    """Search from a start for the run that gets furthest."""
-    search = _Search(evidence, frozenset(expected), number)
+    """Search from a start for the run that gets furthest.
+
+    Parameters
+    ----------
+    evidence, start
+        The rows, and the first row of the run.
+    expected, only_expected
+        Rows that a run should take, and whether it may take no others.
+    number
+        What MATCH_NUMBER() gives.
+    """
+    search = _Search(evidence, frozenset(expected), number, only_expected)
     return search.run(start)
 
 
 class _Search:
     """A search from one start; `rows`, `positions` and `labels` are the run that it stands at."""
 
-    def __init__(self, evidence: Evidence, expected: frozenset[int], number: int) -> None:
+    def __init__(
+        self, evidence: Evidence, expected: frozenset[int], number: int, only_expected: bool
+    ) -> None:
         self.evidence = evidence
         self.expected = expected
+        self.only_expected = only_expected
         self.number = number
         self.program = evidence.task.program
         self.missing = _missing(self.program)
@@ -153,7 +171,7 @@ class _Search:
                 if held & set(move.holds) or any(self._holds(u, row, run) for u in move.untils):
                     continue
                 fits = self._holds(self.program.positions[move.target].variable, row, run)
-                if fits:
+                if fits and (row in self.expected or not self.only_expected):
                     yield row, move.target
                 if move.link is Link.ANY or (move.link is Link.NEXT and not fits):
                     waiting.append(move)

@@ -18,7 +18,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.program import ACCEPT
 from outpace.errors import DataError
-from outpace.pattern.query import Consume, Selection, Skip
+from outpace.pattern.query import Consume, Query, Selection, Skip
 from outpace.plan.diagnose import condition_lines, explain_move
 from outpace.plan.evidence import Evidence, Run
 from outpace.plan.explore import STEPS_MAX, Exploration, explore, may_start
@@ -39,6 +39,8 @@ def why_not(task: Task, block: Block, rows: Sequence[int]) -> str:
         The rows of the expected match, by their places in the input; a range will do.
     """
     evidence, named, lines = _named_rows(task, block, rows)
+    if _all_are_matches(task.bound.query):
+        return "\n".join(lines + _among_all(evidence, named))
     found = choose_matcher(task).matcher(evidence.block, Resume.fresh(1)).found
     runs = [
         (int(start), run_of(task, evidence, found, index))
@@ -57,6 +59,37 @@ def why_not(task: Task, block: Block, rows: Sequence[int]) -> str:
         lines += _stopped(evidence, start, explored, named, number)
         lines += _other_start(evidence, explored, named, number)
     return "\n".join(lines)
+
+
+def _all_are_matches(query: Query) -> bool:
+    """Whether every candidate is a match, so that there is no need to find the others."""
+    return (
+        query.effective_selection is Selection.ALL
+        and query.effective_skip.skip is Skip.NONE
+        and query.consumption is Consume.NONE
+        and not query.limits
+    )
+
+
+def _among_all(evidence: Evidence, named: list[int]) -> list[str]:
+    """Explain where all candidates are matches: whether the named rows are one."""
+    start = named[0]
+    exact = explore(evidence, start, named, only_expected=True)
+    if exact.candidate:
+        left_out = [row for row in named if row not in exact.furthest.rows]
+        lines = [f"{_rows_text(evidence, exact.furthest.rows)} are a match"]
+        return lines + ([f"not in it: {_rows_text(evidence, left_out)}"] if left_out else [])
+    explored = explore(evidence, start, named)
+    if not explored.candidate:
+        lines = _stopped(evidence, start, explored, named, 1)
+        return lines + _other_start(evidence, explored, named, 1)
+    return [
+        f"{evidence.row_name(start)} does start a match, "
+        f"for example {_rows_text(evidence, explored.furthest.rows)}",
+        "",
+        "with the named rows alone:",
+        *_stopped(evidence, start, exact, named, 1),
+    ]
 
 
 def _named_rows(
