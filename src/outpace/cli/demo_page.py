@@ -50,7 +50,8 @@ main { max-width: 1180px; margin: 0 auto; padding: 24px; }
 h1 { font-size: 26px; margin: 0 0 4px; }
 h2 { font-size: 19px; margin: 32px 0 8px; }
 p { margin: 0 0 12px; max-width: 75ch; }
-.chart { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px; }
+.chart { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px;
+         margin: 0 0 12px; }
 pre { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px 16px;
       overflow-x: auto; font: 13px/1.5 ui-monospace, monospace; margin: 0 0 12px; }
 table { border-collapse: collapse; font-size: 14px; background: #fff; width: 100%; }
