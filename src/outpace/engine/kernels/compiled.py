@@ -1,0 +1,21 @@
+"""How kernels are compiled: once per machine, cached on disk, without the interpreter lock.
+
+Programs, masks and bounds are data to a kernel, so one compiled kernel serves all queries and a
+warm start loads it from the cache. Integer division follows NumPy, which needs no check for zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function over arrays when it is first called; keep its type for the checker."""
+    kernel = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)(function)
+    return cast("Callable[P, R]", kernel)

@@ -1,0 +1,81 @@
+"""Grouping rows by key in linear time: codes by first appearance and a stable counting sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled
+
+#: Keys, codes and row numbers come in several widths.
+Integers = npt.NDArray[Any]
+
+
+@compiled
+def encode_range(
+    values: Integers,
+    low: int,
+    table: Integers,
+    codes: Integers,
+    firsts: Integers,
+) -> int:
+    """Number the values of a small range in the order of their first appearance.
+
+    `table` has one entry of -1 for each value of the range; `codes` and `firsts` (the first row of
+    each code) are filled. Returns the number of different values.
+    """
+    count = 0
+    for row in range(len(values)):
+        slot = np.int64(values[row]) - low
+        code = table[slot]
+        if code < 0:
+            code = np.int32(count)
+            table[slot] = code
+            firsts[count] = row
+            count += 1
+        codes[row] = code
+    return count
+
+
+@compiled
+def group_rows(codes: Integers, groups: int, order: Integers) -> Integers:
+    """Fill `order` with the rows sorted stably by code; return the bounds of the groups."""
+    bounds = np.zeros(groups + 1, np.int64)
+    for row in range(len(codes)):
+        bounds[codes[row] + 1] += 1
+    for group in range(groups):
+        bounds[group + 1] += bounds[group]
+    place = bounds[:-1].copy()
+    for row in range(len(codes)):
+        code = codes[row]
+        order[place[code]] = row
+        place[code] += 1
+    return bounds
+
+
+@compiled
+def is_ascending(values: Integers) -> bool:
+    """Say whether no value is less than the one before it."""
+    for row in range(1, len(values)):  # noqa: SIM110 -- kernels have no generators
+        if not values[row - 1] <= values[row]:
+            return False
+    return True
+
+
+@compiled
+def is_ascending_in_groups(values: Integers, order: Integers, bounds: Integers) -> bool:
+    """Say whether, within each group of sorted rows, no value is less than the one before it."""
+    for group in range(len(bounds) - 1):
+        for place in range(bounds[group] + 1, bounds[group + 1]):
+            if not values[order[place - 1]] <= values[order[place]]:
+                return False
+    return True
+
+
+@compiled
+def gather_rows(values: Integers, order: Integers, out: Integers) -> None:
+    """Fill `out` with the values in the given order."""
+    for place in range(len(order)):
+        out[place] = values[order[place]]

@@ -1,0 +1,80 @@
+"""The form of compiled predicates: what a step function is given and what it returns.
+
+`step` moves the registers of the run on by one take and says whether the row fits the variable: 1 or
+0, and -1 where the twin must decide (an overflow). Arrays come as plain pointers, which keeps a
+call as cheap as a few additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numba
+from numba import types
+
+from outpace.engine.kernels.compiled import compiled
+
+#: Goes into the names of generated functions; a new form gets a new number.
+VERSION = 1
+
+_INTEGERS = types.CPointer(types.int64)
+_FLOATS = types.CPointer(types.float64)
+_BYTES = types.CPointer(types.uint8)
+SIGNATURE = types.int64(
+    *[types.int64] * 6, _INTEGERS, _INTEGERS, _INTEGERS, _FLOATS, _INTEGERS, _FLOATS, _BYTES
+)
+
+
+def path_step(function: Callable[..., int]) -> Any:
+    """Compile a step function, or load it from the cache beside its file."""
+    return numba.cfunc(SIGNATURE, cache=True, error_model="numpy")(function)
+
+
+@lru_cache(maxsize=1)
+def no_step() -> Any:
+    """Return the step function of queries whose predicates never read the match."""
+    return path_step(_always)
+
+
+def _always(
+    variable: int,
+    depth: int,
+    row: int,
+    begin: int,
+    stop: int,
+    size: int,
+    run_rows: Any,
+    run_labels: Any,
+    registers: Any,
+    float_registers: Any,
+    column_integers: Any,
+    column_floats: Any,
+    valid: Any,
+) -> int:
+    return 1
+
+
+@compiled
+def find_last(run_rows: Any, run_labels: Any, depth: int, bits: int, steps: int) -> int:
+    """Return the row of the run's last take of some variables, `steps` further in; -1: none."""
+    left = steps
+    for take in range(depth, -1, -1):
+        if bits >> run_labels[take] & 1:
+            if left == 0:
+                return int(run_rows[take])
+            left -= 1
+    return -1
+
+
+@compiled
+def find_first(run_rows: Any, run_labels: Any, depth: int, bits: int, steps: int) -> int:
+    """Return the row of the run's first take of some variables, `steps` further in; -1: none."""
+    left = steps
+    for take in range(depth + 1):
+        if bits >> run_labels[take] & 1:
+            if left == 0:
+                return int(run_rows[take])
+            left -= 1
+    return -1

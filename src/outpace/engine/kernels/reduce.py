@@ -1,0 +1,167 @@
+"""Reading and adding up matches: kernels over takes, laid out match after match.
+
+An output row sees the takes of its match from `low` up to `high`. Output rows come match by match, and
+within a match with `high` never falling, so a running total is carried from one to the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled
+
+Numbers = npt.NDArray[Any]
+
+
+@compiled
+def nth_last(
+    wanted: Numbers, positions: Numbers, low: Numbers, high: Numbers, steps: int, out: Numbers
+) -> None:
+    """Find the last take at a wanted position, `steps` further in; -1 where there is none."""
+    for row in range(len(low)):
+        left = steps
+        found = -1
+        take = high[row] - 1
+        while take >= low[row]:
+            if wanted[positions[take]]:
+                if left == 0:
+                    found = take
+                    break
+                left -= 1
+            take -= 1
+        out[row] = found
+
+
+@compiled
+def nth_first(
+    wanted: Numbers, positions: Numbers, low: Numbers, high: Numbers, steps: int, out: Numbers
+) -> None:
+    """Find the first take at a wanted position, `steps` further in; -1 where there is none."""
+    for row in range(len(low)):
+        left = steps
+        found = -1
+        for take in range(low[row], high[row]):
+            if wanted[positions[take]]:
+                if left == 0:
+                    found = take
+                    break
+                left -= 1
+        out[row] = found
+
+
+@compiled
+def rows_at(
+    takes: Numbers,
+    rows: Numbers,
+    segment: Numbers,
+    segments: Numbers,
+    shift: int,
+    out: Numbers,
+) -> None:
+    """Turn takes into block rows, moved by `shift` within their partition; -1 where there is none."""
+    for row in range(len(takes)):
+        found = -1
+        if takes[row] >= 0:
+            found = rows[takes[row]] + shift
+            if found < segments[segment[row]] or found >= segments[segment[row] + 1]:
+                found = -1
+        out[row] = found
+
+
+@compiled
+def takes_of_rows(
+    wanted: Numbers, rows: Numbers, low: Numbers, high: Numbers, out: Numbers
+) -> None:
+    """Find which take of a match took a block row; -1 where none did."""
+    for row in range(len(wanted)):
+        left, right = low[row], high[row]
+        while left < right:
+            middle = (left + right) // 2
+            if rows[middle] < wanted[row]:
+                left = middle + 1
+            else:
+                right = middle
+        found = left < high[row] and wanted[row] >= 0 and rows[left] == wanted[row]
+        out[row] = left if found else -1
+
+
+@compiled
+def count_takes(counted: Numbers, low: Numbers, high: Numbers, out: Numbers) -> None:
+    """Count the takes that count."""
+    total = 0
+    take = 0
+    for row in range(len(low)):
+        if row == 0 or low[row] != low[row - 1] or take > high[row]:
+            total = 0
+            take = low[row]
+        while take < high[row]:
+            total += counted[take]
+            take += 1
+        out[row] = total
+
+
+@compiled
+def sum_integers(
+    values: Numbers, counted: Numbers, low: Numbers, high: Numbers, out: Numbers
+) -> bool:
+    """Add up the values that count; False if a sum does not fit into 64 bits."""
+    total = 0
+    take = 0
+    for row in range(len(low)):
+        if row == 0 or low[row] != low[row - 1] or take > high[row]:
+            total = 0
+            take = low[row]
+        while take < high[row]:
+            if counted[take]:
+                more = total + values[take]
+                if (total ^ more) & (values[take] ^ more) < 0:
+                    return False
+                total = more
+            take += 1
+        out[row] = total
+    return True
+
+
+@compiled
+def sum_floats(
+    values: Numbers, counted: Numbers, low: Numbers, high: Numbers, out: Numbers
+) -> None:
+    """Add up the values that count, from left to right."""
+    total = 0.0
+    take = 0
+    for row in range(len(low)):
+        if row == 0 or low[row] != low[row - 1] or take > high[row]:
+            total = 0.0
+            take = low[row]
+        while take < high[row]:
+            if counted[take]:
+                total += values[take]
+            take += 1
+        out[row] = total
+
+
+@compiled
+def extreme_takes(
+    values: Numbers, counted: Numbers, low: Numbers, high: Numbers, greatest: bool, out: Numbers
+) -> None:
+    """Find the take with the least or greatest value that counts; NaN is greater than all others."""
+    best = -1
+    take = 0
+    for row in range(len(low)):
+        if row == 0 or low[row] != low[row - 1] or take > high[row]:
+            best = -1
+            take = low[row]
+        while take < high[row]:
+            if counted[take]:
+                value = values[take]
+                if best < 0:
+                    best = take
+                elif greatest:
+                    if value > values[best] or (value != value and values[best] == values[best]):
+                        best = take
+                elif value < values[best] or (values[best] != values[best] and value == value):
+                    best = take
+            take += 1
+        out[row] = best

@@ -1,0 +1,782 @@
+"""The search kernel: the preferred match of each start, by backtracking over masks.
+
+One call handles all partitions of a block. Moves are tried in the order that
+`docs/explanation/semantics.md` defines; predicates that read the match are called through
+a compiled function (`step`). Without such predicates a search remembers where it failed once it has begun to
+backtrack, so that its cost is bounded by positions times rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled
+
+#: Kernels take arrays of several widths; what is said here is what they mean.
+Integers = npt.NDArray[Any]
+Floats = npt.NDArray[Any]
+
+STRICT, NEXT, ANY = 0, 1, 2
+AT_START, AT_END = 1, 2
+WITHIN_NONE, WITHIN_FIRST, WITHIN_PREVIOUS = 0, 1, 2
+SKIP_NEXT_ROW, SKIP_PAST_LAST, SKIP_TO_FIRST, SKIP_TO_LAST = 0, 1, 2, 3
+
+#: How a call ends: finished; more room is needed to go on; an error that the caller words.
+DONE, FULL, STACK_FULL, MEMO_FULL = 0, 1, 2, 3
+OVER_BUDGET, NO_TARGET, TARGET_IS_FIRST, PATH_FAILED = 4, 5, 6, 7
+
+#: A time before any time.
+NO_TIME = -(1 << 63)
+
+#: What the search of one start came to.
+_FAILED, _MATCHED, _PENDING = 0, 1, 2
+
+#: The `reach` of a search that looked at the end of the input.
+REACHED_END = (1 << 63) - 1
+
+#: A search begins to remember failures after this many takes.
+_MEMO_AFTER = 64
+
+#: Stamps a remembered failure that holds for every start.
+_ANY_START = -1
+
+
+class ProgramArrays(NamedTuple):
+    """A program as arrays. State 0 is before the first event, state p + 1 after position p.
+
+    Sets of variables are bits. `first_move[state]` and `first_hold[move]` are bounds of ranges;
+    `group_end[move]` is the first ACCEPT from that move on, or the end of the state's moves, and
+    `group_bits[move]` the moves up to there, as bits counted within the state. `guarded` marks those
+    ACCEPTs that depend on more than being reached. `strict_next` has the variables that the very next
+    event must fit, for states that can only go on with it, else 0.
+    """
+
+    variable: Integers
+    first_move: Integers
+    target: Integers
+    link: Integers
+    flags: Integers
+    until: Integers
+    absent_next: Integers
+    absent: Integers
+    first_hold: Integers
+    hold: Integers
+    hold_until: Integers
+    group_end: Integers
+    group_bits: Integers
+    guarded: Integers
+    ends: Integers
+    ends_next: Integers
+    waits: Integers
+    strict_next: Integers
+
+
+class Rules(NamedTuple):
+    """What a query asks for beside its pattern; `limit` -1 means none.
+
+    `start_bits` are the variables that can be first, and `second_bits` those that must come right
+    after, where that holds for every match, else 0.
+    """
+
+    path: int
+    start_bits: int
+    second_bits: int
+    matches_empty: bool
+    within: int
+    within_kind: int
+    skip: int
+    skip_bits: int
+    skip_strict: bool
+    limit: int
+    memo: bool
+    budget: int
+
+
+class Rows(NamedTuple):
+    """The rows of a block, by segment: from `begin` to `visible`; `stop` is the segment's end.
+
+    No later row of a segment has a time less than its `floor`.
+    """
+
+    masks: Integers
+    times: Integers
+    begin: Integers
+    visible: Integers
+    stop: Integers
+    first_ordinal: Integers
+    floor: Integers
+    ended: bool
+
+
+class Path(NamedTuple):
+    """What compiled predicates read: columns of both kinds, their validity, and empty registers."""
+
+    integers: Integers
+    floats: Floats
+    valid: Integers
+    first_integers: Integers
+    first_floats: Floats
+
+
+class Cursor(NamedTuple):
+    """Where the search is: the segment, and for each the next start and the matches so far.
+
+    `reach` and `passed` say what has been looked at, as in `Buffers`.
+    """
+
+    segment: Integers
+    next_row: Integers
+    number: Integers
+    reach: Integers
+    passed: Integers
+
+
+class Stack(NamedTuple):
+    """Room for one search: a frame for each take so far and one before the first.
+
+    A frame holds the take and what is left to try after it; `late` says whether WITHIN, counted from
+    this start, had a part in what failed after it. `integers` and `floats` are the registers of
+    compiled predicates, those of the empty run first. The memo holds failures: `memo_state` the number
+    of entries, whether it is in use, the stamp of the current start, and the entries before it.
+    """
+
+    state: Integers
+    row: Integers
+    event: Integers
+    move: Integers
+    group: Integers
+    alive: Integers
+    released: Integers
+    late: Integers
+    run_rows: Integers
+    run_labels: Integers
+    integers: Integers
+    floats: Floats
+    memo_keys: Integers
+    memo_stamps: Integers
+    memo_state: Integers
+
+
+class Buffers(NamedTuple):
+    """Where matches go; `counts` has the matches, the takes, and the takes of one that did not fit.
+
+    Takes of match m are from `ends[m]` to `ends[m + 1]`. `reach` is one more than the last row that
+    had to be looked at, or REACHED_END; `passed` the time that had to pass, or NO_TIME.
+    """
+
+    counts: Integers
+    segment: Integers
+    start: Integers
+    number: Integers
+    ends: Integers
+    reach: Integers
+    passed: Integers
+    rows: Integers
+    positions: Integers
+
+
+@compiled
+def _slot(keys: Integers, stamps: Integers, stamp: int, key: int) -> int:
+    """Return where a key is, or the free slot where it belongs; stamps of other starts are free."""
+    last = len(keys) - 1
+    slot = (key * np.int64(-7046029254386353131) >> 20) & last
+    while (stamps[slot] == stamp or stamps[slot] == _ANY_START) and keys[slot] != key:
+        slot = (slot + 1) & last
+    return slot
+
+
+@compiled
+def search(
+    step: Any,
+    program: ProgramArrays,
+    rules: Rules,
+    rows: Rows,
+    path: Path,
+    stack: Stack,
+    cursor: Cursor,
+    out: Buffers,
+) -> int:
+    """Search from the cursor on, fill the buffers, and say how the call ended."""
+    masks, times = rows.masks, rows.times
+    size = len(masks)
+    first_move, target, link = program.first_move, program.target, program.link
+    until, waits, strict_next = program.until, program.waits, program.strict_next
+    first_hold, hold_bits, hold_until = program.first_hold, program.hold, program.hold_until
+    ends, ends_next = program.ends, program.ends_next
+    group_ends, group_bits = program.group_end, program.group_bits
+    guarded, variables, flags = program.guarded, program.variable, program.flags
+    frame_state, frame_row, frame_event = stack.state, stack.row, stack.event
+    frame_move, frame_group, frame_alive = stack.move, stack.group, stack.alive
+    frame_released, frame_late = stack.released, stack.late
+    run_rows, run_labels = stack.run_rows, stack.run_labels
+    integers, floats = stack.integers, stack.floats
+    memo_keys, memo_stamps, memo_state = stack.memo_keys, stack.memo_stamps, stack.memo_state
+    next_row, number = cursor.next_row, cursor.number
+    out_counts, out_rows, out_positions = out.counts, out.rows, out.positions
+    floor, first_ordinal = rows.floor, rows.first_ordinal
+    frames = len(frame_state)
+    uses_path = rules.path != 0
+    # Pointers for compiled predicates, taken once: making them costs more than a call.
+    rows_at, labels_at = run_rows.ctypes, run_labels.ctypes
+    integers_at, floats_at = integers.ctypes, floats.ctypes
+    integer_columns, float_columns = path.integers.ctypes, path.floats.ctypes
+    valid = path.valid.ctypes
+
+    for segment in range(cursor.segment[0], len(rows.begin)):
+        cursor.segment[0] = segment
+        begin, end, stop = rows.begin[segment], rows.visible[segment], rows.stop[segment]
+        start = next_row[segment]
+        reach = cursor.reach[segment]
+        passed = cursor.passed[segment]
+        limit_row = start
+        while start < end:
+            if rules.limit >= 0 and number[segment] >= rules.limit:
+                start = end
+                break
+            if not rules.matches_empty:
+                # A start must fit a first step, and where known, its next row a strict second one.
+                while start < end:
+                    if np.int64(masks[start]) & rules.start_bits:
+                        if rules.second_bits == 0 or start + 1 == end:
+                            break
+                        if np.int64(masks[start + 1]) & rules.second_bits:
+                            break
+                    start += 1
+                if start == end:
+                    break
+            # Rows from `bound` on come after this start's deadline.
+            bound = end
+            deadline = 0
+            if rules.within_kind == WITHIN_FIRST:
+                limit_row = max(limit_row, start)
+                while limit_row < end and times[limit_row] - times[start] < rules.within:
+                    limit_row += 1
+                bound = limit_row
+                deadline = times[start] + rules.within
+            stamp = memo_state[2] + 1
+            memo_state[2] = stamp
+            memo_on = memo_state[1] != 0
+            memo_state[3] = memo_state[0]
+
+            depth = 0
+            frame_state[0] = 0
+            frame_row[0] = start - 1
+            frame_event[0] = start
+            frame_move[0] = 0
+            frame_group[0] = 0
+            frame_alive[0] = group_bits[0]
+            frame_released[0] = 0
+            frame_late[0] = 0
+            reach = max(reach, start + 1)
+            outcome = _FAILED
+            steps = 0
+            while True:
+                state = frame_state[depth]
+                row = frame_row[depth]
+                base, top = first_move[state], first_move[state + 1]
+                group = frame_group[depth]
+                group_end = group_ends[group] if group < top else top
+                taken = False
+                if group < group_end:
+                    event = frame_event[depth]
+                    move = frame_move[depth]
+                    alive = frame_alive[depth]
+                    released = frame_released[depth]
+                    first = row + 1
+                    if rules.within_kind == WITHIN_PREVIOUS and state > 0:
+                        deadline = times[row] + rules.within
+                    while True:
+                        if move == group:
+                            if alive == 0:
+                                break
+                            if state == 0:
+                                if event > start:
+                                    break
+                            else:
+                                if event > first:
+                                    wanted = waits[state]
+                                    if rules.within_kind == WITHIN_PREVIOUS:
+                                        while (
+                                            event < end
+                                            and np.int64(masks[event]) & wanted == 0
+                                            and times[event] < deadline
+                                        ):
+                                            event += 1
+                                    else:
+                                        while (
+                                            event < bound and np.int64(masks[event]) & wanted == 0
+                                        ):
+                                            event += 1
+                                late = event >= bound and event < end
+                                if rules.within_kind == WITHIN_PREVIOUS and event < end:
+                                    late = times[event] >= deadline
+                                if event >= end and rules.within_kind != WITHIN_NONE:
+                                    late = floor[segment] >= deadline
+                                if late:
+                                    reach = max(reach, event)
+                                    passed = max(passed, deadline)
+                                    frame_late[depth] = 1
+                                    break
+                                if event >= end:
+                                    if rows.ended:
+                                        reach = REACHED_END
+                                    else:
+                                        outcome = _PENDING
+                                    break
+                        bits = np.int64(masks[event])
+                        reach = max(reach, event + 1)
+                        if event == first and move == group and state > 0:
+                            hit = ends_next[state] & bits
+                            if hit:
+                                held = _fits_one(
+                                    step,
+                                    rules.path,
+                                    hit,
+                                    depth,
+                                    event,
+                                    begin,
+                                    stop,
+                                    size,
+                                    run_rows,
+                                    run_labels,
+                                    integers,
+                                    floats,
+                                    path,
+                                )
+                                if held < 0:
+                                    return PATH_FAILED
+                                if held > 0:
+                                    break
+                        while move < group_end:
+                            flag = 1 << (move - base)
+                            if alive & flag:
+                                dead = False
+                                hit = until[move] & bits
+                                if hit:
+                                    held = _fits_one(
+                                        step,
+                                        rules.path,
+                                        hit,
+                                        depth,
+                                        event,
+                                        begin,
+                                        stop,
+                                        size,
+                                        run_rows,
+                                        run_labels,
+                                        integers,
+                                        floats,
+                                        path,
+                                    )
+                                    if held < 0:
+                                        return PATH_FAILED
+                                    dead = held > 0
+                                for hold in range(first_hold[move], first_hold[move + 1]):
+                                    mark = 1 << (hold - first_hold[base])
+                                    if dead or released & mark:
+                                        continue
+                                    hit = hold_until[hold] & bits
+                                    if hit:
+                                        held = _fits_one(
+                                            step,
+                                            rules.path,
+                                            hit,
+                                            depth,
+                                            event,
+                                            begin,
+                                            stop,
+                                            size,
+                                            run_rows,
+                                            run_labels,
+                                            integers,
+                                            floats,
+                                            path,
+                                        )
+                                        if held < 0:
+                                            return PATH_FAILED
+                                        if held > 0:
+                                            released |= mark
+                                            continue
+                                    hit = hold_bits[hold] & bits
+                                    if hit:
+                                        held = _fits_one(
+                                            step,
+                                            rules.path,
+                                            hit,
+                                            depth,
+                                            event,
+                                            begin,
+                                            stop,
+                                            size,
+                                            run_rows,
+                                            run_labels,
+                                            integers,
+                                            floats,
+                                            path,
+                                        )
+                                        if held < 0:
+                                            return PATH_FAILED
+                                        dead = held > 0
+                                if dead:
+                                    alive &= ~flag
+                                else:
+                                    position = target[move]
+                                    variable = variables[position]
+                                    fits = bits >> variable & 1 != 0
+                                    if flags[move] & AT_START:
+                                        fits = (
+                                            fits and event == begin and first_ordinal[segment] == 0
+                                        )
+                                    if fits and uses_path:
+                                        run_rows[depth] = event
+                                        run_labels[depth] = variable
+                                        held = step(
+                                            variable,
+                                            depth,
+                                            event,
+                                            begin,
+                                            stop,
+                                            size,
+                                            rows_at,
+                                            labels_at,
+                                            integers_at,
+                                            floats_at,
+                                            integer_columns,
+                                            float_columns,
+                                            valid,
+                                        )
+                                        if held < 0:
+                                            return PATH_FAILED
+                                        fits = held > 0
+                                    if link[move] == STRICT or (fits and link[move] == NEXT):
+                                        alive &= ~flag
+                                    if fits:
+                                        taken = True
+                                        wanted = strict_next[position + 1]
+                                        if wanted != 0 and event + 1 < bound:
+                                            taken = np.int64(masks[event + 1]) & wanted != 0
+                                            reach = max(reach, event + 2)
+                                        if taken and memo_on:
+                                            key = position * size + event
+                                            place = _slot(memo_keys, memo_stamps, stamp, key)
+                                            if memo_stamps[place] == stamp:
+                                                taken = False
+                                                frame_late[depth] = 1
+                                            elif memo_stamps[place] == _ANY_START:
+                                                taken = memo_keys[place] != key
+                                        if taken:
+                                            move += 1
+                                            break
+                            move += 1
+                        if taken:
+                            break
+                        # The event is skipped; it may end the run.
+                        hit = ends[state] & bits
+                        if hit and alive:
+                            held = _fits_one(
+                                step,
+                                rules.path,
+                                hit,
+                                depth,
+                                event,
+                                begin,
+                                stop,
+                                size,
+                                run_rows,
+                                run_labels,
+                                integers,
+                                floats,
+                                path,
+                            )
+                            if held < 0:
+                                return PATH_FAILED
+                            if held > 0:
+                                break
+                        event += 1
+                        move = group
+                    if outcome == _PENDING:
+                        break
+                if taken:
+                    frame_event[depth] = event
+                    frame_move[depth] = move
+                    frame_alive[depth] = alive
+                    frame_released[depth] = released
+                    run_rows[depth] = event
+                    depth += 1
+                    if depth + 1 >= frames:
+                        next_row[segment] = start
+                        return STACK_FULL
+                    steps += 1
+                    if steps > rules.budget:
+                        next_row[segment] = start
+                        return OVER_BUDGET
+                    if steps == _MEMO_AFTER and rules.memo:
+                        memo_on = True
+                        memo_state[1] = 1
+                    position = target[move - 1]
+                    group = first_move[position + 1]
+                    frame_state[depth] = position + 1
+                    frame_row[depth] = event
+                    frame_event[depth] = event + 1
+                    frame_move[depth] = group
+                    frame_group[depth] = group
+                    frame_alive[depth] = group_bits[group]
+                    frame_released[depth] = 0
+                    frame_late[depth] = 0
+                    continue
+                if group_end < top:
+                    # A call costs more than most searches, so it is left out where nothing is to check.
+                    if guarded[group_end] == 0:
+                        outcome = _MATCHED
+                        break
+                    verdict = _accepts(
+                        step,
+                        program,
+                        rules,
+                        rows,
+                        path,
+                        state,
+                        group_end,
+                        start,
+                        row,
+                        segment,
+                        depth,
+                        run_rows,
+                        run_labels,
+                        integers,
+                        floats,
+                    )
+                    if verdict.failed:
+                        return PATH_FAILED
+                    reach = max(reach, verdict.reach)
+                    passed = max(passed, verdict.passed)
+                    if verdict.outcome != _FAILED:
+                        outcome = verdict.outcome
+                        break
+                    group = group_end + 1
+                    if group < top:
+                        frame_group[depth] = group
+                        frame_event[depth] = row + 1
+                        frame_move[depth] = group
+                        frame_alive[depth] = group_bits[group]
+                        frame_released[depth] = 0
+                        continue
+                # Nothing is left to try after this take.
+                if depth == 0:
+                    break
+                if memo_on:
+                    if 2 * memo_state[0] >= len(memo_keys):
+                        next_row[segment] = start
+                        return MEMO_FULL
+                    key = (state - 1) * size + row
+                    place = _slot(memo_keys, memo_stamps, stamp, key)
+                    if memo_keys[place] != key or memo_stamps[place] != _ANY_START:
+                        memo_keys[place] = key
+                        depends = rules.within_kind == WITHIN_FIRST and frame_late[depth]
+                        memo_stamps[place] = stamp if depends else _ANY_START
+                        memo_state[0] += 1
+                depth -= 1
+                frame_late[depth] |= frame_late[depth + 1]
+
+            if outcome == _PENDING:
+                break
+            if outcome == _FAILED:
+                start += 1
+                continue
+            matches, takes = out_counts[0], out_counts[1]
+            if matches == len(out.start) or takes + depth > len(out_rows):
+                next_row[segment] = start
+                cursor.reach[segment] = reach
+                cursor.passed[segment] = passed
+                out_counts[2] = depth
+                return FULL
+            following = start + 1
+            if depth > 0:
+                if rules.skip == SKIP_PAST_LAST:
+                    following = run_rows[depth - 1] + 1
+                elif rules.skip >= SKIP_TO_FIRST:
+                    found = -1
+                    for take in range(depth):
+                        variable = variables[frame_state[take + 1] - 1]
+                        if rules.skip_bits >> variable & 1 and (
+                            found < 0 or rules.skip == SKIP_TO_LAST
+                        ):
+                            found = run_rows[take]
+                    if found > start:
+                        following = found
+                    elif rules.skip_strict:
+                        return NO_TARGET if found < 0 else TARGET_IS_FIRST
+            for take in range(depth):
+                out_rows[takes + take] = run_rows[take]
+                out_positions[takes + take] = frame_state[take + 1] - 1
+            number[segment] += 1
+            out.segment[matches] = segment
+            out.start[matches] = start
+            out.number[matches] = number[segment]
+            out.ends[matches + 1] = takes + depth
+            out.reach[matches] = reach
+            # A row that was looked at after the deadline shows by itself that time has passed.
+            shown = reach == REACHED_END or passed == NO_TIME or times[reach - 1] >= passed
+            out.passed[matches] = NO_TIME if shown else passed
+            out_counts[0] = matches + 1
+            out_counts[1] = takes + depth
+            start = following
+        next_row[segment] = start
+        cursor.reach[segment] = reach
+        cursor.passed[segment] = passed
+    cursor.segment[0] = len(rows.begin)
+    return DONE
+
+
+class _Verdict(NamedTuple):
+    outcome: int
+    reach: int
+    passed: int
+    failed: bool
+
+
+@compiled
+def _fits_one(
+    step: Any,
+    path_bits: int,
+    bits: int,
+    depth: int,
+    event: int,
+    begin: int,
+    stop: int,
+    size: int,
+    run_rows: Integers,
+    run_labels: Integers,
+    integers: Integers,
+    floats: Floats,
+    path: Path,
+) -> int:
+    """Say whether an event fits one of the variables whose masks let it pass; -1: a failure."""
+    if bits & ~path_bits:
+        return 1
+    run_rows[depth] = event
+    for variable in range(63):
+        if bits >> variable & 1:
+            run_labels[depth] = variable
+            held = step(
+                variable,
+                depth,
+                event,
+                begin,
+                stop,
+                size,
+                run_rows.ctypes,
+                run_labels.ctypes,
+                integers.ctypes,
+                floats.ctypes,
+                path.integers.ctypes,
+                path.floats.ctypes,
+                path.valid.ctypes,
+            )
+            if held != 0:
+                return int(held)
+    return 0
+
+
+@compiled
+def _accepts(
+    step: Any,
+    program: ProgramArrays,
+    rules: Rules,
+    rows: Rows,
+    path: Path,
+    state: int,
+    move: int,
+    start: int,
+    row: int,
+    segment: int,
+    depth: int,
+    run_rows: Integers,
+    run_labels: Integers,
+    integers: Integers,
+    floats: Floats,
+) -> _Verdict:
+    """Say whether a run may end here: its anchors hold and no negated step follows."""
+    begin, end, stop = rows.begin[segment], rows.visible[segment], rows.stop[segment]
+    size = len(rows.masks)
+    reach = 0
+    passed = NO_TIME
+    flags = program.flags[move]
+    if flags & AT_START and not (start == begin and rows.first_ordinal[segment] == 0):
+        return _Verdict(_FAILED, reach, passed, False)
+    if flags & AT_END:
+        if state == 0 or row + 1 < end:
+            return _Verdict(_FAILED, row + 2, passed, False)
+        if not rows.ended:
+            return _Verdict(_PENDING, reach, passed, False)
+        reach = REACHED_END
+    absent_next, absent = program.absent_next[move], program.absent[move]
+    if absent_next:
+        if row + 1 < end:
+            reach = max(reach, row + 2)
+            hit = absent_next & np.int64(rows.masks[row + 1])
+            if hit:
+                held = _fits_one(
+                    step,
+                    rules.path,
+                    hit,
+                    depth,
+                    row + 1,
+                    begin,
+                    stop,
+                    size,
+                    run_rows,
+                    run_labels,
+                    integers,
+                    floats,
+                    path,
+                )
+                if held:
+                    return _Verdict(_FAILED, reach, passed, held < 0)
+        elif rows.ended:
+            reach = REACHED_END
+        else:
+            return _Verdict(_PENDING, reach, passed, False)
+    if absent:
+        deadline = 0
+        if rules.within_kind == WITHIN_FIRST:
+            deadline = rows.times[start] + rules.within
+        elif rules.within_kind == WITHIN_PREVIOUS:
+            deadline = rows.times[row] + rules.within
+        event = row + 1
+        while True:
+            if rules.within_kind != WITHIN_NONE:
+                now = rows.times[event] if event < end else rows.floor[segment]
+                if now >= deadline:
+                    passed = deadline
+                    break
+            if event >= end:
+                if not rows.ended:
+                    return _Verdict(_PENDING, reach, passed, False)
+                reach = REACHED_END
+                break
+            reach = max(reach, event + 1)
+            hit = absent & np.int64(rows.masks[event])
+            if hit:
+                held = _fits_one(
+                    step,
+                    rules.path,
+                    hit,
+                    depth,
+                    event,
+                    begin,
+                    stop,
+                    size,
+                    run_rows,
+                    run_labels,
+                    integers,
+                    floats,
+                    path,
+                )
+                if held:
+                    return _Verdict(_FAILED, reach, passed, held < 0)
+            event += 1
+    return _Verdict(_MATCHED, reach, passed, False)

@@ -1,0 +1,234 @@
+"""Predicates that read the match, compiled: one function per query, kept on disk.
+
+`plan_path` splits each such predicate into what a row decides alone, which becomes masks, and the
+rest, for which it writes the text of a function. Numba compiles the text when the matcher needs it. The
+text is named by its own hash in the cache folder (`OUTPACE_CACHE_DIR`, else the user's), is written
+anew for every plan, and a file whose content differs is replaced, never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels.search import Path
+from outpace.engine.match.codegen_expression import Writer
+from outpace.engine.match.codegen_layout import (
+    Kind,
+    Layout,
+    Uncompilable,
+    at_own_row,
+    is_hoistable,
+)
+from outpace.engine.match.contract import Block, Task
+from outpace.engine.match.evaluate_columns import evaluate_columns
+from outpace.engine.match.evaluate_frame import PredicateFrame
+from outpace.pattern.bind import classify
+from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
+
+#: Blocks of at least this many rows are worth waiting for the compiler.
+WORTH_COMPILING = 200_000
+
+_HEADER = '''\
+"""Generated predicates of one query; see outpace.engine.match.codegen."""
+
+from outpace.engine.kernels.path_step import find_first, find_last, path_step
+
+
+@path_step
+def step(
+    variable, depth, row, begin, stop, size, run_rows, run_labels, registers, float_registers,
+    column_integers, column_floats, valid,
+):
+'''
+
+
+@dataclass(frozen=True)
+class PathPlan:
+    """How the predicates of a query are run.
+
+    Parameters
+    ----------
+    prefilters
+        For each variable a predicate that needs no run, and that holds where the variable's own can.
+    variables
+        The variables whose predicates are compiled.
+    layout
+        The columns and registers that they use.
+    source
+        The text of the function; empty without such variables.
+    """
+
+    prefilters: tuple[Predicate, ...]
+    variables: tuple[int, ...]
+    layout: Layout
+    source: str
+
+    def ready(self, size: int) -> bool:
+        """Say whether a block is to be matched by compiled code now, rather than by the twin."""
+        return not self.source or size >= WORTH_COMPILING or self.compiled
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the function has been compiled on this machine."""
+        name = _module_name(self.source)
+        if name in sys.modules:
+            return True
+        caches = _folder() / "__pycache__"
+        return any(caches.glob(f"{name}.*.nbi")) if caches.is_dir() else False
+
+    def step(self) -> Any:
+        """Return the compiled function, compiling it if need be."""
+        if not self.source:
+            from outpace.engine.kernels import path_step
+
+            return path_step.no_step()
+        return _load(self.source).step
+
+    def path(self, block: Block) -> Path:
+        """Return the columns and the first registers that the function reads."""
+        layout = self.layout
+        size = block.size
+        floats = sum(kind is Kind.FLOAT for kind in layout.kinds)
+        integer_columns = np.zeros((len(layout.kinds) - floats) * size, np.int64)
+        float_columns = np.zeros(floats * size, np.float64)
+        valid = np.ones(len(layout.kinds) * size, np.uint8)
+        frame = PredicateFrame(block.columns, block.segments)
+        for number, expression in enumerate(layout.columns):
+            column = evaluate_columns(expression, frame)
+            store = float_columns if layout.kinds[number] is Kind.FLOAT else integer_columns
+            slot = layout.slots[number]
+            store[slot * size : (slot + 1) * size] = _plain(column)
+            if column.null_count:
+                known = column.is_valid().to_numpy(zero_copy_only=False)
+                valid[number * size : (number + 1) * size] = known
+        return Path(
+            integer_columns,
+            float_columns,
+            valid,
+            np.array(layout.integers, np.int64),
+            np.array(layout.floats, np.float64),
+        )
+
+
+def plan_path(task: Task) -> PathPlan | None:
+    """Plan how a query's predicates run; None where one of them cannot be compiled."""
+    predicates = task.bound.predicates
+    layout = Layout(len(predicates))
+    prefilters: list[Predicate] = []
+    bodies: dict[int, list[str]] = {}
+    try:
+        for variable, predicate in enumerate(predicates):
+            if predicate.kind is not PredicateClass.PATH:
+                prefilters.append(predicate)
+                continue
+            assert predicate.expression is not None
+            own, rest = _split(predicate.expression, variable)
+            prefilters.append(_prefilter(predicate.name, own, variable))
+            bodies[variable] = _body(rest, variable, layout)
+    except Uncompilable:
+        return None
+    source = _source(layout, bodies) if bodies else ""
+    return PathPlan(tuple(prefilters), tuple(bodies), layout, source)
+
+
+def _split(
+    expression: BoundExpression, variable: int
+) -> tuple[list[BoundExpression], list[BoundExpression]]:
+    """Part a condition into conjuncts of the row alone and conjuncts of the run."""
+    parts = [expression]
+    if isinstance(expression, Apply) and expression.function == "and":
+        parts = list(expression.arguments)
+    own = [part for part in parts if is_hoistable(part, variable)]
+    return own, [part for part in parts if not is_hoistable(part, variable)]
+
+
+def _prefilter(name: str, own: Sequence[BoundExpression], variable: int) -> Predicate:
+    if not own:
+        return Predicate(name, None, PredicateClass.ALWAYS)
+    local = [at_own_row(part, variable) for part in own]
+    whole = local[0] if len(local) == 1 else Apply(pa.bool_(), "and", tuple(local))
+    return Predicate(name, whole, classify(whole))
+
+
+def _body(rest: Sequence[BoundExpression], variable: int, layout: Layout) -> list[str]:
+    writer = Writer(layout, variable)
+    terms = [writer.write(part) for part in rest]
+    holds = " and ".join(f"{term.known} and {term.value}" for term in terms) or "True"
+    return [*writer.lines, f"return 1 if {holds} else 0"]
+
+
+def _source(layout: Layout, bodies: dict[int, list[str]]) -> str:
+    lines = [
+        f"before_integers = depth * {len(layout.integers)}",
+        f"after_integers = before_integers + {len(layout.integers)}",
+        f"before_floats = depth * {len(layout.floats)}",
+        f"after_floats = before_floats + {len(layout.floats)}",
+        *layout.updates,
+    ]
+    for variable, body in bodies.items():
+        lines.append(f"if variable == {variable}:")
+        lines.extend(f"    {line}" for line in body)
+    lines.append("return 1")
+    return _HEADER + "".join(f"    {line}\n" for line in lines)
+
+
+def _plain(column: pa.Array) -> Any:
+    """Return values as numbers; what stands for NULL has no meaning."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return column.fill_null(False).to_numpy(zero_copy_only=False)
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        column = column.view(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.view(pa.int32())
+    return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+
+
+def _module_name(source: str) -> str:
+    from outpace.engine.kernels.path_step import VERSION
+
+    digest = hashlib.sha256(f"{VERSION}\n{source}".encode()).hexdigest()
+    return f"outpace_step_{digest[:40]}"
+
+
+def _folder() -> FilePath:
+    chosen = os.environ.get("OUTPACE_CACHE_DIR")
+    if chosen:
+        return FilePath(chosen)
+    root = os.environ.get("XDG_CACHE_HOME") or FilePath.home() / ".cache"
+    return FilePath(root) / "outpace"
+
+
+def _load(source: str) -> ModuleType:
+    name = _module_name(source)
+    if name in sys.modules:
+        return sys.modules[name]
+    file = _folder() / f"{name}.py"
+    if not file.is_file() or file.read_text() != source:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Another process may be writing the same text: each writes its own file and renames it.
+        draft = file.with_suffix(f".{os.getpid()}.tmp")
+        draft.write_text(source)
+        draft.replace(file)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Numba names what it caches by the module, so it must be known before its code runs.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

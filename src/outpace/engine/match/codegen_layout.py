@@ -1,0 +1,221 @@
+"""What compiled predicates keep and read: columns by number, and registers that follow the run.
+
+A register holds something about the run so far (a count, a sum, the last row of a variable) and is
+updated with every take, so that no predicate has to look at all rows of the run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import pyarrow as pa
+
+from outpace.pattern import types
+from outpace.pattern.bound import (
+    Aggregate,
+    Apply,
+    BoundExpression,
+    Constant,
+    Label,
+    Number,
+    Place,
+    Read,
+    walk,
+)
+
+
+class Uncompilable(Exception):  # noqa: N818 -- an answer, not an error
+    """The expression has no compiled form; the twin evaluates it."""
+
+
+class Kind(Enum):
+    """How a value is held in compiled code."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+
+
+def kind_of(data_type: pa.DataType) -> Kind:
+    """Return how values of a type are held; raise `Uncompilable` for those that are not."""
+    if pa.types.is_boolean(data_type):
+        return Kind.BOOLEAN
+    if data_type == pa.float64() or data_type == pa.float32():
+        return Kind.FLOAT
+    if types.is_integer(data_type) and data_type != pa.uint64():
+        return Kind.INTEGER
+    if pa.types.is_timestamp(data_type) or pa.types.is_date(data_type):
+        return Kind.INTEGER
+    raise Uncompilable
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Where an aggregate is kept: the count of values, and what they come to."""
+
+    count: int
+    value: int | None
+    kind: Kind
+
+
+@dataclass
+class Layout:
+    """Numbers the columns and registers of a query as its predicates are written."""
+
+    variables: int
+    columns: list[BoundExpression] = field(default_factory=list)
+    kinds: list[Kind] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    #: For each integer or float register what it starts with.
+    integers: list[int] = field(default_factory=list)
+    floats: list[float] = field(default_factory=list)
+    #: Lines that bring the registers from before a take to after it.
+    updates: list[str] = field(default_factory=list)
+    _rows: dict[tuple[str, int], int] = field(default_factory=dict)
+    _aggregates: dict[tuple[str, int, int], Registers] = field(default_factory=dict)
+
+    def bits(self, variables: frozenset[int] | None) -> int:
+        """Return a set of variables as bits."""
+        every = range(self.variables) if variables is None else variables
+        return sum(1 << variable for variable in every)
+
+    def column(self, expression: BoundExpression, variable: int) -> int:
+        """Return the number of the column that holds an expression of the current row."""
+        local = at_own_row(expression, variable)
+        if local in self.columns:
+            return self.columns.index(local)
+        kind = kind_of(local.type)
+        is_float = kind is Kind.FLOAT
+        slot = sum((other is Kind.FLOAT) == is_float for other in self.kinds)
+        self.columns.append(local)
+        self.kinds.append(kind)
+        self.slots.append(slot)
+        return len(self.columns) - 1
+
+    def row_register(self, origin: str, variables: frozenset[int] | None) -> int:
+        """Return the register that holds the first or last row of some variables."""
+        bits = self.bits(variables)
+        key = (origin, bits)
+        if key not in self._rows:
+            register = self._integer(-1)
+            self._rows[key] = register
+            before, after = _places(register)
+            condition = f"{bits} >> variable & 1"
+            if origin == "first":
+                condition = f"{condition} and {before} < 0"
+            self.updates.append(f"{after} = row if {condition} else {before}")
+        return self._rows[key]
+
+    def aggregate(self, node: Aggregate, variable: int) -> Registers:
+        """Return the registers of an aggregate."""
+        if node.distinct or node.function not in ("count", "sum", "avg", "min", "max"):
+            raise Uncompilable
+        if len(node.arguments) > 1:
+            raise Uncompilable
+        bits = self.bits(node.variables)
+        column = self.column(node.arguments[0], variable) if node.arguments else -1
+        family = "sum" if node.function == "avg" else node.function
+        key = (family, bits, column)
+        if key not in self._aggregates:
+            self._aggregates[key] = self._new_aggregate(family, bits, column)
+        return self._aggregates[key]
+
+    def _new_aggregate(self, family: str, bits: int, column: int) -> Registers:
+        count = self._integer(0)
+        before, after = _places(count)
+        counted = f"{bits} >> variable & 1 != 0"
+        if column >= 0:
+            counted = f"{counted} and valid[{column} * size + row] != 0"
+        self.updates.append(f"counted = {counted}")
+        self.updates.append(f"{after} = {before} + (1 if counted else 0)")
+        if family == "count":
+            return Registers(count, None, Kind.INTEGER)
+        kind = self.kinds[column]
+        if kind is Kind.BOOLEAN:
+            raise Uncompilable
+        slot = self.slots[column]
+        if kind is Kind.FLOAT:
+            register = len(self.floats)
+            self.floats.append(0.0)
+            old = f"float_registers[before_floats + {register}]"
+            new = f"float_registers[after_floats + {register}]"
+            value = f"column_floats[{slot} * size + row]"
+        else:
+            register = self._integer(0)
+            old, new = _places(register)
+            value = f"column_integers[{slot} * size + row]"
+        if family == "sum":
+            if kind is Kind.INTEGER:
+                limit = 1 << 62
+                self.updates.append(
+                    f"if counted and ({old} > {limit} or {old} < -{limit}"
+                    f" or {value} > {limit} or {value} < -{limit}): return -1"
+                )
+            self.updates.append(f"{new} = {old} + {value} if counted else {old}")
+        else:
+            # NaN is greater than all numbers, and a comparison with it never holds.
+            better = f"{value} < {old} or {old} != {old}"
+            if family == "max":
+                better = f"{value} > {old} or {value} != {value}"
+            self.updates.append(
+                f"{new} = {value} if counted and ({before} == 0 or {better}) else {old}"
+            )
+        return Registers(count, register, kind)
+
+    def _integer(self, initial: int) -> int:
+        self.integers.append(initial)
+        return len(self.integers) - 1
+
+
+def _places(register: int) -> tuple[str, str]:
+    return (
+        f"registers[before_integers + {register}]",
+        f"registers[after_integers + {register}]",
+    )
+
+
+def is_current(place: Place, variable: int) -> bool:
+    """Say whether a place is the row that a predicate of `variable` looks at, or one near it."""
+    mine = place.variables is None or variable in place.variables
+    return place.origin == "last" and mine and place.steps == 0
+
+
+#: Functions that cannot fail, so that evaluating them for rows that a search never asks about is safe.
+_SAFE = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "is null", "in", "like", "coalesce"}
+    | {"case", "is distinct from", "is not distinct from", "upper", "lower", "abs", "length"}
+)
+
+
+def is_hoistable(expression: BoundExpression, variable: int) -> bool:
+    """Say whether an expression depends only on the row looked at and can be a column."""
+    if isinstance(expression, Constant):
+        return False
+    for node in walk(expression):
+        match node:
+            case Read(place=place):
+                if not is_current(place, variable):
+                    return False
+            case Apply(function=name):
+                if name not in _SAFE:
+                    return False
+            case Constant():
+                pass
+            case Label() | Number() | Aggregate():
+                return False
+    return True
+
+
+def at_own_row(expression: BoundExpression, variable: int) -> BoundExpression:
+    """Return an expression of the row looked at with its reads in the form of a LOCAL predicate."""
+    match expression:
+        case Read(type=kind, column=column, path=path, place=place):
+            if not (place.origin == "row" or is_current(place, variable)):
+                raise Uncompilable
+            return Read(kind, column, path, Place("last", shift=place.shift))
+        case Apply(type=kind, function=function, arguments=arguments):
+            return Apply(kind, function, tuple(at_own_row(a, variable) for a in arguments))
+        case Constant():
+            return expression
+    raise Uncompilable

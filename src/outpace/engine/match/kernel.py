@@ -1,0 +1,338 @@
+"""The fast matcher for preferred matches: masks for whole columns, then one compiled search.
+
+It gives exactly what the twin gives, for the queries that `make_kernel` accepts: no consumption, no
+timed-out partial matches, sets that fit into bits, and predicates over the match that can be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels import search as kernels
+from outpace.engine.kernels.chain import search_chain
+from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
+from outpace.engine.kernels.settle import latest_arrivals
+from outpace.engine.match.after import barrier_after, skip_variables
+from outpace.engine.match.codegen import PathPlan, plan_path
+from outpace.engine.match.contract import (
+    NO_TIME,
+    Block,
+    Found,
+    Integers,
+    Matcher,
+    Outcome,
+    Resume,
+    Task,
+)
+from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
+from outpace.engine.match.kernel_masks import block_masks
+from outpace.engine.match.program import ACCEPT, Program
+from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin_search import Reach
+from outpace.engine.match.twin_time import Arrivals
+from outpace.errors import MatchError
+from outpace.pattern.ast import Link
+from outpace.pattern.bound import PredicateClass
+from outpace.pattern.query import Consume, Selection, Skip
+
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+def make_kernel(task: Task) -> Matcher | None:
+    """Return the compiled matcher of a task, or None where only the twin will do."""
+    bound = task.bound
+    query = bound.query
+    if (
+        task.timeouts
+        or query.effective_selection is not Selection.PREFERRED
+        or query.consumption is not Consume.NONE
+        or not fits_bits(task.program)
+    ):
+        return None
+    if bound.within is not None and bound.descending[0]:
+        # Time then runs backwards, and no event ends the wait.
+        return None
+    plan = plan_path(task)
+    return None if plan is None else KernelMatcher(task, plan)
+
+
+class KernelMatcher:
+    """A matcher that runs compiled code; see `make_kernel`."""
+
+    def __init__(self, task: Task, plan: PathPlan) -> None:
+        self._task = task
+        self._plan = plan
+        self._twin = make_twin(task)
+        self._program: ProgramArrays = program_arrays(task.program)
+        self._rules: Rules = rules(task, plan.variables)
+        self._chain = chain_steps(task)
+
+    def __call__(self, block: Block, resume: Resume) -> Outcome:
+        """Match a block from where an earlier call stopped."""
+        if not block.size or not self._plan.ready(block.size):
+            return self._twin(block, resume)
+        rows = _rows(block, block_masks(self._plan.prefilters, block))
+        cursor = _cursor(block, resume)
+        buffers = _Buffers.of(block.size)
+        if self._chain is not None:
+            self._run_chain(rows, cursor, buffers)
+        elif not self._run_search(block, rows, cursor, buffers):
+            # Compiled arithmetic gave up (an overflow, say): the twin words the error, or has none.
+            return self._twin(block, resume)
+        return _outcome(block, resume, cursor, buffers.arrays)
+
+    def _run_search(self, block: Block, rows: Rows, cursor: Cursor, buffers: _Buffers) -> bool:
+        step = self._plan.step()
+        path: Path = self._plan.path(block)
+        room = _Room.of(path)
+        while True:
+            status = kernels.search(
+                step, self._program, self._rules, rows, path, room.stack, cursor, buffers.arrays
+            )
+            if status == kernels.DONE:
+                return True
+            if status == kernels.PATH_FAILED:
+                return False
+            if status == kernels.FULL:
+                buffers.grow()
+            elif status == kernels.STACK_FULL:
+                room.deepen(path)
+            elif status == kernels.MEMO_FULL:
+                room.forget()
+            else:
+                self._fail(status, cursor)
+
+    def _run_chain(self, rows: Rows, cursor: Cursor, buffers: _Buffers) -> None:
+        assert self._chain is not None
+        longest = int((rows.visible - rows.begin).max())
+        starts = np.empty(longest, _row_type(len(rows.masks)))
+        taken = np.empty(longest * len(self._chain), starts.dtype)
+        past_last = self._rules.skip == kernels.SKIP_PAST_LAST
+        while (
+            search_chain(
+                self._chain, past_last, self._rules, rows, cursor, buffers.arrays, starts, taken
+            )
+            == kernels.FULL
+        ):
+            buffers.grow()
+
+    def _fail(self, status: int, cursor: Cursor) -> None:
+        if status == kernels.OVER_BUDGET:
+            segment = int(cursor.segment[0])
+            raise MatchError(
+                f"the search for a match took more than {self._rules.budget} steps",
+                detail=f"the match would start at row {int(cursor.next_row[segment])} of the rows"
+                " looked at",
+                hint="add WITHIN, make a quantifier possessive (A++), or let fewer DEFINEs read"
+                " the match",
+            )
+        # A match of one row whose label is no target, or is one, fails as the match found does.
+        targets = skip_variables(self._task.bound)
+        label = -1 if status == kernels.NO_TARGET else min(targets)
+        after = self._task.bound.query.effective_skip
+        barrier_after(after, Selection.PREFERRED, targets, 0, [0], [label])
+        raise AssertionError("the after-match rule accepts what the kernel refused")
+
+
+def chain_steps(task: Task) -> Integers | None:
+    """Return the bits of a chain `A -> B -> C` of plain steps, or None for other patterns."""
+    program, query = task.program, task.bound.query
+    skips = (Skip.NONE, Skip.TO_NEXT_ROW, Skip.PAST_LAST_ROW)
+    kinds = (kernels.WITHIN_NONE, kernels.WITHIN_FIRST)
+    asked = rules(task, ())
+    if asked.within_kind not in kinds or query.effective_skip.skip not in skips:
+        return None
+    if not _is_chain(program) or _reads_run(task):
+        return None
+    return np.array([1 << position.variable for position in program.positions], np.int64)
+
+
+def _is_chain(program: Program) -> bool:
+    size = len(program.positions)
+    by_state = (program.initial, *program.follow)
+    if size < 2 or any(program.ends) or any(len(moves) != 1 for moves in by_state):
+        return False
+    for state, (move,) in enumerate(by_state):
+        plain = not (move.at_start or move.at_end or move.untils or move.holds or move.negations)
+        linked = move.link is Link.NEXT or state in (0, size)
+        expected = ACCEPT if state == size else state
+        if not plain or not linked or move.target != expected:
+            return False
+    return True
+
+
+def _reads_run(task: Task) -> bool:
+    return any(predicate.kind is PredicateClass.PATH for predicate in task.bound.predicates)
+
+
+@dataclass
+class _Room:
+    """What a search works in; it grows when a run is longer, or fails more often, than before."""
+
+    stack: Stack
+
+    @staticmethod
+    def of(path: Path) -> _Room:
+        return _Room(_stack(64, 256, path))
+
+    def deepen(self, path: Path) -> None:
+        """Make room for longer runs; the memo stays."""
+        old = self.stack
+        new = _stack(4 * len(old.state), len(old.memo_keys), path)
+        self.stack = new._replace(
+            memo_keys=old.memo_keys, memo_stamps=old.memo_stamps, memo_state=old.memo_state
+        )
+
+    def forget(self) -> None:
+        """Empty the memo, and enlarge it if the last start filled it by itself."""
+        old = self.stack
+        entries, _, _, before = (int(value) for value in old.memo_state)
+        size = len(old.memo_keys)
+        if 4 * (entries - before) >= size:
+            size *= 4
+        old.memo_state[0] = 0
+        self.stack = old._replace(
+            memo_keys=np.zeros(size, np.int64), memo_stamps=np.zeros(size, np.int64)
+        )
+
+
+def _stack(frames: int, memo: int, path: Path) -> Stack:
+    integers = np.zeros((frames + 1) * len(path.first_integers), np.int64)
+    floats = np.zeros((frames + 1) * len(path.first_floats), np.float64)
+    integers[: len(path.first_integers)] = path.first_integers
+    floats[: len(path.first_floats)] = path.first_floats
+    return Stack(
+        *(np.zeros(frames, np.int64) for _ in range(10)),
+        integers=integers,
+        floats=floats,
+        memo_keys=np.zeros(memo, np.int64),
+        memo_stamps=np.zeros(memo, np.int64),
+        memo_state=np.zeros(4, np.int64),
+    )
+
+
+@dataclass
+class _Buffers:
+    """Room for matches; pages that are not filled cost nothing."""
+
+    arrays: Buffers
+
+    @staticmethod
+    def of(size: int) -> _Buffers:
+        return _Buffers(_room(size, size, size))
+
+    def grow(self) -> None:
+        """Double the room, at least so that the match that did not fit does."""
+        old = self.arrays
+        takes = max(2 * len(old.rows), len(old.rows) + int(old.counts[2]))
+        new = _room(2 * len(old.start) + 16, takes, int(old.rows.itemsize == 8) * (_INT32_MAX + 1))
+        for source, target in zip(old, new, strict=True):
+            target[: len(source)] = source
+        self.arrays = new
+
+
+def _room(matches: int, takes: int, size: int) -> Buffers:
+    kind = _row_type(size)
+    return Buffers(
+        counts=np.zeros(3, np.int64),
+        segment=np.empty(matches, kind),
+        start=np.empty(matches, kind),
+        number=np.empty(matches, np.int64),
+        ends=np.zeros(matches + 1, np.int64),
+        reach=np.empty(matches, np.int64),
+        passed=np.empty(matches, np.int64),
+        rows=np.empty(takes, kind),
+        positions=np.empty(takes, np.int16),
+    )
+
+
+def _row_type(size: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if size <= _INT32_MAX else np.int64
+
+
+def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
+    begin, stop = block.segments[:-1], block.segments[1:]
+    visible = np.ascontiguousarray(block.visible)
+    floor = np.full(len(begin), block.watermark, np.int64)
+    if len(block.times):
+        some = visible > begin
+        newest = block.times[np.maximum(visible - 1, 0)]
+        floor = np.where(some, np.maximum(newest, floor), floor)
+    return Rows(
+        masks=masks,
+        times=block.times,
+        begin=np.ascontiguousarray(begin),
+        visible=visible,
+        stop=np.ascontiguousarray(stop),
+        first_ordinal=block.ordinals[begin].astype(np.int64),
+        floor=floor,
+        ended=block.ended,
+    )
+
+
+def _cursor(block: Block, resume: Resume) -> Cursor:
+    begin = block.segments[:-1]
+    first = block.ordinals[begin]
+    return Cursor(
+        segment=np.zeros(1, np.int64),
+        next_row=begin + (resume.next_start - first),
+        number=resume.number.copy(),
+        reach=np.zeros(len(begin), np.int64),
+        passed=np.full(len(begin), NO_TIME, np.int64),
+    )
+
+
+def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
+    matches, takes = int(out.counts[0]), int(out.counts[1])
+    begin = block.segments[:-1]
+    found = Found(
+        segment=out.segment[:matches],
+        start=out.start[:matches],
+        number=out.number[:matches],
+        offsets=out.ends[: matches + 1],
+        rows=out.rows[:takes],
+        positions=out.positions[:takes],
+        settled=_settled(block, out, matches),
+    )
+    after = Resume(
+        next_start=block.ordinals[begin] + (cursor.next_row - begin),
+        barrier=resume.barrier.copy(),
+        number=cursor.number,
+        completed_to=resume.completed_to.copy(),
+        consumed=list(resume.consumed),
+    )
+    return Outcome(found, after, cursor.next_row)
+
+
+def _settled(block: Block, out: Buffers, matches: int) -> Integers:
+    """Return the arrival number of the row that made each match final."""
+    settled = np.empty(matches, np.int64)
+    following = int(block.arrivals.max()) + 1
+    latest_arrivals(
+        block.arrivals,
+        block.segments,
+        out.segment[:matches],
+        out.reach[:matches],
+        following,
+        settled,
+    )
+    waited = np.flatnonzero(out.passed[:matches] != NO_TIME)
+    if len(waited):
+        _wait_for_time(block, out, waited, settled)
+    return settled
+
+
+def _wait_for_time(block: Block, out: Buffers, waited: Sequence[int], settled: Integers) -> None:
+    arrivals = Arrivals(block)
+    for match in waited:
+        segment = int(out.segment[match])
+        reach = Reach(int(out.start[match] - block.segments[segment]), int(out.passed[match]))
+        settled[match] = max(int(settled[match]), arrivals.of_segment(segment)(reach))
+    for match in range(1, len(settled)):
+        if out.segment[match] == out.segment[match - 1]:
+            settled[match] = max(settled[match], settled[match - 1])

@@ -1,0 +1,285 @@
+"""Measures: the output columns of matches, computed for all matches at once.
+
+A place becomes an array of row numbers and a read becomes one gather; aggregates are reductions over
+the takes of each match. What has no such form is evaluated row by row, by the twin of expressions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.kernels import reduce
+from outpace.engine.match.contract import Block, Found, Integers, Task
+from outpace.engine.match.evaluate_columns import evaluate_columns
+from outpace.engine.match.evaluate_frame import MatchFrame
+from outpace.engine.match.evaluate_mask import stored_values
+from outpace.engine.match.evaluate_row import RowContext, compile_row
+from outpace.pattern import types
+from outpace.pattern.bound import Aggregate, Place, Read, walk
+from outpace.pattern.query import Rows
+from outpace.pattern.values import column_values, to_array
+
+Numbers = npt.NDArray[Any]
+
+
+def evaluate_measures(
+    task: Task, block: Block, found: Found, rows_mode: Rows
+) -> tuple[Integers, Integers, dict[str, pa.Array]]:
+    """Return the output rows of matches: block row, match, and the measures by name.
+
+    With ONE ROW PER MATCH there is a row for each match. Otherwise there is one for each take that is
+    not in `{- -}`, and one for each empty match unless these are omitted.
+    """
+    view = (
+        _one_row(task, block, found)
+        if rows_mode is Rows.ONE
+        else _all_rows(task, block, found, rows_mode)
+    )
+    frame = MatchFrame(
+        columns=block.columns,
+        size=len(view.match),
+        index=view.rows_of,
+        label=view.labels_of,
+        number=view.numbers,
+        aggregate=view.aggregate,
+    )
+    measures = {}
+    for measure in task.bound.measures:
+        column = evaluate_columns(measure.expression, frame)
+        wanted = measure.expression.type
+        measures[measure.name] = column if column.type == wanted else column.cast(wanted)
+    return view.row, view.match, measures
+
+
+@dataclass(frozen=True)
+class _View:
+    """Output rows over matches: which takes each sees, up to its own row and to the match's end."""
+
+    task: Task
+    block: Block
+    found: Found
+    row: Integers
+    match: Integers
+    low: Integers
+    high: Integers
+    end: Integers
+
+    @cached_property
+    def _variables(self) -> Integers:
+        return np.array([p.variable for p in self.task.program.positions], np.int64)
+
+    @cached_property
+    def _segment(self) -> Integers:
+        return self.found.segment[self.match]
+
+    def _high(self, final: bool) -> Integers:
+        return self.end if final else self.high
+
+    def _at_positions(self, variables: frozenset[int]) -> Numbers:
+        return np.isin(self._variables, list(variables)).astype(np.uint8)
+
+    def takes_of(self, place: Place) -> Integers:
+        """Return the take that a place stands for before its shift; -1 where there is none."""
+        high = self._high(place.final)
+        last = place.origin == "last"
+        if place.variables is None:
+            takes = high - 1 - place.steps if last else self.low + place.steps
+            outside = (takes < self.low) | (takes >= high)
+            if outside.any():
+                takes = np.where(outside, -1, takes)
+            return takes
+        takes = np.empty(len(self.match), np.int64)
+        wanted = self._at_positions(place.variables)
+        search = reduce.nth_last if last else reduce.nth_first
+        search(wanted, self.found.positions, self.low, high, place.steps, takes)
+        return takes
+
+    def rows_of(self, place: Place) -> Integers:
+        """Return the block row that a place stands for; -1 where there is none."""
+        takes = self.takes_of(place)
+        out = np.empty(len(takes), np.int64)
+        reduce.rows_at(takes, self.found.rows, self._segment, self.block.segments, place.shift, out)
+        return out
+
+    def labels_of(self, place: Place) -> pa.Array:
+        """Return the name of the variable that labels the row at a place."""
+        takes = self.takes_of(place)
+        if place.shift:
+            wanted = self.rows_of(place)
+            reduce.takes_of_rows(wanted, self.found.rows, self.low, self.end, takes)
+        known = takes >= 0
+        variables = np.zeros(len(takes), np.int64)
+        variables[known] = self._variables[self.found.positions[takes[known]]]
+        names = pa.array(self.task.program.names, pa.string())
+        return names.take(pa.array(variables, mask=~known))
+
+    def numbers(self) -> pa.Array:
+        """Return MATCH_NUMBER."""
+        return pa.array(self.found.number[self.match].astype(np.int64))
+
+    def aggregate(self, node: Aggregate) -> pa.Array:
+        """Return the value of an aggregate."""
+        computed = None if node.distinct else self._reduce(node)
+        return self._row_by_row(node) if computed is None else computed
+
+    def _reduce(self, node: Aggregate) -> pa.Array | None:
+        high = self._high(node.final)
+        if node.function == "count" and not node.arguments and node.variables is None:
+            return pa.array(high - self.low)
+        if node.function not in ("count", "sum", "avg", "min", "max") or len(node.arguments) > 1:
+            return None
+        counted = self._counted(node)
+        if not node.arguments:
+            return pa.array(self._count(counted, high))
+        argument = node.arguments[0]
+        values = evaluate_columns(argument, self._takes_frame())
+        if values.null_count:
+            counted = counted & values.is_valid().to_numpy(zero_copy_only=False)
+        if node.function == "count":
+            return pa.array(self._count(counted, high))
+        if not _is_plain(values.type):
+            return None
+        if node.function in ("min", "max"):
+            return self._extreme(node, values, counted, high)
+        return self._sum(node, values, counted, high)
+
+    def _counted(self, node: Aggregate) -> Numbers:
+        """Return for each take whether its label is one that the aggregate takes."""
+        if node.variables is None:
+            return np.ones(len(self.found.rows), np.uint8)
+        return self._at_positions(node.variables)[self.found.positions]
+
+    def _count(self, counted: Numbers, high: Integers) -> Integers:
+        out = np.empty(len(self.low), np.int64)
+        reduce.count_takes(counted, self.low, high, out)
+        return out
+
+    def _extreme(
+        self, node: Aggregate, values: pa.Array, counted: Numbers, high: Integers
+    ) -> pa.Array:
+        takes = np.empty(len(self.low), np.int64)
+        reduce.extreme_takes(
+            _numbers(values), counted, self.low, high, node.function == "max", takes
+        )
+        return values.take(pa.array(takes, mask=takes < 0))
+
+    def _sum(
+        self, node: Aggregate, values: pa.Array, counted: Numbers, high: Integers
+    ) -> pa.Array | None:
+        if not (types.is_integer(values.type) or types.is_floating(values.type)):
+            return None
+        counts = self._count(counted, high)
+        none = counts == 0
+        numbers = _numbers(values)
+        total: Numbers
+        if types.is_integer(values.type):
+            total = np.empty(len(self.low), np.int64)
+            if not reduce.sum_integers(numbers.astype(np.int64), counted, self.low, high, total):
+                return None
+            if node.function == "avg" and np.abs(total).max(initial=0) > 1 << 53:
+                # Beyond 53 bits a quotient of doubles is not the nearest one.
+                return None
+        else:
+            total = np.empty(len(self.low), np.float64)
+            reduce.sum_floats(numbers.astype(np.float64), counted, self.low, high, total)
+        if node.function == "avg":
+            total = total / np.maximum(counts, 1)
+        return pa.array(total, mask=none).cast(node.type)
+
+    def _takes_frame(self) -> MatchFrame:
+        """Return the leaves of an aggregate's argument: one row for each take."""
+        found, segments = self.found, self.block.segments
+        segment = np.repeat(found.segment, np.diff(found.offsets))
+
+        def index(place: Place) -> Integers:
+            if place.origin != "row":
+                raise AssertionError("an aggregate reads the row that it adds")
+            if not place.shift:
+                return found.rows
+            out = np.empty(len(found.rows), np.int64)
+            every = np.arange(len(found.rows))
+            reduce.rows_at(every, found.rows, segment, segments, place.shift, out)
+            return out
+
+        def label(place: Place) -> pa.Array:
+            assert place.origin == "row" and not place.shift
+            names = pa.array(self.task.program.names, pa.string())
+            return names.take(pa.array(self._variables[found.positions]))
+
+        def number() -> pa.Array:
+            return pa.array(np.repeat(found.number, np.diff(found.offsets)).astype(np.int64))
+
+        def aggregate(node: Aggregate) -> pa.Array:
+            raise AssertionError("aggregates are not nested")
+
+        return MatchFrame(self.block.columns, len(found.rows), index, label, number, aggregate)
+
+    def _row_by_row(self, node: Aggregate) -> pa.Array:
+        evaluate = compile_row(node)
+        read = {part.column for part in walk(node) if isinstance(part, Read)}
+        values = []
+        context: RowContext | None = None
+        seen_segment = -1
+        begin = 0
+        for output in range(len(self.match)):
+            match = int(self.match[output])
+            segment = int(self.found.segment[match])
+            if context is None or segment != seen_segment:
+                begin, end = (int(self.block.segments[segment + side]) for side in (0, 1))
+                columns = {
+                    name: column_values(self.block.columns[name][begin:end]) for name in read
+                }
+                context = RowContext(columns, end - begin, self.task.program.names)
+                seen_segment = segment
+            low, high = int(self.low[output]), int(self.end[output])
+            context.rows = (self.found.rows[low:high] - begin).tolist()
+            context.labels = self._variables[self.found.positions[low:high]].tolist()
+            context.current = int(self.high[output]) - low - 1
+            context.match_number = int(self.found.number[match])
+            values.append(evaluate(context))
+        return to_array(values, node.type)
+
+
+def _one_row(task: Task, block: Block, found: Found) -> _View:
+    match = np.arange(len(found.start), dtype=np.int64)
+    low, end = found.offsets[:-1], found.offsets[1:]
+    return _View(task, block, found, found.start, match, low, end, end)
+
+
+def _all_rows(task: Task, block: Block, found: Found, rows_mode: Rows) -> _View:
+    sizes = np.diff(found.offsets)
+    excluded = np.array([p.excluded for p in task.program.positions], np.bool_)
+    take = (
+        np.flatnonzero(~excluded[found.positions])
+        if len(found.positions)
+        else np.zeros(0, np.int64)
+    )
+    match = np.repeat(np.arange(len(sizes)), sizes)[take]
+    row = found.rows[take]
+    high = take + 1
+    if rows_mode is not Rows.ALL_OMIT_EMPTY:
+        empty = np.flatnonzero(sizes == 0)
+        order = np.argsort(np.concatenate([match, empty]), kind="stable")
+        match = np.concatenate([match, empty])[order]
+        row = np.concatenate([row, found.start[empty]])[order]
+        high = np.concatenate([high, found.offsets[empty]])[order]
+    low, end = found.offsets[:-1][match], found.offsets[1:][match]
+    return _View(task, block, found, row, match, low, high, end)
+
+
+def _is_plain(data_type: pa.DataType) -> bool:
+    plain = types.is_integer(data_type) or types.is_floating(data_type)
+    return plain and data_type != pa.uint64() or bool(pa.types.is_timestamp(data_type))
+
+
+def _numbers(column: pa.Array) -> Numbers:
+    """Return stored numbers; those of NULLs have no meaning."""
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    return stored_values(column)

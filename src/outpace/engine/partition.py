@@ -1,0 +1,261 @@
+"""Sorting rows into partitions: by key in linear time, then by the query's order only where needed.
+
+Partitions come in the order of their first row and rows of a partition in the query's order, ties
+as they came in. A table without keys that is in order already is not touched at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.engine.kernels.grouping import (
+    encode_range,
+    gather_rows,
+    group_rows,
+    is_ascending,
+    is_ascending_in_groups,
+)
+from outpace.engine.match.contract import Integers
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.types import value_type
+
+#: Row numbers: 32 bits where they fit, which halves what a sort moves.
+RowNumbers = npt.NDArray[Any]
+
+#: Integer keys in a range up to this size, or up to the number of rows, are numbered by a table.
+_RANGE_MIN = 1 << 16
+
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+def sort_rows(table: pa.Table, bound: BoundQuery) -> tuple[RowNumbers | None, Integers]:
+    """Return the order that sorts a table by partition and order, and where partitions start.
+
+    Returns
+    -------
+    order
+        Row numbers in sorted order; None where the table is sorted as it is.
+    segments
+        The sorted row where each partition starts, and the number of rows at the end.
+    """
+    size = table.num_rows
+    if size == 0:
+        return None, np.zeros(1, np.int64)
+    order, segments = _group(table, bound.partition_by)
+    if not bound.order_by or _in_order(table, bound, order, segments):
+        return order, segments
+    return _sort_groups(table, bound, order, segments), segments
+
+
+def key_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int32], Integers]:
+    """Number the different keys in the order of their first appearance.
+
+    Returns
+    -------
+    codes
+        The number of each row's key.
+    firsts
+        The first row of each key.
+
+    Examples
+    --------
+    >>> codes, firsts = key_codes([pa.chunked_array([["b", "a", "b", None]])])
+    >>> codes.tolist(), firsts.tolist()
+    ([0, 1, 0, 2], [0, 1, 3])
+    """
+    codes, firsts = _column_codes(one_array(columns[0]))
+    for column in columns[1:]:
+        added, added_firsts = _column_codes(one_array(column))
+        pair = codes.astype(np.int64) * max(1, len(added_firsts)) + added
+        codes, firsts = _column_codes(pa.array(pair))
+    return codes, firsts
+
+
+def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
+    """Return a column as one array in the given order; without one, and with one chunk, no copy."""
+    array = one_array(column)
+    if order is None:
+        return array
+    if array.null_count == 0 and (width := _plain_width(array.type)):
+        carrier = np.dtype(f"i{width}")
+        values = np.frombuffer(array.buffers()[1], carrier)[array.offset :][: len(array)]
+        out = np.empty(len(order), carrier)
+        gather_rows(values, order, out)
+        return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
+    return array.take(pa.array(order))
+
+
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array; one chunk is not copied."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    combined = column.combine_chunks()
+    # Depending on the version, the result may be a chunked array of one.
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _plain_width(data_type: pa.DataType) -> int:
+    """Return the bytes of a value that lies in a plain buffer; 0 for all other types."""
+    if pa.types.is_boolean(data_type) or pa.types.is_dictionary(data_type):
+        return 0
+    if not (pa.types.is_primitive(data_type)):
+        return 0
+    width = int(data_type.bit_width) // 8
+    return width if width in (1, 2, 4, 8) else 0
+
+
+def _group(table: pa.Table, keys: tuple[str, ...]) -> tuple[RowNumbers | None, Integers]:
+    size = table.num_rows
+    if not keys:
+        return None, np.array([0, size], np.int64)
+    codes, firsts = key_codes([table.column(name) for name in keys])
+    if is_ascending(codes):
+        return None, np.append(firsts, size)
+    order = np.empty(size, np.int32 if size <= _INT32_MAX else np.int64)
+    return order, group_rows(codes, len(firsts), order)
+
+
+def _column_codes(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
+    values = _small_integers(column)
+    if values is not None:
+        coded = _codes_by_range(values)
+        if coded is not None:
+            return coded
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        return _codes_by_value(column)
+    if pa.types.is_dictionary(kind):
+        # Equal values may stand twice in a dictionary, so its own numbers do not serve.
+        column = column.cast(value_type(kind))
+    if pa.types.is_floating(kind):
+        # Zero and negative zero are equal, but have different bits.
+        column = pc.add(column, pa.scalar(0.0, kind))
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    return _with_firsts(np.asarray(encoded.indices.to_numpy(zero_copy_only=False)))
+
+
+def _small_integers(column: pa.Array) -> npt.NDArray[np.int64] | None:
+    kind = column.type
+    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_date32(kind)):
+        return None
+    if pa.types.is_uint64(kind):
+        return None
+    plain = column.cast(pa.int32()) if pa.types.is_date32(kind) else column
+    return np.asarray(plain.to_numpy(zero_copy_only=False))
+
+
+def _codes_by_range(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], Integers] | None:
+    if not len(values):
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    low, high = int(values.min()), int(values.max())
+    span = high - low + 1
+    if span > max(_RANGE_MIN, len(values)):
+        return None
+    table = np.full(span, -1, np.int32)
+    codes = np.empty(len(values), np.int32)
+    firsts = np.empty(min(span, len(values)), np.int64)
+    count = encode_range(values, low, table, codes, firsts)
+    return codes, firsts[:count].copy()
+
+
+def _with_firsts(codes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], Integers]:
+    """Renumber codes by first appearance and find the first row of each."""
+    coded = _codes_by_range(codes.astype(np.int64, copy=False))
+    assert coded is not None, "codes are dense"
+    return coded
+
+
+def _codes_by_value(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
+    numbers: dict[Hashable, int] = {}
+    firsts: list[int] = []
+    codes = np.empty(len(column), np.int32)
+    for row, value in enumerate(column.to_pylist()):
+        key = _hashable(value)
+        if key not in numbers:
+            numbers[key] = len(firsts)
+            firsts.append(row)
+        codes[row] = numbers[key]
+    return codes, np.array(firsts, np.int64)
+
+
+def _hashable(value: object) -> Hashable:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(part)) for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(part) for part in value)
+    assert isinstance(value, Hashable)
+    return value
+
+
+def _in_order(
+    table: pa.Table, bound: BoundQuery, order: RowNumbers | None, segments: Integers
+) -> bool:
+    """Say whether grouping alone left each partition in order, as far as that is cheap to see."""
+    if len(bound.order_by) > 1 or bound.descending[0]:
+        return False
+    values = _comparable(one_array(table.column(bound.order_by[0])))
+    if values is None:
+        return False
+    if is_ascending(values):
+        return True
+    if order is None and len(segments) == 2:
+        return False
+    numbers = np.arange(len(values), dtype=np.int32) if order is None else order
+    return is_ascending_in_groups(values, numbers, segments)
+
+
+def _comparable(column: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Return the values as numbers with the same order, or None."""
+    kind = column.type
+    if column.null_count:
+        return None
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_time64(kind):
+        column = column.view(pa.int64())
+    elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        column = column.view(pa.int32())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return None
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _sort_groups(
+    table: pa.Table, bound: BoundQuery, order: RowNumbers | None, segments: Integers
+) -> RowNumbers:
+    """Sort by partition and then by all order columns, stably."""
+    fields: dict[str, pa.Array] = {}
+    keys: list[tuple[str, str]] = []
+
+    def sort_by(values: pa.Array, descending: bool) -> None:
+        name = f"key{len(fields)}"
+        fields[name] = values
+        keys.append((name, "descending" if descending else "ascending"))
+
+    if len(segments) > 2:
+        group = np.repeat(np.arange(len(segments) - 1, dtype=np.int32), np.diff(segments))
+        sort_by(pa.array(group), False)
+    for name, descending, nulls_first in zip(
+        bound.order_by, bound.descending, bound.nulls_first, strict=True
+    ):
+        column = gather(table.column(name), order)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(value_type(column.type))
+        # Where NULL and NaN go does not depend on the direction in Arrow, so they get own keys.
+        if column.null_count:
+            sort_by(column.is_null(), nulls_first)
+        if pa.types.is_floating(column.type):
+            sort_by(pc.fill_null(pc.is_nan(column), False), descending)
+        sort_by(column, descending)
+    ranked = np.asarray(pc.sort_indices(pa.table(fields), sort_keys=keys))
+    kind = np.int32 if len(ranked) <= _INT32_MAX else np.int64
+    ranked = ranked.astype(kind)
+    return ranked if order is None else order[ranked]
