@@ -1,0 +1,150 @@
+"""Programs: the order of moves, loops that take nothing, and the guards on the way."""
+
+import pytest
+
+from outpace.engine.match.program import (
+    ACCEPT,
+    Hold,
+    Negation,
+    compile_program,
+)
+from outpace.errors import UnsupportedError
+from outpace.pattern.ast import Link, Repeat, Var
+from outpace.pattern.parse_pattern import parse_pattern
+
+NAMES = ("A", "B", "C", "D")
+
+
+def program_of(text):
+    return compile_program(parse_pattern(text), NAMES)
+
+
+def ways(program, moves):
+    """Write moves as variable names, `.` for ACCEPT."""
+    variables = [NAMES[position.variable] for position in program.positions]
+    return " ".join("." if move.target == ACCEPT else variables[move.target] for move in moves)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A", "A"),
+        ("A | B", "A B"),
+        ("(B | A) C", "B A"),
+        ("A? B", "A B"),
+        ("A?? B", "B A"),
+        ("A*", "A ."),
+        ("A*?", ". A"),
+        ("A{0,2} B", "A B"),
+        ("()", "."),
+        ("PERMUTE(B, A)", "B A"),
+        ("(A | B?) C", "A B C"),
+        ("(A* B*)*", "A B ."),
+        ("((A?)*)*", "A ."),
+        ("(A??)*", ". A"),
+    ],
+)
+def test_first_moves_are_in_order_of_preference(text, expected):
+    program = program_of(text)
+    assert ways(program, dict.fromkeys(program.initial)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A+", "A ."),
+        ("A+?", ". A"),
+        ("A+ B", "A B"),
+        ("A+? B", "B A"),
+        ("A{2}", "A"),
+        ("(A??)+?", ". A"),
+        ("(A??)+", "A ."),
+        ("(A | B)* C", "A B C"),
+        ("(A B?)+", "B A ."),
+        ("(A B??)+", "A . B"),
+        ("PERMUTE(A, B, C)", "B C"),
+        ("A $", "."),
+        ("A ^", ""),
+        ("A $ B", ""),
+    ],
+)
+def test_moves_after_the_first_position_are_in_order_of_preference(text, expected):
+    program = program_of(text)
+    assert ways(program, program.follow[program.initial[0].target]) == expected
+
+
+def test_bounded_repetitions_are_written_out():
+    assert len(program_of("A{2,4}").positions) == 4
+    assert len(program_of("A{3,}").positions) == 3
+
+
+def test_orders_of_permute_share_what_is_left():
+    names = tuple("ABCDEFGH")
+    program = compile_program(parse_pattern("PERMUTE(A, B, C, D, E, F, G, H)"), names)
+    assert len(program.positions) == 8 * 2**7
+
+
+def test_a_repetition_enters_by_the_link_before_it_and_goes_on_by_its_own():
+    program = program_of("A B(->>)+ C")
+    (into,) = program.follow[0]
+    again, leave = program.follow[1]
+    assert (into.link, again.link, leave.link) == (Link.STRICT, Link.ANY, Link.STRICT)
+
+
+def test_the_last_link_on_the_way_counts_when_an_item_is_left_out():
+    program = program_of("A -> B? C")
+    into, past = program.follow[0]
+    assert (into.link, past.link) == (Link.NEXT, Link.STRICT)
+
+
+def test_anchors_stand_on_moves():
+    program = program_of("^ A $")
+    assert program.initial[0].at_start
+    assert program.follow[0][0].at_end
+    assert not program_of("A").initial[0].at_start
+
+
+def test_leaving_a_possessive_repetition_holds_its_first_variables():
+    program = program_of("A (B | C)++ D")
+    leave = program.follow[1][-1]
+    assert set(leave.holds) == {Hold(1), Hold(2)}
+    assert program.follow[0][0].holds == ()
+
+
+def test_an_until_guards_every_way_into_the_repetition():
+    tree = parse_pattern("A -> B")
+    repeated = Repeat(Var("B"), 1, None, link=Link.NEXT, until="C")
+    tree = type(tree)((tree.items[0], repeated), tree.links)
+    program = compile_program(tree, NAMES)
+    assert program.follow[0][0].untils == (2,)
+    assert [move.untils for move in program.follow[1]] == [(2,), ()]
+
+
+def test_a_negation_is_immediate_after_a_strict_link_only():
+    assert program_of("A !B C").follow[0][0].negations == (Negation(1, immediate=True),)
+    assert program_of("A -> !B -> C").follow[0][0].negations == (Negation(1, immediate=False),)
+
+
+@pytest.mark.parametrize("text", ["A+ -> !B -> C", "A{2} -> !B -> C", "(A{2})? -> !B -> C"])
+def test_a_negation_after_a_repetition_ends_it_from_its_first_event_on(text):
+    program = program_of(text)
+    assert Negation(1, immediate=False) in program.ends[0]
+
+
+def test_a_negation_after_a_group_does_not_end_the_group():
+    program = program_of("(A D)+ -> !B -> C")
+    assert program.ends[0] == ()
+    assert program.ends[1] == (Negation(1, immediate=False),)
+
+
+def test_excluded_positions_are_marked():
+    program = program_of("A {- B -} C")
+    assert [position.excluded for position in program.positions] == [False, True, False]
+
+
+def test_a_pattern_that_is_too_large_is_refused():
+    nested = Var("A")
+    for _ in range(4):
+        nested = Repeat(nested, 100, 100)
+    with pytest.raises(UnsupportedError, match="the pattern is too large"):
+        compile_program(nested, NAMES)
