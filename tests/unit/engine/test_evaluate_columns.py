@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.engine.match.evaluate_columns import evaluate_columns, predicate_mask
-from outpace.engine.match.evaluate_frame import PredicateFrame
+from outpace.engine.match.evaluate_frame import MatchFrame, PredicateFrame
 from outpace.engine.match.evaluate_row import RowContext, compile_row, python_columns
 from outpace.errors import DataError, OutpaceError
 from outpace.pattern.bind import bind
@@ -254,3 +254,66 @@ def test_numbers(data: tuple[pa.Table, np.ndarray], text: str) -> None:
 @given(tables(), TEXTS | MOMENTS)
 def test_texts_and_moments(data: tuple[pa.Table, np.ndarray], text: str) -> None:
     check(text, *data)
+
+
+NANOSECONDS = pa.table(
+    {
+        "ts": pa.array([1_500, 2_999, None, 86_400_000_000_001], pa.timestamp("ns")),
+        "w": pa.array([datetime.timedelta(seconds=n) for n in (1, 2, 3, 4)], pa.duration("s")),
+        "v": pa.array(["a", None, "b", "a"], pa.string_view()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ts - PREV(ts)",
+        "ts + w",
+        "ts - interval '1' second",
+        "ts > '1970-01-01 12:00:00'",
+        "ts > PREV(ts)",
+        "date_trunc('day', ts)",
+        "v = 'a'",
+        "v <> 'a' or ts is null",
+        "v || 'x'",
+        "w > interval '2' second",
+        "w + w",
+    ],
+)
+def test_units_and_views(text: str) -> None:
+    query = Query().pattern("A").all_rows_per_match().measures(value=text)
+    expression = bind(query, NANOSECONDS.schema).measures[0].expression
+    bounds = np.array([0, 4])
+    columns = dict(zip(NANOSECONDS.column_names, NANOSECONDS.columns, strict=True))
+    found = evaluate_columns(expression, PredicateFrame(columns, bounds))
+    assert found.type == expression.type
+    assert column_values(found) == row_by_row(expression, NANOSECONDS, bounds)
+
+
+def test_rows_of_a_match_frame() -> None:
+    """Measures read input rows by number; -1 is no row."""
+    query = Query().pattern("A B").measures(v="A.i + LAST(B.j) * count(*)", c="CLASSIFIER(B)")
+    first, second = (m.expression for m in bind(query, SCHEMA).measures)
+    frame = MatchFrame(
+        {"i": pa.array([1, 2, None], pa.int32()), "j": pa.chunked_array([[10], [20, 30]])},
+        size=3,
+        index=lambda place: np.array([0, 1, 2] if place.variables == {0} else [2, -1, 0]),
+        label=lambda place: pa.array(["B", None, "B"]),
+        number=lambda: pa.array([1, 2, 3]),
+        aggregate=lambda node: pa.array([2, 2, 2]),
+    )
+    assert evaluate_columns(first, frame).to_pylist() == [61, None, None]
+    assert evaluate_columns(second, frame).to_pylist() == ["B", None, "B"]
+
+
+@given(tables(), st.integers(-3, 3).filter(bool))
+def test_missing_rows(data: tuple[pa.Table, np.ndarray], shift: int) -> None:
+    table, bounds = data
+    expected = [
+        row
+        for low, high in pairwise(bounds.tolist())
+        for row in range(low, high)
+        if not low <= row + shift < high
+    ]
+    assert PredicateFrame({"i": table["i"]}, bounds).missing(shift).tolist() == expected

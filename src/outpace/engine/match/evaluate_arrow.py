@@ -34,12 +34,24 @@ def _arithmetic(checked: Any, plain: Any) -> Kernel:
             return plain(*operands)
         if any(pa.types.is_date(argument.type) for argument in node.arguments):
             raise _unsuitable("dates are moved by whole days")
-        result = checked(*operands)
+        result = checked(*(_in_microseconds(operand) for operand in operands))
+        if types.is_temporal(node.type):
+            return result.cast(node.type)
         if result.type != node.type:
             raise _unsuitable("another precision or unit")
         return result
 
     return kernel
+
+
+def _in_microseconds(operand: Operand) -> Operand:
+    """Bring timestamps and intervals to the unit in which expressions count time."""
+    kind = operand.type
+    if pa.types.is_timestamp(kind) and kind.unit != "us":
+        return operand.cast(pa.timestamp("us", kind.tz), safe=False)
+    if pa.types.is_duration(kind) and kind.unit != "us":
+        return operand.cast(pa.duration("us"), safe=False)
+    return operand
 
 
 def _without_zero(divisor: Operand) -> Operand:
