@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import get_args
+from typing import Any, get_args
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -21,6 +21,9 @@ from outpace.pattern import query as q
 #: Names that need no quotes, and some that do.
 _PLAIN_NAMES = ("A", "B", "C", "d", "price", "Symbol", "_x1")
 _ODD_NAMES = ("order", "until", "PERMUTE", "unit price", 'a"b', "c`d", "größe", "1st", "a.b", "--")
+
+#: Sets of variables for queries: plain ones, equal but for case, and ones that need quotes.
+_VARIABLES = (("A", "B", "C"), ("a", "A", "b"), ("order", "unit price", "UNTIL"), ('a"b', "größe"))
 
 _TYPES = (
     pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(),
@@ -146,9 +149,12 @@ def expressions(
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(expressions(), lambda node: isinstance(node, ex.IsNull))
-    IsNull(operand=Literal(value=None), negated=False)
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, database=None, deadline=None)
+    ... @given(expressions())
+    ... def check(node):
+    ...     assert node == node
+    >>> check()
     """
     variable = st.sampled_from(tuple(variables))
     qualified = st.builds(
@@ -211,10 +217,29 @@ def _larger_expressions(
     return st.one_of(kinds)
 
 
-@st.composite
-def queries(draw: st.DrawFn) -> q.Query:
-    """Draw whole queries; they need not fit any schema."""
-    variables = draw(st.lists(names(), min_size=1, max_size=4, unique=True))
+def queries(variables: Sequence[str] | None = None) -> st.SearchStrategy[q.Query]:
+    """Draw whole queries; they need not fit any schema.
+
+    Parameters
+    ----------
+    variables
+        The pattern variables to use; without them, several sets of names.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, database=None, deadline=None)
+    ... @given(queries(["A", "B"]))
+    ... def check(query):
+    ...     assert set(ast.variables(query.tree)) <= {"A", "B"}
+    >>> check()
+    """
+    if variables is not None:
+        return _queries(tuple(variables))
+    return st.one_of([_queries(choice) for choice in _VARIABLES])
+
+
+def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
     name = st.sampled_from(variables)
     node = expressions(variables, leaves=4)
     items = st.builds(q.OrderItem, names(), st.booleans(), st.none() | st.booleans())
@@ -232,17 +257,24 @@ def queries(draw: st.DrawFn) -> q.Query:
         st.integers(1, 10**12).map(lambda count: datetime.timedelta(microseconds=count)),
     )
     limits = st.builds(q.Limit, st.integers(1, 9), st.sampled_from(q.Per))
-    return q.Query(
-        partitions=tuple(draw(st.lists(names(), max_size=2))),
-        order=tuple(draw(st.lists(items, max_size=2))),
-        tree=draw(patterns(variables, leaves=5)),
-        definitions=tuple(draw(st.dictionaries(name, node, max_size=2)).items()),
-        subsets=tuple(draw(st.dictionaries(names(), members, max_size=2)).items()),
-        outputs=tuple(draw(st.dictionaries(names(), node, max_size=2)).items()),
-        rows=draw(st.sampled_from(q.Rows)),
-        skip=draw(skips),
-        bound=draw(st.none() | st.builds(q.Within, durations, st.sampled_from(q.WithinKind))),
-        selection=draw(st.none() | st.sampled_from(q.Selection)),
-        consumption=draw(st.sampled_from(q.Consume)),
-        limits=tuple(draw(st.lists(limits, max_size=2, unique_by=lambda limit: limit.per))),
+    return st.builds(
+        q.Query,
+        partitions=st.lists(names(), max_size=2).map(tuple),
+        order=st.lists(items, max_size=2).map(tuple),
+        tree=patterns(variables, leaves=5),
+        definitions=_pairs(name, node),
+        subsets=_pairs(names(), members),
+        outputs=_pairs(names(), node),
+        rows=st.sampled_from(q.Rows),
+        skip=skips,
+        bound=st.none() | st.builds(q.Within, durations, st.sampled_from(q.WithinKind)),
+        selection=st.none() | st.sampled_from(q.Selection),
+        consumption=st.sampled_from(q.Consume),
+        limits=st.lists(limits, max_size=2, unique_by=lambda limit: limit.per).map(tuple),
     )
+
+
+def _pairs(
+    key: st.SearchStrategy[str], value: st.SearchStrategy[Any]
+) -> st.SearchStrategy[tuple[tuple[str, Any], ...]]:
+    return st.dictionaries(key, value, max_size=2).map(lambda entries: tuple(entries.items()))
