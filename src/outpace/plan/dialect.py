@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot import errors as sqlglot_errors
 
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError, did_you_mean
+from outpace.plan.dialect_division import keep_integer_division
 
 #: The library's own dialect: MATCH_RECOGNIZE as Outpace has it, inside the database's own SQL.
 OWN = "outpace"
@@ -18,6 +19,8 @@ OWN = "outpace"
 
 class Flink(sqlglot.Dialect):
     """Flink SQL as far as it differs from the standard: names are quoted with backticks."""
+
+    TYPED_DIVISION = True
 
     class Tokenizer(sqlglot.Tokenizer):
         """The quotes of Flink SQL."""
@@ -71,7 +74,7 @@ def translate(text: str, dialect: str, database: str) -> str:
     if dialect in (OWN, database):
         return text
     try:
-        tree = sqlglot.parse_one(text, read=dialect)
+        tree = keep_integer_division(sqlglot.parse_one(text, read=dialect), dialect)
         # Quoted names cannot be taken for a keyword of the database.
         return tree.sql(dialect=database, identify=True)
     except sqlglot_errors.ParseError as error:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from outpace.errors import BindError, DataError, UnsupportedError
+from outpace.errors import BindError, DataError, OutpaceError, UnsupportedError
 from outpace.pattern.expression import (
     Cast,
     Expression,
@@ -51,9 +51,15 @@ def answer_subqueries(step: Step, run: Callable[[str], pa.Table]) -> Query:
 def _rows(lookup: Lookup, run: Callable[[str], pa.Table]) -> pa.Table:
     """Run a subquery as far as its use needs it."""
     if lookup.node.kind == "in":
-        return run(f"SELECT DISTINCT * FROM ({lookup.query})")
-    most = 1 if lookup.node.kind == "exists" else 2
-    return run(f"SELECT * FROM ({lookup.query}) LIMIT {most}")
+        query = f"SELECT DISTINCT * FROM ({lookup.query})"
+    else:
+        most = 1 if lookup.node.kind == "exists" else 2
+        query = f"SELECT * FROM ({lookup.query}) LIMIT {most}"
+    try:
+        return run(query)
+    except OutpaceError as error:
+        error.span = error.span or lookup.node.span
+        raise
 
 
 def _answer(node: Subquery, rows: pa.Table) -> Expression:

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from outpace.errors import BindError, DataError, MatchError, OutpaceError, PatternSyntaxError
 from outpace.local.sql import sql
 
+DATA = Path(__file__).resolve().parents[2] / "data"
 DIP = """MATCH_RECOGNIZE (
     PARTITION BY symbol ORDER BY ts
     MEASURES STRT.ts AS start_ts, LAST(UP.ts) AS end_ts, LAST(DOWN.price) AS low
@@ -230,6 +232,7 @@ def test_a_subquery_cannot_read_the_match(connection: duckdb.DuckDBPyConnection)
     with pytest.raises(BindError) as caught:
         sql(connection, text)
     assert caught.value.hint == "a subquery cannot read the match's rows"
+    assert "line 1, column 47" in str(caught.value)
 
 
 ERRORS = [
@@ -273,6 +276,18 @@ def test_errors_speak_of_the_users_text(
     for part in parts:
         assert part in str(caught.value)
     assert "__outpace" not in str(caught.value)
+    assert left_behind(connection) == []
+
+
+BLOCKS = (DATA / "sql_errors.txt").read_text(encoding="utf-8").split("====\n")[1:]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_exact_messages(connection: duckdb.DuckDBPyConnection, block: str) -> None:
+    text, message = block.split("\n----\n")
+    with pytest.raises(OutpaceError) as caught:
+        sql(connection, text, "trino")
+    assert str(caught.value) == message.rstrip("\n")
     assert left_behind(connection) == []
 
 
