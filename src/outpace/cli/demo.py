@@ -47,7 +47,7 @@ def demo(
 @contextmanager
 def _progress(console: Console) -> Iterator[Announce]:
     """Give a callback that moves a progress bar, which appears only if it is worth it."""
-    progress = Progress(console=console, transient=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
     task = progress.add_task("", total=STAGES)
     completed = iter(range(STAGES))
 
