@@ -2,8 +2,8 @@
 
 Every position of the program is a node, and every move an arc with its rank in the order of
 preference. A program of more than `SHOWN_MAX` positions is drawn with the copies of a repetition as
-one node, or else with one node per variable; `Picture.remark` then says so. `picture_svg.py` draws
-the same picture without Graphviz.
+one node, or else with one node per variable; `Picture.remark` says what is left out.
+`picture_svg.py` draws the same picture without Graphviz.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from outpace.pattern.ast import Link
 SHOWN_MAX: Final = 36
 #: Never more nodes than this; the rest is left out, and the remark says so.
 NODES_MAX: Final = 120
+#: Never more arcs than this; the least preferred are left out, and the remark says so.
+ARCS_MAX: Final = 250
 #: The longest group of positions that is recognised as a copy of the group before it.
 _PERIOD_MAX: Final = 40
 
@@ -91,7 +93,13 @@ def picture_of(program: Program, title: str = "pattern") -> Picture:
         *(_node(program, members[group]) for group in range(kept)),
         Node("accept"),
     )
-    return Picture(title, nodes, _arcs(program, groups, kept), remark)
+    arcs = _arcs(program, groups, kept)
+    if len(arcs) > ARCS_MAX:
+        left_out = f"only the {ARCS_MAX} most preferred of {len(arcs)} arcs are drawn"
+        remark = f"{remark}; {left_out}" if remark else left_out
+        preferred = sorted(arcs, key=lambda arc: arc.ranks[0])[:ARCS_MAX]
+        arcs = tuple(sorted(preferred, key=lambda arc: (arc.source, arc.ranks)))
+    return Picture(title, nodes, arcs, remark)
 
 
 def dot(picture: Picture) -> str:
@@ -206,10 +214,10 @@ def _groups(program: Program) -> tuple[list[int], str]:
         together = [by_variable.setdefault(key, len(by_variable)) for key in program.positions]
         if max(together) < max(groups):
             groups, how = together, "all positions of a variable are drawn as one"
-    remark = f"{size} positions: {how}"
+    remarks = [how] if max(groups) < size - 1 else []
     if max(groups) >= NODES_MAX:
-        remark += f"; only the first {NODES_MAX} nodes are drawn"
-    return groups, remark
+        remarks.append(f"only the first {NODES_MAX} nodes are drawn")
+    return groups, f"{size} positions: {'; '.join(remarks)}" if remarks else ""
 
 
 def _repeated_blocks(keys: Sequence[Hashable]) -> list[int]:

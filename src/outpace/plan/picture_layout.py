@@ -8,6 +8,7 @@ Nodes within a layer are ordered by the mean of their neighbours and then moved 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -193,6 +194,7 @@ class _Grid:
     columns: dict[int, list[int]] = field(default_factory=dict)
     chains: dict[Pair, tuple[int, ...]] = field(default_factory=dict)
     height: dict[int, float] = field(default_factory=dict)
+    bends: int = 0
     #: For each node and bend its neighbours to the left and to the right, with weights.
     left: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     right: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
@@ -207,9 +209,9 @@ class _Grid:
         source, target = pair
         chain = [source]
         for between in range(layer[source] + 1, layer[target]):
-            key = -1 - sum(len(bends) for bends in self.chains.values()) - (len(chain) - 1)
-            self.add(between, key)
-            chain.append(key)
+            self.bends += 1
+            self.add(between, -self.bends)
+            chain.append(-self.bends)
         chain.append(target)
         for a, b in pairwise(chain):
             pull = weight * (3.0 if a < 0 and b < 0 else 1.0)
@@ -246,10 +248,12 @@ class _Grid:
         place = {key: i for column in self.columns.values() for i, key in enumerate(column)}
         total = 0
         for column in self.columns.values():
-            lines = sorted((place[a], place[b]) for a in column for b, _ in self.right[a])
-            total += sum(
-                1 for i, (a, b) in enumerate(lines) for c, d in lines[i + 1 :] if a < c and b > d
-            )
+            # In the order of their left ends, a line crosses those before it that end lower.
+            ends: list[int] = []
+            for end in (b for a in column for b in sorted(place[c] for c, _ in self.right[a])):
+                at = bisect_right(ends, end)
+                total += len(ends) - at
+                ends.insert(at, end)
         return total
 
     def align(self) -> None:
