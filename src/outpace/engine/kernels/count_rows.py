@@ -11,7 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.compiled import compiled
-from outpace.engine.match.count_machine import Machine, Sums
+from outpace.engine.match.count_machine import (
+    ACCEPTED,
+    ACCEPTED_END,
+    AT_ONCE,
+    BOTH,
+    BOTH_END,
+    SKIPS,
+    SKIPS_END,
+    SOURCES,
+    SOURCES_END,
+    STARTED,
+    STARTED_END,
+    STATE,
+    TAKES,
+    TAKES_END,
+    Machine,
+)
 
 Integers = npt.NDArray[np.int64]
 Lanes = npt.NDArray[np.int64]
@@ -21,22 +37,37 @@ ONE_LANE, BY_START, BY_TAKE = range(3)
 
 
 @compiled
-def apply_sums(sums: Sums, symbol: int, lanes: Lanes, low: int, high: int, scratch: Lanes) -> int:
-    """Change the numbers in some lanes by one symbol; a negative result says they overflowed."""
+def apply_sums(
+    machine: Machine, first: int, last: int, lanes: Lanes, low: int, high: int, scratch: Lanes
+) -> int:
+    """Change the numbers in some lanes by some sums; a negative result says they overflowed."""
     seen = 0
-    first = sums.at[symbol]
-    count = sums.at[symbol + 1] - first
-    for index in range(count):
-        target = scratch[index]
+    for index in range(first, last):
+        target = scratch[index - first]
         target[low:high] = 0
-        for place in range(sums.source_at[first + index], sums.source_at[first + index + 1]):
-            source = lanes[sums.source[place]]
+        for place in range(machine.sums[index, SOURCES], machine.sums[index, SOURCES_END]):
+            source = lanes[machine.flat[place]]
             for lane in range(low, high):
                 added = target[lane] + source[lane]
                 target[lane] = added
                 seen |= added
-    for index in range(count):
-        lanes[sums.state[first + index], low:high] = scratch[index, low:high]
+    for index in range(first, last):
+        lanes[machine.sums[index, STATE], low:high] = scratch[index - first, low:high]
+    return seen
+
+
+@compiled
+def add_takes(machine: Machine, first: int, last: int, lanes: Lanes, low: int, high: int) -> int:
+    """Add up what takes bring, over all lanes, into the lane after the last; result as above."""
+    seen = 0
+    for index in range(first, last):
+        total = 0
+        for place in range(machine.sums[index, SOURCES], machine.sums[index, SOURCES_END]):
+            source = lanes[machine.flat[place]]
+            for lane in range(low, high):
+                total += source[lane]
+                seen |= total
+        lanes[machine.sums[index, STATE], high] = total
     return seen
 
 
@@ -76,7 +107,7 @@ def count_rows(
         low, high = 0, 0 if mode else 1
         lanes[:] = 0
         for row in range(bounds[segment, 0], bounds[segment, 1]):
-            symbol = symbols[row]
+            line = machine.symbols[symbols[row]]
             if mode:
                 while low < high and times[row] - times[lane_rows[low]] >= within:
                     low += 1
@@ -86,50 +117,32 @@ def count_rows(
                     low = 0
                     if scratch.shape[1] < len(lane_rows):
                         scratch = np.zeros((machine.states, len(lane_rows)), np.int64)
-            completed = machine.at_once[symbol]
-            for place in range(machine.accepted_at[symbol], machine.accepted_at[symbol + 1]):
-                source = lanes[machine.accepted[place]]
+            completed = line[AT_ONCE]
+            for place in range(line[ACCEPTED], line[ACCEPTED_END]):
+                source = lanes[machine.flat[place]]
                 for lane in range(low, high):
                     completed += source[lane]
                     seen |= completed
             counts[row] = completed
-            started = machine.started_at[symbol + 1] > machine.started_at[symbol]
-            lane = 0
+            begins = line[STARTED] < line[STARTED_END]
             if mode == BY_TAKE:
-                started = (
-                    started or machine.takes.at[symbol + 1] > machine.takes.at[symbol]
-                ) and machine.states > 0
-                if started:
+                begins = begins or line[TAKES] < line[TAKES_END]
+                if begins:
                     lanes[:, high] = 0
-                    seen |= add_takes(machine.takes, symbol, lanes, low, high)
-                seen |= apply_sums(machine.skips, symbol, lanes, low, high, scratch)
+                    seen |= add_takes(machine, line[TAKES], line[TAKES_END], lanes, low, high)
+                seen |= apply_sums(machine, line[SKIPS], line[SKIPS_END], lanes, low, high, scratch)
             else:
-                seen |= apply_sums(machine.both, symbol, lanes, low, high, scratch)
-                if mode and started:
+                seen |= apply_sums(machine, line[BOTH], line[BOTH_END], lanes, low, high, scratch)
+                if mode and begins:
                     lanes[:, high] = 0
-            if started:
+            if begins:
+                lane = high if mode else 0
+                for place in range(line[STARTED], line[STARTED_END]):
+                    lanes[machine.flat[place], lane] += 1
+                    seen |= lanes[machine.flat[place], lane]
                 if mode:
-                    lane = high
-                    lane_rows[lane] = row
+                    lane_rows[high] = row
                     high += 1
-                for place in range(machine.started_at[symbol], machine.started_at[symbol + 1]):
-                    lanes[machine.started[place], lane] += 1
-                    seen |= lanes[machine.started[place], lane]
             if seen < 0:
                 return False
     return True
-
-
-@compiled
-def add_takes(sums: Sums, symbol: int, lanes: Lanes, low: int, high: int) -> int:
-    """Add up what the takes of a symbol bring, over all lanes, into the lane after the last."""
-    seen = 0
-    for index in range(sums.at[symbol], sums.at[symbol + 1]):
-        total = 0
-        for place in range(sums.source_at[index], sums.source_at[index + 1]):
-            source = lanes[sums.source[place]]
-            for lane in range(low, high):
-                total += source[lane]
-                seen |= total
-        lanes[sums.state[index], high] = total
-    return seen

@@ -12,13 +12,41 @@ later one, so that reading a list jumps over what WITHIN has cut off.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.compiled import compiled
-from outpace.engine.match.graph_layout import STRICT, Layout
+from outpace.engine.match.graph_layout import (
+    AWAITED,
+    AWAITED_END,
+    BARS,
+    BARS_END,
+    CLOSE,
+    CLOSE_END,
+    ENDING,
+    ENDING_END,
+    ENDS,
+    ENDS_END,
+    FIRST_ONLY,
+    FORBIDDEN,
+    FORBIDDEN_END,
+    GUARDED,
+    GUARDED_END,
+    INCOMING,
+    INCOMING_END,
+    KEPT,
+    KEPT_END,
+    LINK,
+    OPENED,
+    OUTGOING,
+    OUTGOING_END,
+    RELEASE,
+    SOURCE,
+    STRICT,
+    TAKING,
+    TAKING_END,
+    Layout,
+)
 
 Integers = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]
@@ -26,7 +54,8 @@ Truth = npt.NDArray[np.bool_]
 
 # Columns of the node table: what it takes, the latest and earliest start of its runs, its edges,
 # the rank of the initial move that starts a run there (or -1); the rest belongs to enumeration.
-ROW, POSITION, LATEST, EARLIEST, EDGE, EDGES, START, STAMP, MARK, LINK, LINKS, OUT, OUTS = range(13)
+ROW, POSITION, LATEST, EARLIEST, EDGE, EDGES, START, STAMP, MARK = range(9)
+LINKED, LINKED_END, OUT, OUTS = range(9, 13)
 NODE_COLUMNS = 13
 
 # Columns of the entry table: the node, the entry before it, the next older one with a later start.
@@ -97,10 +126,10 @@ def add_entry(
 
 
 @compiled
-def any_holds(truth: Truth, row: int, variables: Integers, low: int, high: int) -> bool:
+def any_holds(layout: Layout, truth: Truth, row: int, low: int, high: int) -> bool:
     """Say whether the row satisfies one of the variables in a part of the list."""
-    for place in range(low, high):
-        if truth[row, variables[place]]:
+    for place in range(low, high):  # noqa: SIM110 - kernels have no generators
+        if truth[row, layout.flat[place]]:
             return True
     return False
 
@@ -116,12 +145,14 @@ def close_moves(
     fill: Integers,
 ) -> Matrix:
     """Close what this row's event closes before it can be taken; return the entry table."""
-    moves = len(layout.source)
-    for move in layout.guarded:
-        if any_holds(truth, row, layout.close, layout.close_at[move], layout.close_at[move + 1]):
+    moves = len(layout.moves)
+    for place in range(layout.header[GUARDED], layout.header[GUARDED_END]):
+        move = layout.flat[place]
+        line = layout.moves[move]
+        if any_holds(layout, truth, row, line[CLOSE], line[CLOSE_END]):
             clear_list(lists, move)
             clear_list(lists, moves + move)
-        release = layout.release[move]
+        release = line[RELEASE]
         if release < 0:
             continue
         if truth[row, release]:
@@ -136,10 +167,10 @@ def close_moves(
             for place in range(count):
                 waiting[count - 1 - place] = entries[entry, NODE]
                 entry = entries[entry, BEFORE]
-            for node in waiting:
-                add_entry(nodes, entries, lists, fill, moves + move, node)
+            for place in range(count):
+                add_entry(nodes, entries, lists, fill, moves + move, waiting[place])
             clear_list(lists, move)
-        elif any_holds(truth, row, layout.kept, layout.kept_at[move], layout.kept_at[move + 1]):
+        elif any_holds(layout, truth, row, line[KEPT], line[KEPT_END]):
             clear_list(lists, move)
     return entries
 
@@ -148,13 +179,14 @@ def close_moves(
 def start_rank(layout: Layout, truth: Truth, row: int, first: bool, position: int) -> int:
     """Return the rank of the best initial move that takes this row there, or -1."""
     for move in range(len(layout.initial)):
-        if layout.initial[move] != position or (layout.initial_first[move] and not first):
+        line = layout.initial[move]
+        if line[OPENED] != position or (line[FIRST_ONLY] and not first):
             continue
         open_here = True
-        for place in range(layout.opening_at[move], layout.opening_at[move + 1]):
-            until = layout.opening_until[place]
+        for place in range(line[FORBIDDEN], line[FORBIDDEN_END], 2):
+            until = layout.flat[place + 1]
             lifted = until >= 0 and truth[row, until]
-            if truth[row, layout.opening[place]] and not lifted:
+            if truth[row, layout.flat[place]] and not lifted:
                 open_here = False
         if open_here:
             return move
@@ -186,26 +218,24 @@ def take_row(
     fill: Integers,
 ) -> None:
     """Make the node of a row at a position, if a run can take it."""
-    moves = len(layout.source)
+    moves = len(layout.moves)
     first_edge = fill[EDGE_COUNT]
     latest = row if rank >= 0 else -1
     earliest = row if rank >= 0 else NEVER
-    for move in range(layout.incoming_at[position], layout.incoming_at[position + 1]):
-        if layout.link[move] == STRICT:
-            node = newest[layout.source[move]]
+    taken = layout.positions[position]
+    for move in range(taken[INCOMING], taken[INCOMING_END]):
+        line = layout.moves[move]
+        if line[LINK] == STRICT:
+            node = newest[line[SOURCE]]
             if (
                 node >= 0
                 and nodes[node, ROW] == row - 1
                 and nodes[node, LATEST] >= start_low
                 and row - 1 >= step_low
-                and not any_holds(
-                    truth, row, layout.close, layout.close_at[move], layout.close_at[move + 1]
-                )
+                and not any_holds(layout, truth, row, line[CLOSE], line[CLOSE_END])
                 and (
-                    (layout.release[move] >= 0 and truth[row, layout.release[move]])
-                    or not any_holds(
-                        truth, row, layout.kept, layout.kept_at[move], layout.kept_at[move + 1]
-                    )
+                    (line[RELEASE] >= 0 and truth[row, line[RELEASE]])
+                    or not any_holds(layout, truth, row, line[KEPT], line[KEPT_END])
                 )
             ):
                 add_edge(edges, fill, move, -1 - node)
@@ -250,30 +280,29 @@ def wait_after(
     fill: Integers,
 ) -> None:
     """Close what this row's event closes after it could be taken, and let its own nodes wait."""
-    moves = len(layout.source)
-    for variable in range(len(layout.next_at) - 1):
+    moves = len(layout.moves)
+    for variable in range(len(layout.variables)):
         if truth[row, variable]:
-            for place in range(layout.next_at[variable], layout.next_at[variable + 1]):
-                clear_list(lists, layout.next_moves[place])
-                clear_list(lists, moves + layout.next_moves[place])
-    for position in layout.ending:
-        if any_holds(
-            truth, row, layout.ends, layout.ends_at[position], layout.ends_at[position + 1]
-        ):
-            for place in range(layout.outgoing_at[position], layout.outgoing_at[position + 1]):
-                clear_list(lists, layout.outgoing[place])
-                clear_list(lists, moves + layout.outgoing[place])
+            line = layout.variables[variable]
+            for place in range(line[AWAITED], line[AWAITED_END]):
+                clear_list(lists, layout.flat[place])
+                clear_list(lists, moves + layout.flat[place])
+    for waiting in range(layout.header[ENDING], layout.header[ENDING_END]):
+        line = layout.positions[layout.flat[waiting]]
+        if any_holds(layout, truth, row, line[ENDS], line[ENDS_END]):
+            for place in range(line[OUTGOING], line[OUTGOING_END]):
+                clear_list(lists, layout.flat[place])
+                clear_list(lists, moves + layout.flat[place])
     for node in range(first_node, fill[NODES]):
         position = nodes[node, POSITION]
+        line = layout.positions[position]
         newest[position] = -1
-        if row + 1 < end and any_holds(
-            truth, row + 1, layout.bars, layout.bars_at[position], layout.bars_at[position + 1]
-        ):
+        if row + 1 < end and any_holds(layout, truth, row + 1, line[BARS], line[BARS_END]):
             continue
         newest[position] = node
-        for place in range(layout.outgoing_at[position], layout.outgoing_at[position + 1]):
-            move = layout.outgoing[place]
-            if layout.link[move] != STRICT:
+        for place in range(line[OUTGOING], line[OUTGOING_END]):
+            move = layout.flat[place]
+            if layout.moves[move, LINK] != STRICT:
                 add_entry(nodes, entries, lists, fill, move, node)
 
 
@@ -306,17 +335,18 @@ def add_row(
     start_low, step_low
         The first row where a match, or the take before this one, may be; -1 without WITHIN.
     """
-    nodes = grown(nodes, fill[NODES] + len(layout.variable))
-    edges = grown(edges, fill[EDGE_COUNT] + 2 * len(layout.source))
+    nodes = grown(nodes, fill[NODES] + len(layout.positions))
+    edges = grown(edges, fill[EDGE_COUNT] + 2 * len(layout.moves))
     entries = close_moves(layout, truth, row, nodes, entries, lists, fill)
-    entries = grown(entries, fill[ENTRIES] + len(layout.source))
+    entries = grown(entries, fill[ENTRIES] + len(layout.moves))
     first_node = fill[NODES]
     if takeable:
-        for variable in range(len(layout.taking_at) - 1):
+        for variable in range(len(layout.variables)):
             if not truth[row, variable]:
                 continue
-            for place in range(layout.taking_at[variable], layout.taking_at[variable + 1]):
-                position = layout.taking[place]
+            line = layout.variables[variable]
+            for place in range(line[TAKING], line[TAKING_END]):
+                position = layout.flat[place]
                 rank = -1
                 if startable:
                     rank = start_rank(layout, truth, row, first, position)
@@ -358,10 +388,10 @@ def earliest_live(
             and nodes[entries[tail, NODE], ROW] >= step_low
         ):
             earliest = min(earliest, max(start_low, lists[number, LIST_EARLIEST]))
-    for move in range(len(layout.source)):
-        node = newest[layout.source[move]]
+    for move in range(len(layout.moves)):
+        node = newest[layout.moves[move, SOURCE]]
         if (
-            layout.link[move] == STRICT
+            layout.moves[move, LINK] == STRICT
             and node >= 0
             and nodes[node, ROW] == row
             and nodes[node, LATEST] >= start_low
@@ -369,15 +399,3 @@ def earliest_live(
         ):
             earliest = min(earliest, max(start_low, nodes[node, EARLIEST]))
     return earliest
-
-
-def new_tables(layout: Layout) -> tuple[Any, ...]:
-    """Return empty tables: nodes, entries, edges, lists, the newest node per position, fill."""
-    return (
-        np.empty((64, NODE_COLUMNS), np.int64),
-        np.empty((64, ENTRY_COLUMNS), np.int64),
-        np.empty((64, EDGE_COLUMNS), np.int64),
-        np.empty((2 * len(layout.source), LIST_COLUMNS), np.int64),
-        np.empty(len(layout.variable), np.int64),
-        np.zeros(3, np.int64),
-    )

@@ -18,8 +18,8 @@ from outpace.engine.kernels.graph_build import (
     EDGES,
     JUMP,
     LATEST,
-    LINK,
-    LINKS,
+    LINKED,
+    LINKED_END,
     LIST,
     MARK,
     MOVE,
@@ -34,17 +34,25 @@ from outpace.engine.kernels.graph_build import (
     Matrix,
     grown,
 )
-from outpace.engine.match.graph_layout import Layout
+from outpace.engine.match.graph_layout import (
+    ACCEPTS,
+    AMBIGUOUS,
+    GROUP,
+    GROUPED,
+    RANK,
+    VARIABLE,
+    Layout,
+)
 
 Flags = npt.NDArray[np.bool_]
 
 # Columns of the tables below: links (from, move), ways on (to, rank, group), and the path walked
 # (node, next way on, where its rivals begin).
 FROM, BY = range(2)
-TO, RANK, GROUP = range(3)
+TO, WAY_RANK, WAY_GROUP = range(3)
 AT, CURSOR, RIVALS = range(3)
 
-# Columns of the result tables: matches (start, completing row, end of its takes, settled) and takes.
+# Columns of the result tables: matches (start, completing row, end of its takes, settled), takes.
 START_ROW, LAST_ROW, TAKES_END, SETTLED = range(4)
 TAKEN_ROW, TAKEN_POSITION = range(2)
 
@@ -90,14 +98,14 @@ def collect(
     linked = 0
     for node in range(first, last):
         visited = grown(visited, count + 1)
-        if layout.accepts[nodes[node, POSITION]] and nodes[node, LATEST] >= start_low:
+        if layout.positions[nodes[node, POSITION], ACCEPTS] and nodes[node, LATEST] >= start_low:
             count = visit(nodes, visited, count, node, stamp)
     done = 0
     while done < count:
         node = visited[done, 0]
         done += 1
         step_low = lows[nodes[node, ROW]] if by_step else -1
-        nodes[node, LINK] = linked
+        nodes[node, LINKED] = linked
         for edge in range(nodes[node, EDGE], nodes[node, EDGES]):
             entry = edges[edge, LIST]
             strict = entry < 0
@@ -123,7 +131,7 @@ def collect(
                 if strict:
                     break
                 entry = entries[entry, BEFORE]
-        nodes[node, LINKS] = linked
+        nodes[node, LINKED_END] = linked
     return visited, links, count, linked
 
 
@@ -150,12 +158,12 @@ def turn_round(
         at += nodes[node, OUTS]
         nodes[node, OUTS] = 0
     for link in range(linked):
-        groups = max(groups, 1 + layout.group[links[link, BY]])
+        groups = max(groups, 1 + layout.moves[links[link, BY], GROUP])
     for group in range(groups):
         for node in order:
-            for link in range(nodes[node, LINK], nodes[node, LINKS]):
+            for link in range(nodes[node, LINKED], nodes[node, LINKED_END]):
                 move = links[link, BY]
-                if layout.group[move] != group:
+                if layout.moves[move, GROUP] != group:
                     continue
                 before = links[link, FROM]
                 low = nodes[before, OUT]
@@ -164,15 +172,15 @@ def turn_round(
                 # Ways to the same row stay in the order of the moves.
                 while (
                     place > low
-                    and ways[place - 1, GROUP] == group
+                    and ways[place - 1, WAY_GROUP] == group
                     and nodes[ways[place - 1, TO], ROW] == nodes[node, ROW]
-                    and ways[place - 1, RANK] > layout.rank[move]
+                    and ways[place - 1, WAY_RANK] > layout.moves[move, RANK]
                 ):
                     ways[place] = ways[place - 1]
                     place -= 1
                 ways[place, TO] = node
-                ways[place, RANK] = layout.rank[move]
-                ways[place, GROUP] = group
+                ways[place, WAY_RANK] = layout.moves[move, RANK]
+                ways[place, WAY_GROUP] = group
     return ways
 
 
@@ -214,21 +222,21 @@ def rivals_of_step(
     The rivals of the step before are `rivals[low:high]`; the new ones follow. Returns their end.
     """
     node = ways[way, TO]
-    row, label = nodes[node, ROW], layout.variable[nodes[node, POSITION]]
+    row, label = nodes[node, ROW], layout.positions[nodes[node, POSITION], VARIABLE]
     end = high
     for place in range(low - 1, high):
         # Before the rivals, the run itself: it has rivals in the ways that it prefers to this one.
         rival = from_node if place < low else rivals[place]
         onward = nodes[rival, OUT]
         onward_end = way if place < low else onward + nodes[rival, OUTS]
-        if not layout.grouped:
+        if not layout.header[GROUPED]:
             onward = first_way_to(nodes, ways, onward, onward_end, row)
         while onward < onward_end:
             other = ways[onward, TO]
             if nodes[other, ROW] == row:
-                if layout.variable[nodes[other, POSITION]] == label:
+                if layout.positions[nodes[other, POSITION], VARIABLE] == label:
                     end = add_rival(rivals, high, end, other)
-            elif not layout.grouped:
+            elif not layout.header[GROUPED]:
                 break
             onward += 1
     return end
@@ -241,7 +249,7 @@ def skip_target(path: Matrix, depth: int, nodes: Matrix, targets: Flags, skip: i
     for step in range(depth + 1):
         node = path[step, AT]
         if targets[nodes[node, POSITION]]:
-            found = nodes[node, ROW]
+            found = int(nodes[node, ROW])
             if skip == SKIP_FIRST:
                 return found
     return found
@@ -332,7 +340,7 @@ def walk(
         onward = ways[way, TO]
         low, high = path[depth, RIVALS], path[depth + 1, RIVALS]
         end = high
-        if layout.ambiguous:
+        if layout.header[AMBIGUOUS]:
             end = rivals_of_step(layout, nodes, ways, way, node, rivals, low, high)
             overtaken = False
             for place in range(high, end):
@@ -387,8 +395,8 @@ def enumerate_row(
     ways = turn_round(layout, count, linked, nodes, visited, links, ways)
     row = nodes[first, ROW]
     path = grown(path, count + 2)
-    if layout.ambiguous and len(rivals) < (count + 2) * len(layout.variable):
-        rivals = np.empty(2 * (count + 2) * len(layout.variable), np.int64)
+    if layout.header[AMBIGUOUS] and len(rivals) < (count + 2) * len(layout.positions):
+        rivals = np.empty(2 * (count + 2) * len(layout.positions), np.int64)
     place = 0
     while place < count and status == DONE:
         start = nodes[visited[place, 0], ROW]
@@ -408,12 +416,12 @@ def enumerate_row(
             if root < 0:
                 break
             rivals_end = 0
-            for other in range(place, end) if layout.ambiguous else range(0):
+            for other in range(place, end) if layout.header[AMBIGUOUS] else range(0):
                 node = visited[other, 0]
                 if (
                     0 <= nodes[node, START] <= rank
-                    and layout.variable[nodes[node, POSITION]]
-                    == layout.variable[nodes[root, POSITION]]
+                    and layout.positions[nodes[node, POSITION], VARIABLE]
+                    == layout.positions[nodes[root, POSITION], VARIABLE]
                 ):
                     rivals[rivals_end] = node
                     rivals_end += 1

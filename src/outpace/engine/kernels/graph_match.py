@@ -42,7 +42,15 @@ from outpace.engine.kernels.graph_enumerate import (
     Flags,
     enumerate_row,
 )
-from outpace.engine.match.graph_layout import STRICT, Layout
+from outpace.engine.match.graph_layout import (
+    ACCEPTS,
+    LINK,
+    OPENED,
+    SOURCE,
+    STRICT,
+    VARIABLE,
+    Layout,
+)
 
 # What WITHIN measures.
 NO_WITHIN, FIRST_TO_LAST, PREVIOUS_TO_CURRENT = range(3)
@@ -65,8 +73,8 @@ def first_in_window(times: Integers, low: int, high: int, now: int, within: int)
 @compiled
 def accepting(layout: Layout, nodes: Matrix, first: int, last: int) -> bool:
     """Say whether a match may end at one of the nodes."""
-    for node in range(first, last):
-        if layout.accepts[nodes[node, POSITION]]:
+    for node in range(first, last):  # noqa: SIM110 - kernels have no generators
+        if layout.positions[nodes[node, POSITION], ACCEPTS]:
             return True
     return False
 
@@ -82,6 +90,7 @@ def match_by_completion(
     bounds: Matrix,
     first_ordinal: Integers,
     settled: Integers,
+    ended: bool,
     takes_max: int,
     nodes_kept: int,
 ) -> tuple[Matrix, Matrix, Integers, Integers, Integers, int]:
@@ -94,8 +103,8 @@ def match_by_completion(
     nodes = np.empty((64, NODE_COLUMNS), np.int64)
     entries = np.empty((64, ENTRY_COLUMNS), np.int64)
     edges = np.empty((64, EDGE_COLUMNS), np.int64)
-    lists = np.empty((2 * len(layout.source), LIST_COLUMNS), np.int64)
-    newest = np.empty(len(layout.variable), np.int64)
+    lists = np.empty((2 * len(layout.moves), LIST_COLUMNS), np.int64)
+    newest = np.empty(len(layout.positions), np.int64)
     fill = np.zeros(3, np.int64)
     visited = np.empty((64, 1), np.int64)
     links = np.empty((64, 2), np.int64)
@@ -148,7 +157,7 @@ def match_by_completion(
             row += 1
         keep[segment] = high
         ends[segment] = filled[MATCHES]
-        if low < high:
+        if low < high and not ended:
             start_low = step_low = -1
             if kind:
                 now = max(watermark, times[high - 1])
@@ -172,9 +181,9 @@ def newest_live(
         tail = lists[number, TAIL]
         if tail >= 0:
             latest = max(latest, nodes[entries[tail, NODE], ROW])
-    for move in range(len(layout.source)):
-        node = newest[layout.source[move]]
-        if layout.link[move] == STRICT and node >= 0 and nodes[node, ROW] == row:
+    for move in range(len(layout.moves)):
+        node = newest[layout.moves[move, SOURCE]]
+        if layout.moves[move, LINK] == STRICT and node >= 0 and nodes[node, ROW] == row:
             latest = row
     return latest
 
@@ -205,10 +214,10 @@ def settled_by_time(
 def can_start(layout: Layout, truth: Truth, row: int, first: bool) -> bool:
     """Say whether a match may start at a row."""
     for move in range(len(layout.initial)):
-        position = layout.initial[move]
-        if truth[row, layout.variable[position]]:
-            if start_rank(layout, truth, row, first, position) >= 0:
-                return True
+        position = layout.initial[move, OPENED]
+        fits = truth[row, layout.positions[position, VARIABLE]]
+        if fits and start_rank(layout, truth, row, first, position) >= 0:
+            return True
     return False
 
 
@@ -248,8 +257,8 @@ def match_by_start(
     nodes = np.empty((64, NODE_COLUMNS), np.int64)
     entries = np.empty((64, ENTRY_COLUMNS), np.int64)
     edges = np.empty((64, EDGE_COLUMNS), np.int64)
-    lists = np.empty((2 * len(layout.source), LIST_COLUMNS), np.int64)
-    newest = np.empty(len(layout.variable), np.int64)
+    lists = np.empty((2 * len(layout.moves), LIST_COLUMNS), np.int64)
+    newest = np.empty(len(layout.positions), np.int64)
     fill = np.zeros(3, np.int64)
     visited = np.empty((64, 1), np.int64)
     links = np.empty((64, 2), np.int64)
@@ -262,7 +271,7 @@ def match_by_start(
     lows = np.full(len(truth) if kind else 0, -1, np.int64)
     ends = np.zeros(len(bounds), np.int64)
     keep = np.zeros(len(bounds), np.int64)
-    one_each = skip == SKIP_NEXT_ROW or skip == SKIP_PAST_LAST or consume_selected or consume_all
+    one_each = skip in (SKIP_NEXT_ROW, SKIP_PAST_LAST) or consume_selected or consume_all
     status = DONE
     for segment in range(len(bounds)):
         origin, low, completed, high = bounds[segment]
@@ -307,7 +316,7 @@ def match_by_start(
                         nodes, entries, edges, visited, links, ways, path, rivals,
                         found, taken, filled,
                     )  # fmt: skip
-                    if status == TOO_MANY or status == BAD_SKIP:
+                    if status in (TOO_MANY, BAD_SKIP):
                         return found, taken, filled, ends, keep, status
                     room -= here - left
                     if again:

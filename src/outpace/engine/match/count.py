@@ -6,8 +6,6 @@ there are.
 
 from __future__ import annotations
 
-import numpy as np
-
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.graph import make_graph_matcher
@@ -28,9 +26,11 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
     limits = [limit.count for limit in task.bound.query.limits if limit.per is Per.PARTITION]
     if not limits:
         return exact_sum(counts)
-    parts = np.split(counts, block.segments[1:-1])
-    left = [limits[0] - int(number) for number in resume.number]
-    return sum(min(max(0, n), exact_sum(part)) for n, part in zip(left, parts, strict=True))
+    total = 0
+    for segment, number in enumerate(resume.number.tolist()):
+        part = counts[block.segments[segment] : block.segments[segment + 1]]
+        total += min(max(0, limits[0] - number), exact_sum(part))
+    return total
 
 
 def _nothing_is_ruled_out(task: Task, block: Block) -> bool:

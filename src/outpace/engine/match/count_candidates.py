@@ -6,14 +6,24 @@ again. So a count is exact or an error, never wrong.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.count_rows import BY_START, BY_TAKE, ONE_LANE, count_rows
 from outpace.engine.match.contract import Block, Booleans, Integers, Resume, Task
-from outpace.engine.match.count_machine import Machine, Sums, build_machine
+from outpace.engine.match.count_machine import (
+    ACCEPTED,
+    ACCEPTED_END,
+    AT_ONCE,
+    BOTH,
+    SKIPS,
+    STARTED,
+    STARTED_END,
+    TAKES,
+    TAKES_END,
+    Machine,
+    build_machine,
+)
 from outpace.engine.match.count_truth import truth_table
 from outpace.engine.match.graph_layout import covered
 from outpace.pattern.bound import PredicateClass
@@ -112,19 +122,24 @@ def count_rows_exactly(
         lanes: Exact = np.zeros((machine.states, 0 if mode else 1), object)
         lane_rows: list[int] = []
         for row in range(first, end):
-            symbol = int(symbols[row])
+            symbol = symbols[row]
             expired = 0
             while expired < len(lane_rows) and times[row] - times[lane_rows[expired]] >= within:
                 expired += 1
             lanes, lane_rows = lanes[:, expired:], lane_rows[expired:]
-            accepted = _part(machine.accepted_at, machine.accepted, symbol)
-            counts[row] = int(machine.at_once[symbol]) + sum(_total(lanes[s]) for s in accepted)
-            new: list[Any] = [0] * machine.states
+            line = machine.symbols[symbol]
+            accepted = machine.flat[line[ACCEPTED] : line[ACCEPTED_END]]
+            counts[row] = int(line[AT_ONCE]) + sum(_total(lanes[state]) for state in accepted)
+            new: list[int] = [0] * machine.states
             if mode == BY_TAKE:
-                for state, sources in _changes(machine.takes, symbol):
+                for state, sources in _sums(machine, line[TAKES], line[TAKES_END]):
                     new[state] += sum(_total(lanes[source]) for source in sources)
-            lanes = _changed(lanes, machine.skips if mode == BY_TAKE else machine.both, symbol)
-            for state in _part(machine.started_at, machine.started, symbol):
+            kept = SKIPS if mode == BY_TAKE else BOTH
+            changed = lanes.copy()
+            for state, sources in _sums(machine, line[kept], line[kept + 1]):
+                changed[state] = lanes[sources].sum(axis=0) if sources else 0
+            lanes = changed
+            for state in machine.flat[line[STARTED] : line[STARTED_END]]:
                 new[state] += 1
             if not any(new):
                 continue
@@ -137,23 +152,12 @@ def count_rows_exactly(
     return counts
 
 
-def _changed(lanes: Exact, sums: Sums, symbol: int) -> Exact:
-    changed = lanes.copy()
-    for state, sources in _changes(sums, symbol):
-        changed[state] = lanes[sources].sum(axis=0) if sources else 0
-    return changed
-
-
-def _changes(sums: Sums, symbol: int) -> list[tuple[int, list[int]]]:
+def _sums(machine: Machine, low: int, high: int) -> list[tuple[int, list[int]]]:
+    """Return some lines of the sums table: each state and the states to add up."""
     return [
-        (int(sums.state[k]), sums.source[sums.source_at[k] : sums.source_at[k + 1]].tolist())
-        for k in range(int(sums.at[symbol]), int(sums.at[symbol + 1]))
+        (state, machine.flat[first:last].tolist())
+        for state, first, last in machine.sums[low:high].tolist()
     ]
-
-
-def _part(at: Integers, values: Integers, symbol: int) -> list[int]:
-    part: list[int] = values[at[symbol] : at[symbol + 1]].tolist()
-    return part
 
 
 def _total(lane: Exact) -> int:

@@ -1,15 +1,15 @@
 """The counting machine: what each event does to the numbers of runs that wait.
 
-A state is a set of open moves; every run that has taken its last event is in one. An event sends the
-runs of a state to another state (skipping the event), and adds as many runs to the states that
-its takes lead to. Where the pattern is unambiguous a take leads to one position; else takes with
+A state is a set of open moves; every run is in one after its last take. An event sends the runs of
+a state to another state (skipping the event), and adds as many runs to the states that its takes
+lead to. Where the pattern is unambiguous a take leads to one position; else takes with
 the same label lead to one state with the moves of all their positions, so that runs which give the
 same match are one. Only the kinds of events that occur in the data, the symbols, are worked out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -27,45 +27,23 @@ PAIRS_MAX: Final = 200_000
 NOWHERE: Final = -1
 
 
-class Sums(NamedTuple):
-    """For each symbol the states whose number changes, and which old numbers are added up.
+# Columns of the symbols table: the sums that skipping an event, taking it, and both together ask
+# for; the states whose runs are completed, once for each way; the states where runs begin; the
+# matches that the event alone makes. Sums are lines of the sums table, the rest is in `flat`.
+SKIPS, SKIPS_END, TAKES, TAKES_END, BOTH, BOTH_END = range(6)
+ACCEPTED, ACCEPTED_END, STARTED, STARTED_END, AT_ONCE = range(6, 11)
 
-    State `state[k]`, for k in `at[symbol] : at[symbol + 1]`, becomes the sum over the states in
-    `source[source_at[k] : source_at[k + 1]]`.
-    """
-
-    at: Integers
-    state: Integers
-    source_at: Integers
-    source: Integers
+# Columns of the sums table: the state whose number changes, and the states that are added up.
+STATE, SOURCES, SOURCES_END = range(3)
 
 
 class Machine(NamedTuple):
-    """A counting machine over numbered states and symbols.
-
-    Parameters
-    ----------
-    states
-        The number of states.
-    skips, takes, both
-        What skipping an event, taking it, and both together change.
-    accepted_at, accepted
-        For each symbol the states whose runs are completed, once for each way.
-    started_at, started
-        For each symbol the states where new runs begin.
-    at_once
-        For each symbol the matches that it alone makes.
-    """
+    """A counting machine in tables; the constants of this module name their columns."""
 
     states: int
-    skips: Sums
-    takes: Sums
-    both: Sums
-    accepted_at: Integers
-    accepted: Integers
-    started_at: Integers
-    started: Integers
-    at_once: Integers
+    symbols: Integers
+    sums: Integers
+    flat: Integers
 
 
 class _Slot(NamedTuple):
@@ -121,25 +99,27 @@ def build_machine(program: Program, symbols: Booleans) -> Machine | None:
             return None
         state = builder.states[len(steps)]
         steps.append([builder.step(state, bits) for bits in kinds])
-    skips, takes, both = (
-        _sums([_sources(steps, symbol, skip, take) for symbol in range(len(kinds))])
-        for skip, take in ((True, False), (False, True), (True, True))
-    )
-    accepted_at, accepted = _flat(
-        [s for s in range(len(steps)) for _ in range(steps[s][symbol].accepted)]
-        for symbol in range(len(kinds))
-    )
-    started_at, started = _flat(start.takes for start in starts)
+    sums: list[list[int]] = []
+    flat: list[int] = []
+    lines = []
+    for symbol, start in enumerate(starts):
+        line = []
+        for skip, take in ((True, False), (False, True), (True, True)):
+            line.append(len(sums))
+            for changed, sources in _sources(steps, symbol, skip, take).items():
+                sums.append([changed, len(flat), len(flat) + len(sources)])
+                flat += sources
+            line.append(len(sums))
+        accepted = [s for s, row in enumerate(steps) for _ in range(row[symbol].accepted)]
+        for states in (accepted, start.takes):
+            line += [len(flat), len(flat) + len(states)]
+            flat += states
+        lines.append([*line, start.accepted])
     return Machine(
         states=len(steps),
-        skips=skips,
-        takes=takes,
-        both=both,
-        accepted_at=accepted_at,
-        accepted=accepted,
-        started_at=started_at,
-        started=started,
-        at_once=np.array([start.accepted for start in starts], np.int64),
+        symbols=np.array(lines, np.int64).reshape(len(lines), 11),
+        sums=np.array(sums, np.int64).reshape(len(sums), 3),
+        flat=np.array(flat, np.int64),
     )
 
 
@@ -258,15 +238,3 @@ def _sources(steps: list[list[_Step]], symbol: int, skip: bool, take: bool) -> d
     if skip:
         return {state: added for state, added in sources.items() if added != [state]}
     return {state: added for state, added in sources.items() if added}
-
-
-def _sums(parts: Sequence[Mapping[int, list[int]]]) -> Sums:
-    at, state = _flat(part.keys() for part in parts)
-    source_at, source = _flat(added for part in parts for added in part.values())
-    return Sums(at, state, source_at, source)
-
-
-def _flat(parts: Iterable[Iterable[int]]) -> tuple[Integers, Integers]:
-    lists = [list(part) for part in parts]
-    at = np.cumsum([0, *(len(part) for part in lists)]).astype(np.int64)
-    return at, np.array([value for part in lists for value in part], np.int64)

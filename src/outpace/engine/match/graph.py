@@ -1,9 +1,10 @@
 """The matcher for all matches of a pattern: one shared graph, read out in order.
 
-Covered are queries with `Selection.ALL` whose predicates do not read the match and whose matches are
-complete with their last event: not a trailing `!B`, not `$`, not partial matches that timed out, not a
-descending time with WITHIN. Everything else in a pattern is covered. The graph is rebuilt in each
-call from the rows that WITHIN keeps, so a stream needs no state but those rows.
+Covered are queries with `Selection.ALL` whose predicates do not read the match and whose matches
+are complete with their last event. Not covered are a trailing `!B`, `$`, partial matches that timed
+out, WITHIN over a descending time, and a step that leaves possessive repetitions with different
+`until`s. The graph is rebuilt in each call from the rows that WITHIN keeps, so a stream needs no
+state but those rows.
 """
 
 from __future__ import annotations
@@ -198,12 +199,12 @@ class _GraphMatcher:
         settled = _known(block)
         common = (
             self.layout, truth, block.times, rules.kind, rules.within, block.watermark,
-            bounds, origin - shift, settled,
+            bounds, origin - shift, settled, block.ended,
         )  # fmt: skip
         if rules.waits or rules.per_start != UNLIMITED:
             clock, clock_settled = _clock(block)
             found, taken, filled, ends, keep, status = match_by_start(
-                *common, block.ended, barriers, numbers, consumed, clock, clock_settled,
+                *common, barriers, numbers, consumed, clock, clock_settled,
                 int(block.arrivals.max()) + 1 if block.size else 0,
                 rules.waits, rules.per_start, rules.per_partition,
                 rules.skip, rules.strict, rules.targets,

@@ -1,4 +1,4 @@
-"""The program as flat arrays, in the form that the graph kernels read.
+"""The program as a few tables of integers, in the form that the graph kernels read.
 
 `graph_layout` also says which programs the graph covers: those whose end does not depend on later
 rows. A trailing `!B` and `$` do, so programs with one give None.
@@ -6,6 +6,7 @@ rows. A trailing `!B` and `$` do, so programs with one give None.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,91 +17,46 @@ from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.program import ACCEPT, Move, Program
 from outpace.pattern.ast import Link
 
-#: Links as kernels see them.
-STRICT, NEXT, ANY = 0, 1, 2
+# Links as kernels see them.
+STRICT, NEXT, ANY = range(3)
 
 _LINKS = {Link.STRICT: STRICT, Link.NEXT: NEXT, Link.ANY: ANY}
 
+# A column `x` with a neighbour `x_END` is a range of lines of the moves table (INCOMING), else of
+# `flat`.
+
+# Columns of the positions table: the variable, whether a match may end there, the moves that lead
+# to it and from it, the negations of skipped events and those of the very next event.
+VARIABLE, ACCEPTS, INCOMING, INCOMING_END, OUTGOING, OUTGOING_END = range(6)
+ENDS, ENDS_END, BARS, BARS_END = range(6, 10)
+
+# Columns of the moves table: where from and to, the link, the place among the moves of its source,
+# how many ACCEPTs the source prefers to it (moves of a lower group come first), the variables that
+# close it (until, and possessive repetitions), the variable that ends the possessive repetitions in
+# KEPT (or -1), the variables that close it unless RELEASE came first.
+SOURCE, TARGET, LINK, RANK, GROUP, CLOSE, CLOSE_END, RELEASE, KEPT, KEPT_END = range(10)
+
+# Columns of the variables table: the positions that take it, the moves of link next to one of them.
+TAKING, TAKING_END, AWAITED, AWAITED_END = range(4)
+
+# Columns of the table of initial moves, in order of preference: the position, whether it holds only
+# on the partition's first row, and pairs (variable that forbids it, `until` that lifts that or -1).
+OPENED, FIRST_ONLY, FORBIDDEN, FORBIDDEN_END = range(4)
+
+# Places in the header: the moves that some event can close, the positions where a negation waits,
+# whether two runs may give the same match, whether some move has a GROUP above 0.
+GUARDED, GUARDED_END, ENDING, ENDING_END, AMBIGUOUS, GROUPED = range(6)
+
 
 class Layout(NamedTuple):
-    """A program in arrays; `x_at[k] : x_at[k + 1]` is the part of `x` that belongs to k.
+    """A program in tables; the constants of this module name their columns."""
 
-    Moves are sorted by target, source and rank; moves that accept are not among them.
-
-    Parameters
-    ----------
-    variable, accepts
-        For each position its variable, and whether a match may end there.
-    initial, initial_first
-        The initial moves in order of preference: their positions, and whether they hold only on
-        the partition's first row.
-    opening_at, opening, opening_until
-        For each initial move the variables that forbid it, each unless the `until` beside it holds
-        as well (-1: none).
-    source, target, link, rank
-        Of each move.
-    group
-        How many ACCEPTs the source prefers to the move: every move of a lower group comes first.
-    incoming_at
-        The moves into each position.
-    outgoing_at, outgoing
-        The moves out of each position.
-    taking_at, taking
-        The positions of each variable.
-    next_at, next_moves
-        For each variable the moves with link next to a position of it.
-    guarded
-        The moves that some event can close.
-    close_at, close
-        For each move the variables that close it (until, and possessive repetitions).
-    release
-        For each move the variable that ends the possessive repetitions in `kept`, or -1.
-    kept_at, kept
-        For each move the variables that close it unless `release` came first.
-    ending
-        The positions where a negation waits.
-    ends_at, ends
-        For each position the negations of skipped events.
-    bars_at, bars
-        For each position the negations of the very next event.
-    ambiguous
-        Whether two runs may give the same match.
-    grouped
-        Whether some position has moves on both sides of an ACCEPT, or only after it.
-    """
-
-    variable: Integers
-    accepts: Integers
+    positions: Integers
+    moves: Integers
+    variables: Integers
     initial: Integers
-    initial_first: Integers
-    opening_at: Integers
-    opening: Integers
-    opening_until: Integers
-    source: Integers
-    target: Integers
-    link: Integers
-    rank: Integers
-    group: Integers
-    incoming_at: Integers
-    outgoing_at: Integers
-    outgoing: Integers
-    taking_at: Integers
-    taking: Integers
-    next_at: Integers
-    next_moves: Integers
-    guarded: Integers
-    close_at: Integers
-    close: Integers
-    release: Integers
-    kept_at: Integers
-    kept: Integers
-    ending: Integers
-    ends_at: Integers
-    ends: Integers
-    bars_at: Integers
-    bars: Integers
-    ambiguous: bool
-    grouped: bool
+    header: Integers
+    flat: Integers
 
 
 def graph_layout(program: Program, variables: int) -> Layout | None:
@@ -112,77 +68,40 @@ def graph_layout(program: Program, variables: int) -> Layout | None:
     >>> from outpace.pattern.ast import Link, Var, concat
     >>> program = compile_program(concat([Var("A"), Var("B")], [Link.ANY]), ("A", "B"))
     >>> layout = graph_layout(program, 2)
-    >>> layout.link.tolist(), layout.accepts.tolist()
+    >>> layout.moves[:, LINK].tolist(), layout.positions[:, ACCEPTS].tolist()
     ([2], [0, 1])
     """
     if not covered(program):
         return None
-    places = range(len(program.positions))
     moves = sorted(
-        (move.target, source, rank, move)
-        for source in places
-        for rank, move in _ranked(program.follow[source])
+        (move.target, source, rank)
+        for source, follow in enumerate(program.follow)
+        for rank, move in enumerate(follow)
+        if move.target != ACCEPT
     )
-    releases = [_release(move) for *_, move in moves]
-    if any(release is None for release in releases):
+    if any(_release(program.follow[source][rank]) is None for _, source, rank in moves):
         return None
-    variable = [position.variable for position in program.positions]
-    numbers = range(len(moves))
-    incoming_at, _ = _grouped(places, ((target, 0) for target, *_ in moves))
-    outgoing_at, outgoing = _grouped(places, ((moves[n][1], n) for n in numbers))
-    taking_at, taking = _grouped(range(variables), ((variable[p], p) for p in places))
-    next_at, next_moves = _grouped(
-        range(variables),
-        ((variable[moves[n][0]], n) for n in numbers if moves[n][3].link is Link.NEXT),
-    )
-    close = [
-        [*move.untils, *(hold.variable for hold in move.holds if hold.until is None)]
-        for *_, move in moves
-    ]
-    kept = [[h.variable for h in move.holds if h.until is not None] for *_, move in moves]
-    ends = [[n.variable for n in program.ends[p] if not n.immediate] for p in places]
-    bars = [[n.variable for n in program.ends[p] if n.immediate] for p in places]
+    flat = _Flat()
+    move_lines = [_move_line(program, flat, *move) for move in moves]
+    position_lines = _position_lines(program, flat, moves)
+    variable_lines = _variable_lines(program, flat, moves, variables)
     opening = [move for move in program.initial if move.target != ACCEPT]
-    forbidding = [_forbidding(move) for move in opening]
-    opening_at, opening_variables = _flat([[pair[0] for pair in part] for part in forbidding])
-    _, opening_untils = _flat([[pair[1] for pair in part] for part in forbidding])
-    close_at, close_flat = _flat(close)
-    kept_at, kept_flat = _flat(kept)
-    ends_at, ends_flat = _flat(ends)
-    bars_at, bars_flat = _flat(bars)
+    initial_lines = [
+        [move.target, int(move.at_start), *flat.add(_forbidding(move))] for move in opening
+    ]
+    header = [
+        *flat.add(n for n, line in enumerate(move_lines) if _is_guarded(line)),
+        *flat.add(n for n, line in enumerate(position_lines) if line[ENDS] < line[ENDS_END]),
+        int(is_ambiguous(program)),
+        int(any(line[GROUP] for line in move_lines)),
+    ]
     return Layout(
-        variable=_array(variable),
-        accepts=_array(any(m.target == ACCEPT for m in program.follow[p]) for p in places),
-        initial=_array(move.target for move in opening),
-        initial_first=_array(move.at_start for move in opening),
-        opening_at=opening_at,
-        opening=opening_variables,
-        opening_until=opening_untils,
-        source=_array(source for _, source, *_ in moves),
-        target=_array(target for target, *_ in moves),
-        link=_array(_LINKS[move.link] for *_, move in moves),
-        rank=_array(rank for _, _, rank, _ in moves),
-        group=_array(_group(program.follow[source], rank) for _, source, rank, _ in moves),
-        incoming_at=incoming_at,
-        outgoing_at=outgoing_at,
-        outgoing=outgoing,
-        taking_at=taking_at,
-        taking=taking,
-        next_at=next_at,
-        next_moves=next_moves,
-        guarded=_array(n for n in numbers if close[n] or kept[n]),
-        close_at=close_at,
-        close=close_flat,
-        release=_array(-1 if release is None else release for release in releases),
-        kept_at=kept_at,
-        kept=kept_flat,
-        ending=_array(p for p in places if ends[p]),
-        ends_at=ends_at,
-        ends=ends_flat,
-        bars_at=bars_at,
-        bars=bars_flat,
-        ambiguous=is_ambiguous(program),
-        grouped=any(_group(program.follow[source], rank) for _, source, rank, _ in moves),
+        _table(position_lines, 10),
+        _table(move_lines, 10),
+        _table(variable_lines, 4),
+        _table(initial_lines, 4),
+        np.array(header, np.int64),
+        np.array(flat.values, np.int64),
     )
 
 
@@ -196,8 +115,68 @@ def covered(program: Program) -> bool:
     )
 
 
-def _ranked(moves: Sequence[Move]) -> list[tuple[int, Move]]:
-    return [(rank, move) for rank, move in enumerate(moves) if move.target != ACCEPT]
+class _Flat:
+    """Lists of numbers, one after the other."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+
+    def add(self, values: Iterable[int]) -> tuple[int, int]:
+        """Append a list and return where it is."""
+        start = len(self.values)
+        self.values += values
+        return start, len(self.values)
+
+
+def _move_line(program: Program, flat: _Flat, target: int, source: int, rank: int) -> list[int]:
+    move = program.follow[source][rank]
+    closing = [*move.untils, *(hold.variable for hold in move.holds if hold.until is None)]
+    kept = [hold.variable for hold in move.holds if hold.until is not None]
+    group = sum(other.target == ACCEPT for other in program.follow[source][:rank])
+    release = _release(move)
+    assert release is not None
+    return [
+        source, target, _LINKS[move.link], rank, group,
+        *flat.add(closing), release, *flat.add(kept),
+    ]  # fmt: skip
+
+
+def _position_lines(
+    program: Program, flat: _Flat, moves: Sequence[tuple[int, int, int]]
+) -> list[list[int]]:
+    outgoing: list[list[int]] = [[] for _ in program.positions]
+    for number, (_, source, _) in enumerate(moves):
+        outgoing[source].append(number)
+    targets = [target for target, *_ in moves]
+    return [
+        [
+            program.positions[position].variable,
+            int(any(move.target == ACCEPT for move in program.follow[position])),
+            bisect_left(targets, position),
+            bisect_right(targets, position),
+            *flat.add(outgoing[position]),
+            *flat.add(negation.variable for negation in ends if not negation.immediate),
+            *flat.add(negation.variable for negation in ends if negation.immediate),
+        ]
+        for position, ends in enumerate(program.ends)
+    ]
+
+
+def _variable_lines(
+    program: Program, flat: _Flat, moves: Sequence[tuple[int, int, int]], variables: int
+) -> list[list[int]]:
+    taking: list[list[int]] = [[] for _ in range(variables)]
+    awaited: list[list[int]] = [[] for _ in range(variables)]
+    for number, position in enumerate(program.positions):
+        taking[position.variable].append(number)
+    for number, (target, source, rank) in enumerate(moves):
+        if program.follow[source][rank].link is Link.NEXT:
+            awaited[program.positions[target].variable].append(number)
+    return [[*flat.add(taking[v]), *flat.add(awaited[v])] for v in range(variables)]
+
+
+def _is_guarded(line: list[int]) -> bool:
+    return line[CLOSE] < line[CLOSE_END] or line[KEPT] < line[KEPT_END]
 
 
 def _release(move: Move) -> int | None:
@@ -208,28 +187,12 @@ def _release(move: Move) -> int | None:
     return next(iter(untils)) if untils else -1
 
 
-def _group(moves: Sequence[Move], rank: int) -> int:
-    return sum(move.target == ACCEPT for move in moves[:rank])
-
-
-def _forbidding(move: Move) -> list[tuple[int, int]]:
-    """Return what forbids an initial move: (variable, the `until` that lifts it or -1)."""
-    return [(until, -1) for until in move.untils] + [
+def _forbidding(move: Move) -> list[int]:
+    pairs = [(until, -1) for until in move.untils] + [
         (hold.variable, -1 if hold.until is None else hold.until) for hold in move.holds
     ]
+    return [value for pair in pairs for value in pair]
 
 
-def _array(values: Iterable[int]) -> Integers:
-    return np.fromiter(values, np.int64)
-
-
-def _flat(parts: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
-    ends = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int64)
-    return ends, _array(value for part in parts for value in part)
-
-
-def _grouped(keys: range, pairs: Iterable[tuple[int, int]]) -> tuple[Integers, Integers]:
-    parts: list[list[int]] = [[] for _ in keys]
-    for key, value in pairs:
-        parts[key].append(value)
-    return _flat(parts)
+def _table(lines: list[list[int]], columns: int) -> Integers:
+    return np.array(lines, np.int64).reshape(len(lines), columns)
