@@ -335,3 +335,19 @@ def test_variables_of_the_library_are_no_tables(connection: duckdb.DuckDBPyConne
     for name in ("statement", "connection", "query", "found", "cleanup"):
         with pytest.raises(BindError, match=f"table with name {name} does not exist"):
             sql(connection, f"SELECT * FROM {name}")
+
+
+def test_an_unfinished_result_is_left_alone(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("SELECT * FROM range(3)")
+    assert connection.fetchone() == (0,)
+    with pytest.raises(DataError, match="unfinished result"):
+        sql(connection, f"SELECT * FROM ticks {DIP}")
+    assert connection.fetchall() == [(1,), (2,)]
+    assert len(rows(connection, f"SELECT * FROM ticks {DIP}")) == 2
+
+
+def test_a_closed_connection_is_refused() -> None:
+    connection = duckdb.connect()
+    connection.close()
+    with pytest.raises(DataError, match="closed"):
+        sql(connection, "SELECT 1")
