@@ -86,6 +86,11 @@ def test_failures_are_not_searched_twice(pattern):
     assert runs(asked, table, step_budget=20_000) == []
 
 
+def test_what_only_a_deadline_ended_is_tried_again_from_a_later_start():
+    table = pa.table({"ts": [0, 1, 2], "x": list("aab")})
+    assert runs(query("A+ B").within(2), table) == [[1, 2]]
+
+
 def test_a_search_that_reads_the_run_stops_at_its_budget():
     asked = query("(A | B)* C", names="C", A="x = FIRST(x)", B="x = FIRST(x)")
     with pytest.raises(MatchError, match="took more than 5000 steps") as raised:

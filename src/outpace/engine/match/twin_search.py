@@ -15,7 +15,7 @@ from typing import Final
 
 from outpace.engine.match.contract import NO_TIME
 from outpace.engine.match.masks import Ask
-from outpace.engine.match.program import ACCEPT, Move, Program
+from outpace.engine.match.program import ACCEPT, Move, Negation, Program
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.query import WithinKind
@@ -101,6 +101,8 @@ class Plan:
         For each position its moves, cut before and after each ACCEPT.
     pure
         For each position whether nothing from there on reads the run.
+    plain
+        For each position whether all its moves are strict and nothing guards them.
     """
 
     program: Program
@@ -111,6 +113,7 @@ class Plan:
     initial: tuple[Move, ...]
     groups: tuple[tuple[tuple[Move, ...], ...], ...]
     pure: tuple[bool, ...]
+    plain: tuple[bool, ...]
 
     @staticmethod
     def of(
@@ -130,7 +133,8 @@ class Plan:
         )
         groups = tuple(_groups(moves) for moves in follow)
         pure = _pure(program, reads_run)
-        return Plan(program, within, kind, step_budget, remember, initial, groups, pure)
+        plain = tuple(_is_plain(*each) for each in zip(follow, program.ends, strict=True))
+        return Plan(program, within, kind, step_budget, remember, initial, groups, pure, plain)
 
 
 @dataclass(slots=True)
@@ -310,6 +314,8 @@ class Walk:
         for group in self._plan.groups[frame.position]:
             if group[0].target == ACCEPT:
                 yield self._verdict(frame, group[0])
+            elif self._plan.plain[frame.position]:
+                yield from self._strict_takes(frame, group)
             else:
                 yield from self._takes(frame, group)
 
@@ -320,6 +326,25 @@ class Walk:
             return None
         first_to_last = self._plan.kind is WithinKind.FIRST_TO_LAST
         return self._segment.times[self.rows[0] if first_to_last else row] + within
+
+    def _strict_takes(
+        self, frame: _Frame, moves: tuple[Move, ...]
+    ) -> Iterator[tuple[int, int] | Signal]:
+        """Offer the takes of strict moves without guards, as `_takes` does, only faster."""
+        segment, reach, row = self._segment, frame.reach, frame.row + 1
+        deadline = self._deadline(frame.row)
+        if deadline is not None and self._time_is_over(row, deadline):
+            reach.deadline = max(reach.deadline, deadline)
+            frame.timed_out = True
+        elif row < segment.size:
+            reach.row = max(reach.row, row)
+            for move in moves:
+                if self._holds(self._variables[move.target], row) and row not in self.consumed:
+                    yield row, move.target
+        else:
+            if not segment.ended:
+                yield Signal.OPEN
+            reach.end = True
 
     def _takes(self, frame: _Frame, moves: tuple[Move, ...]) -> Iterator[tuple[int, int] | Signal]:
         """Offer the takes of some moves, by event and then by move."""
@@ -433,6 +458,12 @@ def _groups(moves: tuple[Move, ...]) -> tuple[tuple[Move, ...], ...]:
         else:
             groups.append([move])
     return tuple(tuple(group) for group in groups)
+
+
+def _is_plain(moves: tuple[Move, ...], ends: tuple[Negation, ...]) -> bool:
+    return not ends and all(
+        move.link is Link.STRICT and not move.untils and not move.holds for move in moves
+    )
 
 
 def _accepting(program: Program) -> list[bool]:
