@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from outpace.cli.bench import bench
 from outpace.cli.demo import demo
 from outpace.errors import OutpaceError
 
@@ -37,3 +38,4 @@ def outpace() -> None:
 
 
 app.command()(demo)
+app.command()(bench)

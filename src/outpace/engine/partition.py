@@ -7,6 +7,7 @@ as they came in. A table without keys that is in order already is not touched at
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from outpace.engine.kernels.grouping import (
     group_rows,
     is_ascending,
     is_ascending_in_groups,
+    number_rows,
+    scatter_rows,
 )
 from outpace.engine.match.contract import Integers
 from outpace.pattern.bound import BoundQuery
@@ -34,6 +37,50 @@ _RANGE_MIN = 1 << 16
 _INT32_MAX = np.iinfo(np.int32).max
 
 
+@dataclass(frozen=True)
+class Sorted:
+    """A table sorted by partition and order.
+
+    Parameters
+    ----------
+    columns
+        The columns that were asked for, sorted; those of a table that was in order are not copied.
+    segments
+        The sorted row where each partition starts, and the number of rows at the end.
+    order
+        Row numbers in sorted order; None where the table was sorted as it is.
+    ordinals
+        The number of each sorted row in its partition.
+    """
+
+    columns: dict[str, pa.Array]
+    segments: Integers
+    order: RowNumbers | None
+    ordinals: RowNumbers
+
+
+def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sorted:
+    """Sort the named columns of a table by the query's partitions and order."""
+    size = table.num_rows
+    grouping = _group(table, bound.partition_by)
+    order, segments = grouping.order, grouping.segments
+    codes = grouping.codes
+    if bound.order_by and size and not _in_order(table, bound, order, segments):
+        order = _sort_groups(table, bound, order, segments)
+        codes = None
+    columns = {}
+    for name in names:
+        column = one_array(table.column(name))
+        if order is not None and name in bound.partition_by:
+            firsts = column.take(pa.array(order[segments[:-1]]))
+            columns[name] = _repeated(firsts, segments)
+        else:
+            columns[name] = _placed(column, order, codes, segments)
+    ordinals = np.empty(size, _row_type(size))
+    number_rows(segments, ordinals)
+    return Sorted(columns, segments, order, ordinals)
+
+
 def sort_rows(table: pa.Table, bound: BoundQuery) -> tuple[RowNumbers | None, Integers]:
     """Return the order that sorts a table by partition and order, and where partitions start.
 
@@ -44,10 +91,10 @@ def sort_rows(table: pa.Table, bound: BoundQuery) -> tuple[RowNumbers | None, In
     segments
         The sorted row where each partition starts, and the number of rows at the end.
     """
-    size = table.num_rows
-    if size == 0:
+    if table.num_rows == 0:
         return None, np.zeros(1, np.int64)
-    order, segments = _group(table, bound.partition_by)
+    grouping = _group(table, bound.partition_by)
+    order, segments = grouping.order, grouping.segments
     if not bound.order_by or _in_order(table, bound, order, segments):
         return order, segments
     return _sort_groups(table, bound, order, segments), segments
@@ -79,16 +126,7 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int32]
 
 def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
     """Return a column as one array in the given order; without one, and with one chunk, no copy."""
-    array = one_array(column)
-    if order is None:
-        return array
-    if array.null_count == 0 and (width := _plain_width(array.type)):
-        carrier = np.dtype(f"i{width}")
-        values = np.frombuffer(array.buffers()[1], carrier)[array.offset :][: len(array)]
-        out = np.empty(len(order), carrier)
-        gather_rows(values, order, out)
-        return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
-    return array.take(pa.array(order))
+    return _placed(one_array(column), order, None, np.zeros(1, np.int64))
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -112,15 +150,59 @@ def _plain_width(data_type: pa.DataType) -> int:
     return width if width in (1, 2, 4, 8) else 0
 
 
-def _group(table: pa.Table, keys: tuple[str, ...]) -> tuple[RowNumbers | None, Integers]:
+@dataclass(frozen=True)
+class _Grouping:
+    """Rows by key: their order (None: as they are), the bounds of groups, each row's group."""
+
+    order: RowNumbers | None
+    segments: Integers
+    codes: npt.NDArray[np.int32] | None = None
+
+
+def _group(table: pa.Table, keys: tuple[str, ...]) -> _Grouping:
     size = table.num_rows
-    if not keys:
-        return None, np.array([0, size], np.int64)
+    if not keys or not size:
+        return _Grouping(None, np.array([0, size] if size else [0], np.int64))
     codes, firsts = key_codes([table.column(name) for name in keys])
     if is_ascending(codes):
-        return None, np.append(firsts, size)
-    order = np.empty(size, np.int32 if size <= _INT32_MAX else np.int64)
-    return order, group_rows(codes, len(firsts), order)
+        return _Grouping(None, np.append(firsts, size))
+    order = np.empty(size, _row_type(size))
+    return _Grouping(order, group_rows(codes, len(firsts), order), codes)
+
+
+def _row_type(size: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if size <= _INT32_MAX else np.int64
+
+
+def _placed(
+    array: pa.Array,
+    order: RowNumbers | None,
+    codes: npt.NDArray[np.int32] | None,
+    segments: Integers,
+) -> pa.Array:
+    """Return a column in sorted order; `codes` are given where sorting was grouping alone."""
+    if order is None:
+        return array
+    if array.null_count or not (width := _plain_width(array.type)):
+        return array.take(pa.array(order))
+    carrier = np.dtype(f"i{width}")
+    values = np.frombuffer(array.buffers()[1], carrier)[array.offset :][: len(array)]
+    out = np.empty(len(order), carrier)
+    if codes is None:
+        gather_rows(values, order, out)
+    else:
+        scatter_rows(values, codes, segments, out)
+    return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
+
+
+def _repeated(firsts: pa.Array, segments: Integers) -> pa.Array:
+    """Return one value for each partition as a column."""
+    sizes = np.diff(segments)
+    if firsts.null_count or not (width := _plain_width(firsts.type)):
+        return firsts.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
+    values = np.frombuffer(firsts.buffers()[1], f"i{width}")[firsts.offset :][: len(firsts)]
+    column = np.repeat(values, sizes)
+    return pa.Array.from_buffers(firsts.type, len(column), [None, pa.py_buffer(column)])
 
 
 def _column_codes(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
@@ -256,6 +338,5 @@ def _sort_groups(
             sort_by(pc.fill_null(pc.is_nan(column), False), descending)
         sort_by(column, descending)
     ranked = np.asarray(pc.sort_indices(pa.table(fields), sort_keys=keys))
-    kind = np.int32 if len(ranked) <= _INT32_MAX else np.int64
-    ranked = ranked.astype(kind)
+    ranked = ranked.astype(_row_type(len(ranked)))
     return ranked if order is None else order[ranked]

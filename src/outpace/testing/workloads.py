@@ -1,7 +1,7 @@
 """Workloads for benchmarks: deterministic input of any size, and the queries over it.
 
-Column values come from splitmix64 of the row number, so every machine and every language can make the
-same input. Types are single bytes: 0 stands for `a`, 1 for `b` and so on.
+Column values come from splitmix64 of the row number, so every machine and every language can make
+the same input. Types are single bytes: 0 stands for `a`, 1 for `b` and so on.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def random_numbers(stream: int, size: int) -> Unsigned:
 def events(size: int) -> pa.Table:
     """Return the input of all workloads.
 
-    `ts` counts rows; `type` is one of ten; `key` one of a thousand; `walk` a random walk for each key
-    from 10000 on; `t4` is 0, 1 or 2 with shares 2, 6 and 2 of ten; `p4` is between 0 and 999.
+    `ts` counts rows; `type` is one of ten; `key` one of a thousand; `walk` a random walk for each
+    key from 10000 on; `t4` is 0, 1 or 2 with shares 2, 6 and 2 of ten; `p4` is between 0 and 999.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The chain kernel: `A -> B -> C`, one step after another, at constant cost per event.
 
-Starts that wait for the same step all go on at the same event, and a start never overtakes an earlier
-one. So the starts of a partition form a queue in which the steps fall from front to back, and an event
-moves a whole stretch of the queue on. The result is that of the search kernel.
+Starts that wait for the same step all go on at the same event, and a start never overtakes an
+earlier one. So the starts of a partition form a queue in which the steps fall from front to back,
+and an event moves a whole stretch of the queue on. The result is that of the search kernel.
 """
 
 from __future__ import annotations

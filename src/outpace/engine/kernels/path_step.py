@@ -1,7 +1,7 @@
 """The form of compiled predicates: what a step function is given and what it returns.
 
-`step` moves the registers of the run on by one take and says whether the row fits the variable: 1 or
-0, and -1 where the twin must decide (an overflow). Arrays come as plain pointers, which keeps a
+`step` moves the registers of the run on by one take and says whether the row fits the variable: 1
+or 0, and -1 where the twin must decide (an overflow). Arrays come as plain pointers, which keeps a
 call as cheap as a few additions.
 """
 
@@ -19,9 +19,10 @@ from outpace.engine.kernels.compiled import compiled
 #: Goes into the names of generated functions; a new form gets a new number.
 VERSION = 1
 
-_INTEGERS = types.CPointer(types.int64)
-_FLOATS = types.CPointer(types.float64)
-_BYTES = types.CPointer(types.uint8)
+_POINTER: Any = types.CPointer
+_INTEGERS = _POINTER(types.int64)
+_FLOATS = _POINTER(types.float64)
+_BYTES = _POINTER(types.uint8)
 SIGNATURE = types.int64(
     *[types.int64] * 6, _INTEGERS, _INTEGERS, _INTEGERS, _FLOATS, _INTEGERS, _FLOATS, _BYTES
 )

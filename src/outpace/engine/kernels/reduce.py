@@ -1,7 +1,7 @@
 """Reading and adding up matches: kernels over takes, laid out match after match.
 
-An output row sees the takes of its match from `low` up to `high`. Output rows come match by match, and
-within a match with `high` never falling, so a running total is carried from one to the next.
+An output row sees the takes of its match from `low` up to `high`. Output rows come match by match,
+and within a match with `high` never falling, so a running total is carried from one to the next.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rows_at(
     shift: int,
     out: Numbers,
 ) -> None:
-    """Turn takes into block rows, moved by `shift` within their partition; -1 where there is none."""
+    """Turn takes into block rows, moved by `shift` within their partition; -1: none."""
     for row in range(len(takes)):
         found = -1
         if takes[row] >= 0:
@@ -146,7 +146,7 @@ def sum_floats(
 def extreme_takes(
     values: Numbers, counted: Numbers, low: Numbers, high: Numbers, greatest: bool, out: Numbers
 ) -> None:
-    """Find the take with the least or greatest value that counts; NaN is greater than all others."""
+    """Find the take with the least or greatest value that counts; NaN is the greatest."""
     best = -1
     take = 0
     for row in range(len(low)):

@@ -1,9 +1,9 @@
 """The search kernel: the preferred match of each start, by backtracking over masks.
 
 One call handles all partitions of a block. Moves are tried in the order that
-`docs/explanation/semantics.md` defines; predicates that read the match are called through
-a compiled function (`step`). Without such predicates a search remembers where it failed once it has begun to
-backtrack, so that its cost is bounded by positions times rows.
+`docs/explanation/semantics.md` defines; predicates that read the match are called through a
+compiled function (`step`). Without such predicates a search remembers where it failed once it has
+begun to backtrack, so that its cost is bounded by positions times rows.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ OVER_BUDGET, NO_TARGET, TARGET_IS_FIRST, PATH_FAILED = 4, 5, 6, 7
 NO_TIME = -(1 << 63)
 
 #: What the search of one start came to.
-_FAILED, _MATCHED, _PENDING = 0, 1, 2
+FAILED, MATCHED, PENDING = 0, 1, 2
 
 #: The `reach` of a search that looked at the end of the input.
 REACHED_END = (1 << 63) - 1
 
 #: A search begins to remember failures after this many takes.
-_MEMO_AFTER = 64
+MEMO_AFTER = 64
 
 #: Stamps a remembered failure that holds for every start.
-_ANY_START = -1
+ANY_START = -1
 
 
 class ProgramArrays(NamedTuple):
@@ -49,9 +49,9 @@ class ProgramArrays(NamedTuple):
 
     Sets of variables are bits. `first_move[state]` and `first_hold[move]` are bounds of ranges;
     `group_end[move]` is the first ACCEPT from that move on, or the end of the state's moves, and
-    `group_bits[move]` the moves up to there, as bits counted within the state. `guarded` marks those
-    ACCEPTs that depend on more than being reached. `strict_next` has the variables that the very next
-    event must fit, for states that can only go on with it, else 0.
+    `group_bits[move]` the moves up to there, as bits counted within the state. `guarded` marks the
+    ACCEPTs that depend on more than being reached. `strict_next` has the variables that the very
+    next event must fit, for states that can only go on with it, else 0.
     """
 
     variable: Integers
@@ -137,10 +137,11 @@ class Cursor(NamedTuple):
 class Stack(NamedTuple):
     """Room for one search: a frame for each take so far and one before the first.
 
-    A frame holds the take and what is left to try after it; `late` says whether WITHIN, counted from
-    this start, had a part in what failed after it. `integers` and `floats` are the registers of
-    compiled predicates, those of the empty run first. The memo holds failures: `memo_state` the number
-    of entries, whether it is in use, the stamp of the current start, and the entries before it.
+    A frame holds the take and what is left to try after it; `late` says whether WITHIN, counted
+    from this start, had a part in what failed after it. `integers` and `floats` are the registers
+    of compiled predicates, those of the empty run first. The memo holds failures; `memo_state` is
+    the number of entries, whether it is in use, the stamp of the current start, and the entries
+    before it.
     """
 
     state: Integers
@@ -179,11 +180,11 @@ class Buffers(NamedTuple):
 
 
 @compiled
-def _slot(keys: Integers, stamps: Integers, stamp: int, key: int) -> int:
+def memo_slot(keys: Integers, stamps: Integers, stamp: int, key: int) -> int:
     """Return where a key is, or the free slot where it belongs; stamps of other starts are free."""
     last = len(keys) - 1
-    slot = (key * np.int64(-7046029254386353131) >> 20) & last
-    while (stamps[slot] == stamp or stamps[slot] == _ANY_START) and keys[slot] != key:
+    slot = (key * -7046029254386353131 >> 20) & last
+    while (stamps[slot] == stamp or stamps[slot] == ANY_START) and keys[slot] != key:
         slot = (slot + 1) & last
     return slot
 
@@ -216,6 +217,10 @@ def search(
     memo_keys, memo_stamps, memo_state = stack.memo_keys, stack.memo_stamps, stack.memo_state
     next_row, number = cursor.next_row, cursor.number
     out_counts, out_rows, out_positions = out.counts, out.rows, out.positions
+    out_segment, out_start, out_number = out.segment, out.start, out.number
+    out_ends, out_reach, out_passed = out.ends, out.reach, out.passed
+    begins, visibles, stops = rows.begin, rows.visible, rows.stop
+    ended = rows.ended
     floor, first_ordinal = rows.floor, rows.first_ordinal
     frames = len(frame_state)
     uses_path = rules.path != 0
@@ -227,7 +232,7 @@ def search(
 
     for segment in range(cursor.segment[0], len(rows.begin)):
         cursor.segment[0] = segment
-        begin, end, stop = rows.begin[segment], rows.visible[segment], rows.stop[segment]
+        begin, end, stop = begins[segment], visibles[segment], stops[segment]
         start = next_row[segment]
         reach = cursor.reach[segment]
         passed = cursor.passed[segment]
@@ -271,7 +276,7 @@ def search(
             frame_released[0] = 0
             frame_late[0] = 0
             reach = max(reach, start + 1)
-            outcome = _FAILED
+            outcome = FAILED
             steps = 0
             while True:
                 state = frame_state[depth]
@@ -321,10 +326,10 @@ def search(
                                     frame_late[depth] = 1
                                     break
                                 if event >= end:
-                                    if rows.ended:
+                                    if ended:
                                         reach = REACHED_END
                                     else:
-                                        outcome = _PENDING
+                                        outcome = PENDING
                                     break
                         bits = np.int64(masks[event])
                         reach = max(reach, event + 1)
@@ -461,11 +466,11 @@ def search(
                                             reach = max(reach, event + 2)
                                         if taken and memo_on:
                                             key = position * size + event
-                                            place = _slot(memo_keys, memo_stamps, stamp, key)
+                                            place = memo_slot(memo_keys, memo_stamps, stamp, key)
                                             if memo_stamps[place] == stamp:
                                                 taken = False
                                                 frame_late[depth] = 1
-                                            elif memo_stamps[place] == _ANY_START:
+                                            elif memo_stamps[place] == ANY_START:
                                                 taken = memo_keys[place] != key
                                         if taken:
                                             move += 1
@@ -497,7 +502,7 @@ def search(
                                 break
                         event += 1
                         move = group
-                    if outcome == _PENDING:
+                    if outcome == PENDING:
                         break
                 if taken:
                     frame_event[depth] = event
@@ -513,7 +518,7 @@ def search(
                     if steps > rules.budget:
                         next_row[segment] = start
                         return OVER_BUDGET
-                    if steps == _MEMO_AFTER and rules.memo:
+                    if steps == MEMO_AFTER and rules.memo:
                         memo_on = True
                         memo_state[1] = 1
                     position = target[move - 1]
@@ -528,9 +533,9 @@ def search(
                     frame_late[depth] = 0
                     continue
                 if group_end < top:
-                    # A call costs more than most searches, so it is left out where nothing is to check.
+                    # A call costs more than most searches, so only what is guarded makes one.
                     if guarded[group_end] == 0:
-                        outcome = _MATCHED
+                        outcome = MATCHED
                         break
                     verdict = _accepts(
                         step,
@@ -553,7 +558,7 @@ def search(
                         return PATH_FAILED
                     reach = max(reach, verdict.reach)
                     passed = max(passed, verdict.passed)
-                    if verdict.outcome != _FAILED:
+                    if verdict.outcome != FAILED:
                         outcome = verdict.outcome
                         break
                     group = group_end + 1
@@ -572,22 +577,22 @@ def search(
                         next_row[segment] = start
                         return MEMO_FULL
                     key = (state - 1) * size + row
-                    place = _slot(memo_keys, memo_stamps, stamp, key)
-                    if memo_keys[place] != key or memo_stamps[place] != _ANY_START:
+                    place = memo_slot(memo_keys, memo_stamps, stamp, key)
+                    if memo_keys[place] != key or memo_stamps[place] != ANY_START:
                         memo_keys[place] = key
                         depends = rules.within_kind == WITHIN_FIRST and frame_late[depth]
-                        memo_stamps[place] = stamp if depends else _ANY_START
+                        memo_stamps[place] = stamp if depends else ANY_START
                         memo_state[0] += 1
                 depth -= 1
                 frame_late[depth] |= frame_late[depth + 1]
 
-            if outcome == _PENDING:
+            if outcome == PENDING:
                 break
-            if outcome == _FAILED:
+            if outcome == FAILED:
                 start += 1
                 continue
             matches, takes = out_counts[0], out_counts[1]
-            if matches == len(out.start) or takes + depth > len(out_rows):
+            if matches == len(out_start) or takes + depth > len(out_rows):
                 next_row[segment] = start
                 cursor.reach[segment] = reach
                 cursor.passed[segment] = passed
@@ -613,14 +618,14 @@ def search(
                 out_rows[takes + take] = run_rows[take]
                 out_positions[takes + take] = frame_state[take + 1] - 1
             number[segment] += 1
-            out.segment[matches] = segment
-            out.start[matches] = start
-            out.number[matches] = number[segment]
-            out.ends[matches + 1] = takes + depth
-            out.reach[matches] = reach
+            out_segment[matches] = segment
+            out_start[matches] = start
+            out_number[matches] = number[segment]
+            out_ends[matches + 1] = takes + depth
+            out_reach[matches] = reach
             # A row that was looked at after the deadline shows by itself that time has passed.
             shown = reach == REACHED_END or passed == NO_TIME or times[reach - 1] >= passed
-            out.passed[matches] = NO_TIME if shown else passed
+            out_passed[matches] = NO_TIME if shown else passed
             out_counts[0] = matches + 1
             out_counts[1] = takes + depth
             start = following
@@ -706,12 +711,12 @@ def _accepts(
     passed = NO_TIME
     flags = program.flags[move]
     if flags & AT_START and not (start == begin and rows.first_ordinal[segment] == 0):
-        return _Verdict(_FAILED, reach, passed, False)
+        return _Verdict(FAILED, reach, passed, False)
     if flags & AT_END:
         if state == 0 or row + 1 < end:
-            return _Verdict(_FAILED, row + 2, passed, False)
+            return _Verdict(FAILED, row + 2, passed, False)
         if not rows.ended:
-            return _Verdict(_PENDING, reach, passed, False)
+            return _Verdict(PENDING, reach, passed, False)
         reach = REACHED_END
     absent_next, absent = program.absent_next[move], program.absent[move]
     if absent_next:
@@ -735,11 +740,11 @@ def _accepts(
                     path,
                 )
                 if held:
-                    return _Verdict(_FAILED, reach, passed, held < 0)
+                    return _Verdict(FAILED, reach, passed, held < 0)
         elif rows.ended:
             reach = REACHED_END
         else:
-            return _Verdict(_PENDING, reach, passed, False)
+            return _Verdict(PENDING, reach, passed, False)
     if absent:
         deadline = 0
         if rules.within_kind == WITHIN_FIRST:
@@ -755,7 +760,7 @@ def _accepts(
                     break
             if event >= end:
                 if not rows.ended:
-                    return _Verdict(_PENDING, reach, passed, False)
+                    return _Verdict(PENDING, reach, passed, False)
                 reach = REACHED_END
                 break
             reach = max(reach, event + 1)
@@ -777,6 +782,6 @@ def _accepts(
                     path,
                 )
                 if held:
-                    return _Verdict(_FAILED, reach, passed, held < 0)
+                    return _Verdict(FAILED, reach, passed, held < 0)
             event += 1
-    return _Verdict(_MATCHED, reach, passed, False)
+    return _Verdict(MATCHED, reach, passed, False)

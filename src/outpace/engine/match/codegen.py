@@ -1,9 +1,9 @@
 """Predicates that read the match, compiled: one function per query, kept on disk.
 
 `plan_path` splits each such predicate into what a row decides alone, which becomes masks, and the
-rest, for which it writes the text of a function. Numba compiles the text when the matcher needs it. The
-text is named by its own hash in the cache folder (`OUTPACE_CACHE_DIR`, else the user's), is written
-anew for every plan, and a file whose content differs is replaced, never run.
+rest, for which it writes the text of a function. Numba compiles the text when the matcher needs
+it. The text is named by its own hash in the cache folder (`OUTPACE_CACHE_DIR`, else the user's),
+is written anew for every plan, and a file whose content differs is replaced, never run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PathPlan:
     Parameters
     ----------
     prefilters
-        For each variable a predicate that needs no run, and that holds where the variable's own can.
+        For each variable a predicate that needs no run and holds wherever its own can.
     variables
         The variables whose predicates are compiled.
     layout
@@ -222,7 +222,8 @@ def _load(source: str) -> ModuleType:
         draft.write_text(source)
         draft.replace(file)
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Numba names what it caches by the module, so it must be known before its code runs.
     sys.modules[name] = module

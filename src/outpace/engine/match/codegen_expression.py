@@ -1,14 +1,13 @@
 """Source text for predicates that read the match: a closed set of templates over numbers.
 
-Every value becomes two local variables, the value and whether it is known (SQL's NULL is not known).
-The text holds column and register numbers, operators from fixed tables and literals that Python's own
+Every value becomes two local variables, the value and whether it is known (SQL's NULL is not). The
+text holds column and register numbers, operators from fixed tables and literals that Python's own
 `repr` wrote for an int or a float. Nothing of a user's text, not even a name, gets into it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
 import pyarrow as pa
 
@@ -16,7 +15,6 @@ from outpace.engine.match.codegen_layout import (
     Kind,
     Layout,
     Uncompilable,
-    is_current,
     is_hoistable,
     kind_of,
 )
@@ -27,13 +25,6 @@ _MOVE = {"+": "+", "-": "-", "*": "*"}
 
 #: Integers beyond this have no exact double, and comparing the two needs more than a conversion.
 _EXACT = 1 << 53
-
-
-class Known(Enum):
-    """Whether a value is known without looking."""
-
-    ALWAYS = "True"
-    NEVER = "False"
 
 
 @dataclass(frozen=True)
@@ -197,7 +188,7 @@ class Writer:
         # What wraps around cannot be seen afterwards, so operands that could are left to the twin.
         limit = 1 << (31 if name == "*" else 62)
         for part in terms:
-            self.lines.append(f"if {part.value} > {limit} or {part.value} < -{limit}: return -1")
+            self.lines.append(f"if {part.value} >= {limit} or {part.value} <= -{limit}: return -1")
         self.lines.append(
             f"if {known} and ({term.value} > {high} or {term.value} < {low}): return -1"
         )

@@ -149,8 +149,8 @@ class Layout:
             if kind is Kind.INTEGER:
                 limit = 1 << 62
                 self.updates.append(
-                    f"if counted and ({old} > {limit} or {old} < -{limit}"
-                    f" or {value} > {limit} or {value} < -{limit}): return -1"
+                    f"if counted and ({old} >= {limit} or {old} <= -{limit}"
+                    f" or {value} >= {limit} or {value} <= -{limit}): return -1"
                 )
             self.updates.append(f"{new} = {old} + {value} if counted else {old}")
         else:
@@ -181,10 +181,10 @@ def is_current(place: Place, variable: int) -> bool:
     return place.origin == "last" and mine and place.steps == 0
 
 
-#: Functions that cannot fail, so that evaluating them for rows that a search never asks about is safe.
+#: Functions that cannot fail, so evaluating them for rows that a search never asks about is safe.
 _SAFE = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "is null", "in", "like", "coalesce"}
-    | {"case", "is distinct from", "is not distinct from", "upper", "lower", "abs", "length"}
+    | {"case", "is distinct from", "is not distinct from", "upper", "lower", "length"}
 )
 
 

@@ -1,12 +1,11 @@
 """The fast matcher for preferred matches: masks for whole columns, then one compiled search.
 
 It gives exactly what the twin gives, for the queries that `make_kernel` accepts: no consumption, no
-timed-out partial matches, sets that fit into bits, and predicates over the match that can be compiled.
+timed-out partial matches, sets that fit into bits, and predicates over the match that compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
 from outpace.engine.kernels.settle import latest_arrivals
+from outpace.engine.kernels.strict import search_strict
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.codegen import PathPlan, plan_path
 from outpace.engine.match.contract import (
@@ -38,7 +38,7 @@ from outpace.engine.match.twin_time import Arrivals
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
-from outpace.pattern.query import Consume, Selection, Skip
+from outpace.pattern.query import Consume, Selection, Skip, WithinKind
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -71,6 +71,7 @@ class KernelMatcher:
         self._program: ProgramArrays = program_arrays(task.program)
         self._rules: Rules = rules(task, plan.variables)
         self._chain = chain_steps(task)
+        self._search = search_strict if is_strict(task) else kernels.search
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
@@ -91,7 +92,7 @@ class KernelMatcher:
         path: Path = self._plan.path(block)
         room = _Room.of(path)
         while True:
-            status = kernels.search(
+            status = self._search(
                 step, self._program, self._rules, rows, path, room.stack, cursor, buffers.arrays
             )
             if status == kernels.DONE:
@@ -152,6 +153,21 @@ def chain_steps(task: Task) -> Integers | None:
     return np.array([1 << position.variable for position in program.positions], np.int64)
 
 
+def is_strict(task: Task) -> bool:
+    """Say whether a pattern is one for the strict kernel: strict links, no guards but anchors."""
+    program, bound = task.program, task.bound.query.bound
+    if bound is not None and bound.kind is not WithinKind.FIRST_TO_LAST:
+        return False
+    if any(program.ends) or any(move.untils or move.holds for move in program.initial):
+        return False
+    return all(
+        (move.target == ACCEPT or move.link is Link.STRICT)
+        and not (move.untils or move.holds or move.negations)
+        for moves in program.follow
+        for move in moves
+    )
+
+
 def _is_chain(program: Program) -> bool:
     size = len(program.positions)
     by_state = (program.initial, *program.follow)
@@ -206,10 +222,22 @@ def _stack(frames: int, memo: int, path: Path) -> Stack:
     floats = np.zeros((frames + 1) * len(path.first_floats), np.float64)
     integers[: len(path.first_integers)] = path.first_integers
     floats[: len(path.first_floats)] = path.first_floats
+    state, row, event, move, group, alive, released, late, run_rows, run_labels = (
+        np.zeros(frames, np.int64) for _ in range(10)
+    )
     return Stack(
-        *(np.zeros(frames, np.int64) for _ in range(10)),
-        integers=integers,
-        floats=floats,
+        state,
+        row,
+        event,
+        move,
+        group,
+        alive,
+        released,
+        late,
+        run_rows,
+        run_labels,
+        integers,
+        floats,
         memo_keys=np.zeros(memo, np.int64),
         memo_stamps=np.zeros(memo, np.int64),
         memo_state=np.zeros(4, np.int64),
@@ -224,15 +252,19 @@ class _Buffers:
 
     @staticmethod
     def of(size: int) -> _Buffers:
-        return _Buffers(_room(size, size, size))
+        # Matches that do not overlap fit at once, and a little overlap does too.
+        return _Buffers(_room(size, size + size // 4, size))
 
     def grow(self) -> None:
         """Double the room, at least so that the match that did not fit does."""
         old = self.arrays
-        takes = max(2 * len(old.rows), len(old.rows) + int(old.counts[2]))
-        new = _room(2 * len(old.start) + 16, takes, int(old.rows.itemsize == 8) * (_INT32_MAX + 1))
-        for source, target in zip(old, new, strict=True):
-            target[: len(source)] = source
+        matches, takes = int(old.counts[0]), int(old.counts[1])
+        wanted = max(2 * len(old.rows), takes + int(old.counts[2]))
+        size = _INT32_MAX + 1 if old.rows.itemsize == 8 else 0
+        new = _room(2 * len(old.start) + 16, wanted, size)
+        used = (3, *[matches] * 3, matches + 1, *[matches] * 2, *[takes] * 2)
+        for count, source, target in zip(used, old, new, strict=True):
+            target[:count] = source[:count]
         self.arrays = new
 
 
@@ -243,12 +275,18 @@ def _room(matches: int, takes: int, size: int) -> Buffers:
         segment=np.empty(matches, kind),
         start=np.empty(matches, kind),
         number=np.empty(matches, np.int64),
-        ends=np.zeros(matches + 1, np.int64),
+        ends=_from_zero(matches + 1),
         reach=np.empty(matches, np.int64),
         passed=np.empty(matches, np.int64),
         rows=np.empty(takes, kind),
         positions=np.empty(takes, np.int16),
     )
+
+
+def _from_zero(size: int) -> Integers:
+    values = np.empty(size, np.int64)
+    values[0] = 0
+    return values
 
 
 def _row_type(size: int) -> type[np.int32] | type[np.int64]:
@@ -300,7 +338,7 @@ def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outc
         settled=_settled(block, out, matches),
     )
     after = Resume(
-        next_start=block.ordinals[begin] + (cursor.next_row - begin),
+        next_start=(block.ordinals[begin] + (cursor.next_row - begin)).astype(np.int64),
         barrier=resume.barrier.copy(),
         number=cursor.number,
         completed_to=resume.completed_to.copy(),
@@ -327,12 +365,17 @@ def _settled(block: Block, out: Buffers, matches: int) -> Integers:
     return settled
 
 
-def _wait_for_time(block: Block, out: Buffers, waited: Sequence[int], settled: Integers) -> None:
+def _wait_for_time(
+    block: Block, out: Buffers, waited: npt.NDArray[np.intp], settled: Integers
+) -> None:
     arrivals = Arrivals(block)
+    seen, arrival = -1, arrivals.of_segment(0)
     for match in waited:
         segment = int(out.segment[match])
+        if segment != seen:
+            seen, arrival = segment, arrivals.of_segment(segment)
         reach = Reach(int(out.start[match] - block.segments[segment]), int(out.passed[match]))
-        settled[match] = max(int(settled[match]), arrivals.of_segment(segment)(reach))
+        settled[match] = max(int(settled[match]), arrival(reach))
     for match in range(1, len(settled)):
         if out.segment[match] == out.segment[match - 1]:
             settled[match] = max(settled[match], settled[match - 1])

@@ -1,8 +1,9 @@
 """Masks: for each row of a block, one bit per variable that says whether the row fits it.
 
-Predicates over one column of few values (bytes, dictionaries) are evaluated once per value and looked
-up for all rows in one pass; the rest are evaluated over whole columns. For a predicate that reads the
-match, the bit stands for the part of it that does not: where it is 0 the predicate cannot hold.
+Predicates over one column of few values (bytes, dictionaries) are evaluated once per value and
+looked up for all rows in one pass; the rest are evaluated over whole columns. For a predicate that
+reads the match, the bit stands for the part of it that does not: where it is 0 the predicate
+cannot hold.
 """
 
 from __future__ import annotations

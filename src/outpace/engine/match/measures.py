@@ -1,7 +1,8 @@
 """Measures: the output columns of matches, computed for all matches at once.
 
-A place becomes an array of row numbers and a read becomes one gather; aggregates are reductions over
-the takes of each match. What has no such form is evaluated row by row, by the twin of expressions.
+A place becomes an array of row numbers and a read becomes one gather; aggregates are reductions
+over the takes of each match. What has no such form is evaluated row by row, by the twin of
+expressions.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def evaluate_measures(
 ) -> tuple[Integers, Integers, dict[str, pa.Array]]:
     """Return the output rows of matches: block row, match, and the measures by name.
 
-    With ONE ROW PER MATCH there is a row for each match. Otherwise there is one for each take that is
-    not in `{- -}`, and one for each empty match unless these are omitted.
+    With ONE ROW PER MATCH there is a row for each match. Otherwise there is one for each take that
+    is not in `{- -}`, and one for each empty match unless these are omitted.
     """
     view = (
         _one_row(task, block, found)
@@ -208,7 +209,8 @@ class _View:
             return out
 
         def label(place: Place) -> pa.Array:
-            assert place.origin == "row" and not place.shift
+            assert place.origin == "row"
+            assert not place.shift
             names = pa.array(self.task.program.names, pa.string())
             return names.take(pa.array(self._variables[found.positions]))
 
@@ -275,7 +277,7 @@ def _all_rows(task: Task, block: Block, found: Found, rows_mode: Rows) -> _View:
 
 def _is_plain(data_type: pa.DataType) -> bool:
     plain = types.is_integer(data_type) or types.is_floating(data_type)
-    return plain and data_type != pa.uint64() or bool(pa.types.is_timestamp(data_type))
+    return (plain and data_type != pa.uint64()) or bool(pa.types.is_timestamp(data_type))
 
 
 def _numbers(column: pa.Array) -> Numbers:

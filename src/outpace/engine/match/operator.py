@@ -29,7 +29,7 @@ from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
-from outpace.engine.partition import gather, key_codes, sort_rows
+from outpace.engine.partition import gather, key_codes, sort_table
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
@@ -57,20 +57,19 @@ def prepare(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Task:
 def whole_block(task: Task, table: pa.Table) -> Block:
     """Sort a complete table into one block."""
     bound = task.bound
-    order, segments = sort_rows(table, bound)
-    columns = {
-        name: gather(table.column(name), order) for name in kept_columns(task, table.schema)
-    }
-    size = table.num_rows
-    starts = np.repeat(segments[:-1], np.diff(segments))
-    arrivals = np.arange(size, dtype=np.int64) if order is None else order.astype(np.int64)
+    ordered = sort_table(table, bound, kept_columns(task, table.schema))
+    arrivals = ordered.order
+    if arrivals is None:
+        # In a table without keys that is in order, a row's number is both.
+        whole = len(ordered.segments) <= 2
+        arrivals = ordered.ordinals if whole else np.arange(table.num_rows, dtype=np.int64)
     return Block(
-        columns=columns,
-        segments=segments,
-        visible=segments[1:],
-        ordinals=np.arange(size, dtype=np.int64) - starts,
+        columns=ordered.columns,
+        segments=ordered.segments,
+        visible=ordered.segments[1:],
+        ordinals=ordered.ordinals,
         arrivals=arrivals,
-        times=time_values(bound, columns),
+        times=time_values(bound, ordered.columns),
         ended=True,
     )
 
@@ -216,8 +215,11 @@ class MatchOperator:
 
     def _shown_at(self, block: Block, found: Found) -> Integers:
         """Return when a match became final, counting the rows that NEXT looks ahead to."""
+        if block.ended:
+            # The end settles all that is left, at once.
+            return np.zeros(len(found.start), np.int64)
         ahead = self._reach.ahead
-        if not ahead or block.ended:
+        if not ahead:
             return found.settled
         shown = np.empty_like(found.settled)
         for segment in np.unique(found.segment):
@@ -352,12 +354,13 @@ class MatchOperator:
                 raise _out_of_order(int(late[0]), bound)
         segment_of = np.repeat(np.arange(len(segments) - 1), np.diff(segments))
         fields = {"segment": pa.array(segment_of)}
-        keys = [("segment", "ascending")]
+        keys = [("segment", "ascending", "at_end")]
         for index, name in enumerate(bound.order_by):
             fields[f"key{index}"] = columns[name]
-            keys.append((f"key{index}", "descending" if bound.descending[index] else "ascending"))
-        nulls = "at_start" if any(bound.nulls_first) else "at_end"
-        ranked = pc.sort_indices(pa.table(fields), sort_keys=keys, null_placement=nulls)
+            direction = "descending" if bound.descending[index] else "ascending"
+            nulls = "at_start" if bound.nulls_first[index] else "at_end"
+            keys.append((f"key{index}", direction, nulls))
+        ranked = pc.sort_indices(pa.table(fields), sort_keys=keys)
         moved = np.flatnonzero(np.asarray(ranked) != np.arange(len(arrivals)))
         if len(moved):
             late_arrivals = arrivals[moved]

@@ -1,0 +1,108 @@
+"""One workload in a process of its own: `python -m outpace.cli.bench_worker w1 4000000 3`.
+
+Prints one JSON object; `outpace bench` starts it and says what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.local.match import match
+from outpace.pattern.query import Query
+from outpace.testing.workloads import WORKLOADS, events
+
+#: Rows of the run that loads the kernels: enough to leave the first-use fallback behind.
+_WARM_ROWS = 250_000
+
+
+def run(workload: str, n: int, repeat: int) -> dict[str, object]:
+    """Run a workload once for its memory, then `repeat` times for its speed."""
+    query = WORKLOADS[workload]()
+    match(events(_WARM_ROWS), query)
+    table = events(n)
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    peak, result = _peak_of(table, query)
+    seconds = []
+    for _ in range(repeat):
+        del result
+        gc.collect()
+        started = time.perf_counter()
+        result = match(table, query)
+        seconds.append(time.perf_counter() - started)
+    median = statistics.median(seconds)
+    read = _input_bytes(table, query)
+    return {
+        "workload": workload,
+        "host": "local",
+        "n": n,
+        "seconds": round(median, 6),
+        "seconds_best": round(min(seconds), 6),
+        "repeat": repeat,
+        "events_per_s": round(n / median),
+        "matches": result.num_rows,
+        "sum_start": _total(result, "start"),
+        "sum_end": _total(result, "end"),
+        "sum_length": _total(result, "length"),
+        "peak_bytes": peak,
+        "input_bytes": read,
+        "peak_per_input_byte": round(peak / read, 2),
+    }
+
+
+def pin_to_one_core() -> None:
+    """Keep this process, and Arrow's threads, to one core."""
+    pa.set_cpu_count(1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def _peak_of(table: pa.Table, query: Query) -> tuple[int, pa.Table]:
+    """Return how far the resident memory rose during a call, and the call's result."""
+    before = _resident("VmRSS")
+    if before is not None:
+        # Linux starts the high-water mark anew on request.
+        Path("/proc/self/clear_refs").write_text("5")
+    else:
+        before = _highest()
+    result = match(table, query)
+    after = _resident("VmHWM")
+    return (_highest() if after is None else after) - before, result
+
+
+def _resident(field: str) -> int | None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    lines = (line for line in status.read_text().splitlines() if line.startswith(f"{field}:"))
+    return int(next(lines).split()[1]) * 1024
+
+
+def _highest() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _input_bytes(table: pa.Table, query: Query) -> int:
+    from outpace.pattern.bind import bind
+
+    return int(sum(table.column(name).nbytes for name in bind(query, table.schema).columns))
+
+
+def _total(result: pa.Table, name: str) -> int:
+    return int(pc.sum(result.column(name)).as_py() or 0)
+
+
+if __name__ == "__main__":
+    pin_to_one_core()
+    sys.stdout.write(json.dumps(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))) + "\n")

@@ -1,0 +1,250 @@
+"""The kernels equal the twin, on tables and on streams cut anywhere."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, note, settings
+from hypothesis import strategies as st
+
+from outpace.engine.match import codegen
+from outpace.engine.match.contract import NO_TIME, Block, Resume
+from outpace.engine.match.kernel import chain_steps, make_kernel
+from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.twin import make_twin
+from outpace.errors import BindError, MatchError
+from outpace.pattern.ast import Link, predicates, variables
+from outpace.pattern.query import Query, WithinKind
+from outpace.testing.strategies import patterns
+
+LOCAL = (
+    "x = 0",
+    "x = 1",
+    "x <= 1",
+    "x > PREV(x)",
+    "x < NEXT(x)",
+    "s = 'a' OR x = 2",
+    "x IN (0, 2) AND f > 0.5",
+)
+PATH = (
+    "x > A.x",
+    "x >= LAST(x, 1)",
+    "COUNT(*) < 4",
+    "x = 1 AND (COUNT(B.x) = 1 OR B.f > (SUM(B.f) - B.f) / (COUNT(B.f) - 1))",
+    "SUM(x) < 4 OR x IS NULL",
+    "f > AVG(A.f)",
+    "MAX(x) - MIN(x) < 2",
+    "COALESCE(PREV(LAST(B.x)), 1) = x",
+    "CASE WHEN x = FIRST(A.x) THEN f > 0.25 ELSE s = 'a' END",
+    "NOT (x = FIRST(A.x, 1)) OR LAST(B.x, 1) > 0",
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_at_once():
+    """Run compiled predicates on small blocks too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codegen, "WORTH_COMPILING", 0)
+        yield
+
+
+def tables(size=14):
+    row = st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 2) | st.none(),
+        st.sampled_from([0.0, 0.25, 0.5, 1.5]) | st.none(),
+        st.sampled_from(["a", "b"]) | st.none(),
+        st.integers(0, 1),
+    )
+    return st.lists(row, max_size=size).map(_table)
+
+
+def _table(rows):
+    steps, x, f, s, key = zip(*rows, strict=True) if rows else ((),) * 5
+    return pa.table(
+        {
+            "ts": pa.array(np.cumsum(steps).astype(np.int64)),
+            "x": pa.array(x, pa.int8()),
+            "f": pa.array(f, pa.float64()),
+            "s": pa.array(s, pa.string()),
+            "key": pa.array(key, pa.int64()),
+        }
+    )
+
+
+@st.composite
+def queries(draw, definitions, links=tuple(Link)):
+    tree = draw(patterns(links=links))
+    names = predicates(tree)
+    query = Query().order_by("ts").pattern(tree).select("preferred")
+    texts = {name: draw(st.none() | st.sampled_from(definitions)) for name in names}
+    query = query.define({name: text for name, text in texts.items() if text})
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(list(WithinKind)))
+        query = query.within(draw(st.integers(1, 8)), kind)
+    if draw(st.booleans()):
+        query = query.partition_by("key")
+    if draw(st.integers(0, 3)) == 0:
+        query = query.limit(draw(st.integers(1, 3)))
+    skip = draw(st.integers(0, 4))
+    if not variables(tree):
+        skip %= 3
+    target = draw(st.sampled_from(variables(tree) or ("A",)))
+    return [
+        query,
+        query.no_skip(),
+        query.skip_to_next_row(),
+        query.skip_to_first(target, strict=draw(st.booleans())),
+        query.skip_to_last(target),
+    ][skip].measures(n="COUNT(*)")
+
+
+def _task(query, table):
+    try:
+        return prepare(query, table.schema)
+    except BindError:
+        assume(False)
+
+
+def _outcome(matcher, block, resume):
+    try:
+        return matcher(block, resume)
+    except MatchError as error:
+        return error.message
+
+
+def _same(one, other):
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+        return
+    for name in ("segment", "start", "number", "offsets", "rows", "positions", "settled"):
+        left, right = getattr(one.found, name), getattr(other.found, name)
+        assert left.tolist() == right.tolist(), name
+    assert one.resume.next_start.tolist() == other.resume.next_start.tolist()
+    assert one.resume.number.tolist() == other.resume.number.tolist()
+    assert one.keep_from.tolist() == other.keep_from.tolist()
+
+
+def _prefix(task, table, size, watermark):
+    """Return the block of a stream's first rows, with nothing dropped."""
+    block = whole_block(task, table.slice(0, size))
+    return Block(
+        block.columns,
+        block.segments,
+        block.visible,
+        block.ordinals,
+        block.arrivals,
+        block.times,
+        ended=False,
+        watermark=watermark,
+    )
+
+
+def _compare(query, table, cut, watermark):
+    task = _task(query, table)
+    kernel = make_kernel(task)
+    assert kernel is not None
+    twin = make_twin(task)
+    block = whole_block(task, table)
+    fresh = Resume.fresh(len(block.segments) - 1)
+    _same(_outcome(kernel, block, fresh), _outcome(twin, block, fresh))
+    part = _prefix(task, table, cut, watermark if len(block.times) else NO_TIME)
+    fresh = Resume.fresh(len(part.segments) - 1)
+    before = _outcome(twin, part, fresh)
+    _same(_outcome(kernel, part, fresh), before)
+    if not isinstance(before, str) and len(part.segments) == len(block.segments):
+        resumed = before.resume
+        _same(_outcome(kernel, block, resumed), _outcome(twin, block, resumed))
+
+
+@given(queries(LOCAL), tables(), st.integers(0, 14), st.integers(0, 12))
+def test_the_kernel_equals_the_twin(query, table, cut, watermark):
+    note(repr(query))
+    _compare(query, table, cut, watermark)
+
+
+@settings(max_examples=40)  # each compiles a predicate of its own
+@given(queries((*LOCAL, *PATH)), tables(), st.integers(0, 14), st.integers(0, 12))
+def test_compiled_predicates_equal_the_twin(query, table, cut, watermark):
+    note(repr(query))
+    _compare(query, table, cut, watermark)
+
+
+@given(queries(LOCAL, links=(Link.STRICT,)), tables(20), st.integers(0, 20), st.integers(0, 12))
+def test_strict_patterns_equal_the_twin(query, table, cut, watermark):
+    note(repr(query))
+    _compare(query, table, cut, watermark)
+
+
+@given(
+    st.sampled_from(["A -> B", "A -> B -> C", "A -> A", "A -> B -> A -> C"]),
+    st.lists(st.sampled_from(LOCAL), min_size=3, max_size=3),
+    st.none() | st.integers(1, 9),
+    st.sampled_from(["past", "none", "next"]),
+    st.none() | st.integers(1, 3),
+    tables(25),
+    st.integers(0, 25),
+    st.integers(0, 20),
+)
+def test_chains_equal_the_twin(pattern, texts, within, skip, limit, table, cut, watermark):
+    names = [name for name in "ABC" if name in pattern]
+    query = Query().order_by("ts").pattern(pattern).define(dict(zip(names, texts, strict=False)))
+    query = query if within is None else query.within(within)
+    query = {"past": query, "none": query.no_skip(), "next": query.skip_to_next_row()}[skip]
+    query = (query if limit is None else query.limit(limit)).partition_by("key")
+    query = query.measures(n="COUNT(*)")
+    assert chain_steps(prepare(query, table.schema)) is not None
+    _compare(query, table, cut, watermark)
+
+
+def _letters(text):
+    return pa.table({"ts": range(len(text)), "x": list(text)})
+
+
+def _matched(pattern, table, **definitions):
+    used = {name: text for name, text in definitions.items() if name in pattern}
+    query = Query().order_by("ts").pattern(pattern).define(used).measures(n="COUNT(*)")
+    task = prepare(query, table.schema)
+    return match_block(task, make_kernel(task), whole_block(task, table)).found
+
+
+@pytest.mark.parametrize("pattern", ["A+ B+", "(A | B)* C", "(A* B*)* C", "(A+)+ C"])
+def test_equal_rows_do_not_blow_up(pattern):
+    table = _letters("a" * 5000)
+    found = _matched(pattern, table, A="x = 'a'", B="x = 'a'", C="x = 'c'")
+    assert len(found.start) == (1 if pattern == "A+ B+" else 0)
+
+
+def test_a_long_run_outgrows_the_first_frames():
+    found = _matched("A+ B", _letters("a" * 3000 + "b"), A="x = 'a'", B="x = 'b'")
+    assert found.rows.tolist() == list(range(3001))
+
+
+def test_overlapping_matches_outgrow_the_first_buffers():
+    table = _letters("a" * 60)
+    query = (
+        Query().order_by("ts").pattern("A+").no_skip().define(A="x = 'a'").measures(n="COUNT(*)")
+    )
+    task = prepare(query, table.schema)
+    found = match_block(task, make_kernel(task), whole_block(task, table)).found
+    assert np.diff(found.offsets).tolist() == list(range(60, 0, -1))
+
+
+def test_what_the_kernel_does_not_cover_is_left_to_the_twin():
+    table = _letters("ab")
+    query = Query().order_by("ts").pattern("A B").measures(n="COUNT(*)")
+    assert make_kernel(prepare(query.consume("selected"), table.schema)) is None
+    assert make_kernel(prepare(query, table.schema, timeouts=True)) is None
+    labels = query.define(B="CLASSIFIER(A) = 'A'")
+    assert make_kernel(prepare(labels, table.schema)) is None
+
+
+def test_an_overflow_in_a_compiled_predicate_is_the_twins_error():
+    table = pa.table({"ts": [0, 1], "x": [2**62, 2**62]})
+    query = Query().order_by("ts").pattern("A B").define(B="A.x + B.x > 0").measures(n="COUNT(*)")
+    task = prepare(query, table.schema)
+    block = whole_block(task, table)
+    with pytest.raises(Exception) as compiled:
+        match_block(task, make_kernel(task), block)
+    with pytest.raises(Exception) as plain:
+        match_block(task, make_twin(task), block)
+    assert str(compiled.value) == str(plain.value)
