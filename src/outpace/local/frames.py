@@ -25,6 +25,10 @@ def to_arrow(data: TableLike) -> pa.Table:
     outpace.errors.DataError: [data] cannot read a table from an object of type int
       hint: pass an Arrow table, a pandas or polars frame, or a DuckDB relation
     """
+    return _without_views(_read(data))
+
+
+def _read(data: TableLike) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -34,18 +38,25 @@ def to_arrow(data: TableLike) -> pa.Table:
     if isinstance(data, dict):
         return pa.table(data)
     if hasattr(data, "__arrow_c_stream__"):
-        return _plain_index(pa.RecordBatchReader.from_stream(data).read_all())
+        return _without_index(pa.RecordBatchReader.from_stream(data).read_all())
     if hasattr(data, "__arrow_c_array__"):
         return pa.table(data)
-    if hasattr(data, "to_arrow_table"):
-        return data.to_arrow_table()
     raise DataError(
         f"cannot read a table from an object of type {type(data).__name__}",
         hint="pass an Arrow table, a pandas or polars frame, or a DuckDB relation",
     )
 
 
-def _plain_index(table: pa.Table) -> pa.Table:
+def _without_views(table: pa.Table) -> pa.Table:
+    """Turn view types, which few of Arrow's functions take, into the plain ones."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    if not any(field.type in plain for field in table.schema):
+        return table
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _without_index(table: pa.Table) -> pa.Table:
     """Leave out the index column that pandas adds when its index is not a plain range."""
     index = [name for name in table.column_names if name.startswith("__index_level_")]
     return table.drop_columns(index) if index else table

@@ -32,7 +32,6 @@ from outpace.pattern.query import Query, Rows
 from outpace.pattern.types import type_name
 
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
-_DAY = datetime.timedelta(days=1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
@@ -234,8 +233,7 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
             where="within",
             hint=f"write a duration such as '{duration} s'",
         )
-    # Whole days lie within a duration exactly if they lie within the next whole number of days.
-    return -(-duration // _DAY) if pa.types.is_date(kind) else duration // _MICROSECOND
+    return duration // _MICROSECOND
 
 
 def _used_columns(

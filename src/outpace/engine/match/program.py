@@ -220,7 +220,9 @@ class _Assembler:
             case ast.Exclude(item=item):
                 return self.item(item, after, excluded=True)
             case ast.Alternate(options=options):
-                return _Choice([self.item(o, after, excluded=excluded) for o in options])
+                # Everything is built back to front, so that positions come out in text order.
+                built = [self.item(o, after, excluded=excluded) for o in reversed(options)]
+                return _Choice(built[::-1])
             case ast.Concat():
                 return self._concat(pattern, after, excluded)
             case ast.Permute(items=items):
@@ -271,12 +273,12 @@ class _Assembler:
         nodes: dict[int, _Node] = {everything: after}
         # A larger set of used items is never a smaller number than its own subsets.
         for used in range(everything - 1, -1, -1):
+            left = [index for index in range(len(items)) if not used >> index & 1]
             options = [
-                self.item(item, nodes[used | 1 << index], excluded=excluded)
-                for index, item in enumerate(items)
-                if not used >> index & 1
+                self.item(items[index], nodes[used | 1 << index], excluded=excluded)
+                for index in reversed(left)
             ]
-            nodes[used] = options[0] if len(options) == 1 else _Choice(options)
+            nodes[used] = options[0] if len(options) == 1 else _Choice(options[::-1])
         return nodes[0]
 
     def _repeat(self, pattern: ast.Repeat, after: _Node, excluded: bool) -> _Node:

@@ -1,0 +1,214 @@
+"""Tables of all kinds go in, Arrow comes out, and no pattern blows up."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import outpace as op
+
+DIP = (
+    op.Query("dip")
+    .partition_by("symbol")
+    .order_by("ts")
+    .pattern("STRT DOWN+ UP+")
+    .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
+    .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)")
+    .within("1 hour")
+)
+
+START = datetime.datetime(2026, 1, 5, 9, 0)
+TICKS = pa.table(
+    {
+        "symbol": ["x", "y", "x", "x", "y", "x", "y"],
+        "ts": [START + datetime.timedelta(minutes=m) for m in (0, 1, 2, 3, 4, 5, 6)],
+        "price": [10.0, 5.0, 8.0, 7.0, 4.0, 9.0, 6.0],
+    }
+)
+DIPS = [
+    {"symbol": "x", "bottom": 7.0, "ticks": 4},
+    {"symbol": "y", "bottom": 4.0, "ticks": 3},
+]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TICKS,
+        TICKS.to_batches()[0],
+        TICKS.to_reader(),
+        TICKS.to_pandas(),
+        TICKS.to_pandas().set_index("ts", drop=False),
+        pl.from_arrow(TICKS),
+        pl.from_arrow(TICKS).lazy().collect(),  # type: ignore[union-attr]  # a frame, not a series
+        TICKS.to_pydict(),
+    ],
+    ids=["table", "batch", "reader", "pandas", "pandas index", "polars", "polars lazy", "dict"],
+)
+def test_every_kind_of_table_goes_in(data: object) -> None:
+    assert op.match(data, DIP).to_pylist() == DIPS
+
+
+def test_a_duckdb_relation_goes_in() -> None:
+    connection = duckdb.connect()
+    connection.register("ticks", TICKS)
+    assert op.match(connection.sql("SELECT * FROM ticks"), DIP).to_pylist() == DIPS
+
+
+def test_input_order_does_not_matter() -> None:
+    shuffled = TICKS.take(pa.array([6, 2, 0, 5, 3, 1, 4]))
+    found = op.match(shuffled, DIP).to_pylist()
+    assert sorted(found, key=lambda row: str(row["symbol"])) == DIPS
+
+
+def test_no_rows_give_an_empty_table_with_the_right_columns() -> None:
+    found = op.match(TICKS.slice(0, 0), DIP)
+    assert found.num_rows == 0
+    assert found.schema.names == ["symbol", "bottom", "ticks"]
+
+
+def test_chunked_input_is_one_table() -> None:
+    chunked = pa.concat_tables([TICKS.slice(i, 1) for i in range(TICKS.num_rows)])
+    assert op.match(chunked, DIP).to_pylist() == DIPS
+
+
+def labels(pattern: str, kinds: str, **definitions: str) -> list[list[str]]:
+    table = pa.table({"ts": range(len(kinds)), "kind": list(kinds)})
+    query = (
+        op.Query("q")
+        .order_by("ts")
+        .pattern(pattern)
+        .define(definitions)
+        .measures(labels="ARRAY_AGG(CLASSIFIER())")
+    )
+    return [row["labels"] for row in op.match(table, query).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kinds"),
+    [
+        ("A+ B+", "a" * 5000),
+        ("(A | B)* C", "a" * 5000),
+        ("(A+)+ C", "a" * 5000),
+        ("((A?)*)+ C", "a" * 2000),
+        ("(A* B*)* C", "a" * 2000),
+        ("A{,50} A{50} C", "a" * 2000),
+    ],
+)
+@pytest.mark.parametrize("skip", ["skip_past_last_row", "skip_to_next_row"])
+def test_ambiguous_patterns_stay_polynomial(pattern: str, kinds: str, skip: str) -> None:
+    table = pa.table({"ts": range(len(kinds)), "kind": list(kinds)})
+    query = (
+        op.Query("q")
+        .order_by("ts")
+        .pattern(pattern)
+        .define(C="kind = 'c'")
+        .measures(first="FIRST(ts)", last="LAST(ts)")
+    )
+    found = op.match(table, getattr(query, skip)())
+    if "C" in pattern:
+        assert found.num_rows == 0
+    else:
+        starts = len(kinds) - 1 if skip == "skip_to_next_row" else 1
+        assert found.num_rows == starts
+        assert set(found["last"].to_pylist()) == {len(kinds) - 1}
+
+
+def test_permute_of_eight_finds_any_order() -> None:
+    names = "ABCDEFGH"
+    definitions = {name: f"kind = '{name.lower()}'" for name in names}
+    pattern = f"PERMUTE({', '.join(names)})"
+    assert labels(pattern, "hgfedcba" * 50, **definitions) == [list("HGFEDCBA")] * 50
+
+
+def test_a_search_that_must_be_exponential_stops_with_a_clear_error() -> None:
+    table = pa.table({"ts": range(60)})
+    query = (
+        op.Query("q")
+        .order_by("ts")
+        .pattern("(A | B)* C")
+        .define(C="COUNT(A.ts) = 61 AND COUNT(B.ts) = 61")
+        .measures(n="COUNT(*)")
+    )
+    with pytest.raises(op.MatchError, match="the search for a match took more than"):
+        op.match(table, query)
+
+
+def test_all_matches_are_counted_without_being_listed() -> None:
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {"ts": np.arange(1_000_000), "kind": rng.integers(0, 10, 1_000_000).astype(np.int8)}
+    )
+    query = (
+        op.Query("q")
+        .order_by("ts")
+        .pattern("A ->> B ->> C ->> D")
+        .within(1000)
+        .define(A="kind = 0", B="kind = 1", C="kind = 2", D="kind = 3")
+        .measures(at="D.ts")
+    )
+    count = op.search(table, query).count()
+    assert 1.5e10 < count < 1.9e10
+    few = op.match(table, query.limit(10))
+    assert few.num_rows == 10
+
+
+def test_a_match_of_many_rows_needs_no_deep_stack() -> None:
+    table = pa.table({"ts": range(200_000), "v": range(200_000)})
+    query = (
+        op.Query("q").order_by("ts").pattern("A B+").define(B="v > PREV(v)").measures(n="COUNT(*)")
+    )
+    assert op.match(table, query).to_pylist() == [{"n": 200_000}]
+
+
+def test_the_jvm_is_not_started_and_pyspark_not_imported() -> None:
+    script = (
+        "import sys, outpace as op\n"
+        "op.match({'ts': [1]}, op.Query('q').pattern('A').measures(n='COUNT(*)'))\n"
+        "sys.exit(any(name.startswith('pyspark') for name in sys.modules))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_pandas_missing_values_are_null() -> None:
+    frame = pd.DataFrame({"ts": [1, 2, 3], "v": [1.0, None, 3.0]})
+    query = op.Query("q").order_by("ts").pattern("A").define(A="v IS NULL").measures(at="A.ts")
+    assert op.match(frame, query).to_pylist() == [{"at": 2}]
+
+
+def test_timed_out_partial_matches_are_a_second_table() -> None:
+    table = pa.table({"ts": [1, 2, 20], "kind": ["a", "b", "c"]})
+    query = (
+        op.Query("q")
+        .order_by("ts")
+        .pattern("A -> B -> C")
+        .within(10)
+        .define(A="kind = 'a'", B="kind = 'b'", C="kind = 'c'")
+        .measures(at="C.ts")
+    )
+    result = op.search(table, query)
+    assert result.table().num_rows == 0
+    assert result.timed_out().to_pylist() == [
+        {
+            "first_time": 1,
+            "last_time": 2,
+            "labels": ["A", "B"],
+            "rows": [0, 1],
+            "reason": "no C within the time allowed",
+        }
+    ]
+
+
+@pytest.mark.parametrize(("days", "found"), [(2, 0), (3, 1), (5, 1)])
+def test_within_measures_dates_too(days: int, found: int) -> None:
+    table = pa.table({"day": [datetime.date(2026, 1, 1), datetime.date(2026, 1, 3)]})
+    query = op.Query("q").order_by("day").pattern("A B").measures(at="B.day")
+    assert op.match(table, query.within(f"{days} days")).num_rows == found
