@@ -98,37 +98,77 @@ class OutpaceError(Exception):
 
 
 class PatternSyntaxError(OutpaceError):
-    """The text of a pattern, expression or statement does not parse."""
+    """The text of a pattern, expression or statement does not parse.
+
+    Examples
+    --------
+    >>> print(PatternSyntaxError("the pattern is empty", hint="the empty pattern is written ()"))
+    [syntax] the pattern is empty
+      hint: the empty pattern is written ()
+    """
 
     code = "syntax"
 
 
 class BindError(OutpaceError):
-    """A name, type or combination in the query does not fit the input or the language."""
+    """A name, type or combination in the query does not fit the input or the language.
+
+    Examples
+    --------
+    >>> print(BindError("unknown column 'pirce'", where="define DOWN"))
+    [bind] unknown column 'pirce'
+      define DOWN
+    """
 
     code = "bind"
 
 
 class UnsupportedError(BindError):
-    """The query asks for something that is valid elsewhere but not offered here."""
+    """The query asks for something that is valid elsewhere but not offered here.
+
+    Examples
+    --------
+    >>> issubclass(UnsupportedError, BindError), UnsupportedError("SEEK is not supported").code
+    (True, 'unsupported')
+    """
 
     code = "unsupported"
 
 
 class MatchError(OutpaceError):
-    """Matching stopped: a skip target is missing, or the step budget is used up."""
+    """Matching stopped: a skip target is missing, or the step budget is used up.
+
+    Examples
+    --------
+    >>> print(MatchError("the skip target 'C' is not in the match"))
+    [match] the skip target 'C' is not in the match
+    """
 
     code = "match"
 
 
 class DataError(OutpaceError):
-    """The input data breaks a promise: a wrong type, an order that does not hold."""
+    """The input data breaks a promise: a wrong type, an order that does not hold.
+
+    Examples
+    --------
+    >>> print(DataError("the time column 'ts' is NULL", detail="sorted row 3"))
+    [data] the time column 'ts' is NULL
+      sorted row 3
+    """
 
     code = "data"
 
 
 class StateError(OutpaceError):
-    """Saved state is damaged, or belongs to another version or another query."""
+    """Saved state is damaged, or belongs to another version or another query.
+
+    Examples
+    --------
+    >>> print(StateError("the saved state is cut short", detail="7 bytes"))
+    [state] the saved state is cut short
+      7 bytes
+    """
 
     code = "state"
 

@@ -12,6 +12,7 @@ from outpace.engine.match.contract import Block, Outcome, Resume, Task
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
+from outpace.errors import BindError
 from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.query import Query, Selection
 from outpace.plan.why import why
@@ -46,7 +47,20 @@ def match(data: TableLike, query: Query) -> pa.Table:
 
 
 def search(data: TableLike, query: Query) -> Search:
-    """Prepare a search: it runs when something is asked of it, and only as far as needed."""
+    """Prepare a search: it runs when something is asked of it, and only as far as needed.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> found = search({"ts": [1, 2, 3], "x": [5, 4, 6]}, rise)
+    >>> found.count(), found.table().to_pylist()
+    (1, [{'at': 3}])
+    """
+    if not isinstance(query, Query):
+        raise BindError(
+            f"a query is expected, not an object of type {type(query).__name__}",
+            hint='write op.Query("name").pattern("A B")',
+        )
     return Search(to_arrow(data), query)
 
 

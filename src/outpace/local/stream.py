@@ -62,6 +62,15 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
     ------
     StateError
         If the state is damaged, or belongs to another version or another query.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> matcher = open_query(rise)
+    >>> matcher.push({"ts": [1], "x": [5]}).num_rows
+    0
+    >>> resume_query(rise, matcher.state()).push({"ts": [2], "x": [6]}).to_pylist()
+    [{'at': 2}]
     """
     matcher = open_query(query, timeouts=timeouts)
     matcher.restore(state)
@@ -69,7 +78,17 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
 
 
 class StreamMatcher:
-    """A query that is fed piece by piece; see `open_query`."""
+    """A query that is fed piece by piece; see `open_query`.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> matcher = open_query(rise)
+    >>> matcher.push({"ts": [1, 2], "x": [5, 6]}).to_pylist()
+    [{'at': 2}]
+    >>> matcher.finish().num_rows
+    0
+    """
 
     def __init__(self, query: Query, *, timeouts: bool) -> None:
         self._query = query

@@ -215,39 +215,81 @@ def col(name: str) -> Fluent:
 
 
 def lit(value: Scalar) -> Fluent:
-    """Return a constant; None is NULL, a timedelta is an INTERVAL."""
+    """Return a constant; None is NULL, a timedelta is an INTERVAL.
+
+    Examples
+    --------
+    >>> (lit(100) * col("share")).tree == parse_expression("100 * share")
+    True
+    """
     if value is not None and not isinstance(value, _CONSTANTS):
         raise BindError(f"{value!r} is no constant")
     return Fluent(Literal(value))
 
 
 def prev(expression: str | Fluent, offset: int | None = None) -> Fluent:
-    """Return the value at an earlier row of the partition, one row back unless told."""
+    """Return the value at an earlier row of the partition, one row back unless told.
+
+    Examples
+    --------
+    >>> prev("price", 2).tree == parse_expression("PREV(price, 2)")
+    True
+    """
     return _navigate("prev", expression, offset)
 
 
 def next(expression: str | Fluent, offset: int | None = None) -> Fluent:
-    """Return the value at a later row of the partition, one row on unless told."""
+    """Return the value at a later row of the partition, one row on unless told.
+
+    Examples
+    --------
+    >>> next("price").tree == parse_expression("NEXT(price)")
+    True
+    """
     return _navigate("next", expression, offset)
 
 
 def first(expression: str | Fluent, offset: int | None = None) -> Fluent:
-    """Return the value at the first row of the match, or of a variable, `offset` rows later."""
+    """Return the value at the first row of the match, or of a variable, `offset` rows later.
+
+    Examples
+    --------
+    >>> first("A.price").tree == parse_expression("FIRST(A.price)")
+    True
+    """
     return _navigate("first", expression, offset)
 
 
 def last(expression: str | Fluent, offset: int | None = None) -> Fluent:
-    """Return the value at the last row of the match, or of a variable, `offset` rows earlier."""
+    """Return the value at the last row of the match, or of a variable, `offset` rows earlier.
+
+    Examples
+    --------
+    >>> prev(last("A.price", 1)).tree == parse_expression("PREV(LAST(A.price, 1))")
+    True
+    """
     return _navigate("last", expression, offset)
 
 
 def classifier(variable: str | None = None) -> Fluent:
-    """Return the variable that a row was matched to, maybe among the rows of one variable."""
+    """Return the variable that a row was matched to, maybe among the rows of one variable.
+
+    Examples
+    --------
+    >>> classifier("U").tree == parse_expression("CLASSIFIER(U)")
+    True
+    """
     return Fluent(Classifier(variable))
 
 
 def match_number() -> Fluent:
-    """Return the number of the match in its partition."""
+    """Return the number of the match in its partition.
+
+    Examples
+    --------
+    >>> match_number().tree == parse_expression("MATCH_NUMBER()")
+    True
+    """
     return Fluent(MatchNumber())
 
 
@@ -452,7 +494,13 @@ def step(step: str | Steps) -> Steps:
 
 
 def permute(*steps: str | Steps) -> Steps:
-    """Return a pattern of all the steps in any order: `PERMUTE(A, B)`."""
+    """Return a pattern of all the steps in any order: `PERMUTE(A, B)`.
+
+    Examples
+    --------
+    >>> permute("A", step("B").then("C")).tree == parse_pattern("PERMUTE(A, B C)")
+    True
+    """
     if not steps:
         raise BindError("permute needs at least one step")
     return Steps((ast.Permute(tuple(_item(step) for step in steps)),))

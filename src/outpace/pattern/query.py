@@ -10,11 +10,11 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
-from outpace.errors import BindError, UnsupportedError
+from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 
@@ -268,22 +268,54 @@ class Query(Clauses):
         value = parse_duration(duration) if isinstance(duration, str) else duration
         if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
             raise BindError(f"within must be longer than nothing, not {duration!r}")
-        return replace(self, bound=Within(value, WithinKind(kind)))
+        return replace(self, bound=Within(value, _one_of(WithinKind, kind, "within")))
 
     def select(self, selection: str | Selection) -> Query:
         """Choose the "preferred" match of each start, or "all" of them."""
-        return replace(self, selection=Selection(selection))
+        return replace(self, selection=_one_of(Selection, selection, "select"))
 
     def consume(self, consumption: str | Consume) -> Query:
         """Say which events later matches may not use: "none", "selected" or "all"."""
-        return replace(self, consumption=Consume(consumption))
+        return replace(self, consumption=_one_of(Consume, consumption, "consume"))
 
     def limit(self, count: int, per: str | Per = Per.PARTITION) -> Query:
         """Return at most `count` matches per "start" or per "partition"."""
         if count < 1:
             raise BindError(f"a limit is at least 1, not {count}")
-        kept = tuple(limit for limit in self.limits if limit.per is not Per(per))
-        return replace(self, limits=(*kept, Limit(count, Per(per))))
+        counted = _one_of(Per, per, "limit")
+        kept = tuple(limit for limit in self.limits if limit.per is not counted)
+        return replace(self, limits=(*kept, Limit(count, counted)))
+
+    @staticmethod
+    def from_sql(text: str, *, dialect: str = "outpace", name: str = "query") -> Query:
+        """Read a query from the text of a MATCH_RECOGNIZE clause.
+
+        Examples
+        --------
+        >>> Query.from_sql("MATCH_RECOGNIZE (ORDER BY ts PATTERN (A B+))").to_text()
+        'A B+'
+        """
+        from outpace.pattern.parse_match_recognize import parse_match_recognize
+
+        return parse_match_recognize(text, dialect=dialect, name=name)
+
+    def to_sql(self, *, dialect: str = "outpace") -> str:
+        """Return the query as a MATCH_RECOGNIZE clause."""
+        from outpace.pattern.print_query import print_match_recognize
+
+        return print_match_recognize(self, dialect)
+
+    def to_python(self) -> str:
+        """Return the query as Python source that builds it."""
+        from outpace.pattern.print_query import print_fluent
+
+        return print_fluent(self)
+
+    def to_text(self) -> str:
+        """Return the pattern alone, as text."""
+        from outpace.pattern.print_pattern import print_pattern
+
+        return "" if self.tree is None else print_pattern(self.tree)
 
     def explain(self, schema: pa.Schema | None = None) -> Explained:
         """Show the pattern, the automaton, and where each part of the query runs.
@@ -337,6 +369,20 @@ _explainers: list[Callable[[Query, pa.Schema | None], Explained]] = []
 def register_explainer(explain: Callable[[Query, pa.Schema | None], Explained]) -> None:
     """Set what `Query.explain` calls."""
     _explainers[:] = [explain]
+
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def _one_of(kind: type[_Choice], value: str | _Choice, method: str) -> _Choice:
+    try:
+        return kind(value)
+    except ValueError:
+        known = [str(member.value) for member in kind]
+        raise BindError(
+            f"{method} does not know {value!r}",
+            hint=did_you_mean(str(value), known) or f"use one of {', '.join(map(repr, known))}",
+        ) from None
 
 
 def _order_item(column: str | OrderItem) -> OrderItem:
