@@ -6,8 +6,10 @@ warm start loads it from the cache. Integer division follows NumPy, which needs 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
@@ -19,3 +21,16 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function over arrays when it is first called; keep its type for the checker."""
     kernel = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)(function)
     return cast("Callable[P, R]", kernel)
+
+
+def is_compiled(kernel: Callable[..., object]) -> bool:
+    """Say whether a kernel has been compiled, by this process or, with its present text, before."""
+    dispatcher: Any = kernel
+    if dispatcher.signatures:
+        return True
+    source = Path(inspect.getfile(dispatcher.py_func))
+    changed = source.stat().st_mtime
+    saved = Path(dispatcher.stats.cache_path).glob(
+        f"{source.stem}.{dispatcher.py_func.__name__}-*.nbi"
+    )
+    return any(file.stat().st_mtime >= changed for file in saved)

@@ -24,3 +24,44 @@ def add_where(holds: Integers, bit: int, masks: Integers) -> None:
     kind = masks.dtype.type
     for row in range(len(holds)):
         masks[row] |= kind(holds[row]) * kind(bit)
+
+
+@compiled
+def add_compared(
+    left: Integers,
+    left_shift: int,
+    right: Integers,
+    right_shift: int,
+    operator: int,
+    bounds: Integers,
+    bit: int,
+    masks: Integers,
+) -> None:
+    """Add a bit where a value compares with another, each some rows away in the same partition.
+
+    `operator` is 0 for <, 1 for <=, 2 for = and 3 for <>. Where a row is not in the partition, the
+    comparison does not hold.
+    """
+    kind = masks.dtype.type
+    flag = kind(bit)
+    before = max(0, -left_shift, -right_shift)
+    after = max(0, left_shift, right_shift)
+    for group in range(len(bounds) - 1):
+        low = bounds[group] + before
+        high = max(low, bounds[group + 1] - after)
+        # Indices that cannot be negative let the loops run on several values at once.
+        one = left[low + left_shift : high + left_shift]
+        other = right[low + right_shift : high + right_shift]
+        out = masks[low:high]
+        if operator == 0:
+            for row in range(len(out)):
+                out[row] |= kind(one[row] < other[row]) * flag
+        elif operator == 1:
+            for row in range(len(out)):
+                out[row] |= kind(one[row] <= other[row]) * flag
+        elif operator == 2:
+            for row in range(len(out)):
+                out[row] |= kind(one[row] == other[row]) * flag
+        else:
+            for row in range(len(out)):
+                out[row] |= kind(one[row] != other[row]) * flag

@@ -36,9 +36,6 @@ from outpace.engine.match.evaluate_frame import PredicateFrame
 from outpace.pattern.bind import classify
 from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
 
-#: Blocks of at least this many rows are worth waiting for the compiler.
-WORTH_COMPILING = 200_000
-
 _HEADER = '''\
 """Generated predicates of one query; see outpace.engine.match.codegen."""
 
@@ -74,14 +71,12 @@ class PathPlan:
     layout: Layout
     source: str
 
-    def ready(self, size: int) -> bool:
-        """Say whether a block is to be matched by compiled code now, rather than by the twin."""
-        return not self.source or size >= WORTH_COMPILING or self.compiled
-
     @property
     def compiled(self) -> bool:
-        """Whether the function has been compiled on this machine."""
-        name = _module_name(self.source)
+        """Whether the function has been compiled on this machine, or there is none."""
+        if not self.source:
+            return True
+        name = module_name(self.source)
         if name in sys.modules:
             return True
         caches = _folder() / "__pycache__"
@@ -195,7 +190,8 @@ def _plain(column: pa.Array) -> Any:
     return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
 
 
-def _module_name(source: str) -> str:
+def module_name(source: str) -> str:
+    """Return the name of the module that a text becomes: its own hash."""
     from outpace.engine.kernels.path_step import VERSION
 
     digest = hashlib.sha256(f"{VERSION}\n{source}".encode()).hexdigest()
@@ -211,7 +207,7 @@ def _folder() -> FilePath:
 
 
 def _load(source: str) -> ModuleType:
-    name = _module_name(source)
+    name = module_name(source)
     if name in sys.modules:
         return sys.modules[name]
     file = _folder() / f"{name}.py"

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
+from outpace.engine.kernels.compiled import is_compiled
 from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
 from outpace.engine.kernels.settle import latest_arrivals
 from outpace.engine.kernels.strict import search_strict
@@ -39,6 +41,11 @@ from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Selection, Skip, WithinKind
+
+#: Rows from which on it pays to wait until a query's own predicates are compiled (about a second),
+#: and until the kernels are (many seconds, once per machine).
+WORTH_PREDICATES = 20_000
+WORTH_KERNELS = 200_000
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -75,17 +82,35 @@ class KernelMatcher:
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
-        if not block.size or not self._plan.ready(block.size):
+        if not block.size or not self.ready(block.size):
             return self._twin(block, resume)
+        # Compiled arithmetic may give up (an overflow, say): the twin words the error, or has none.
+        return self._run(block, resume) or self._twin(block, resume)
+
+    def _run(self, block: Block, resume: Resume) -> Outcome | None:
         rows = _rows(block, block_masks(self._plan.prefilters, block))
         cursor = _cursor(block, resume)
         buffers = _Buffers.of(block.size)
         if self._chain is not None:
             self._run_chain(rows, cursor, buffers)
         elif not self._run_search(block, rows, cursor, buffers):
-            # Compiled arithmetic gave up (an overflow, say): the twin words the error, or has none.
-            return self._twin(block, resume)
+            return None
         return _outcome(block, resume, cursor, buffers.arrays)
+
+    def ready(self, size: int) -> bool:
+        """Say whether compiled code is to match a block of this size now, rather than the twin.
+
+        Code that is not compiled yet is not worth waiting for unless the block is large.
+        """
+        kernel = self._search if self._chain is None else search_chain
+        return (size >= WORTH_KERNELS or is_compiled(kernel)) and (
+            size >= WORTH_PREDICATES or self._plan.compiled
+        )
+
+    def compile_now(self) -> None:
+        """Compile all that this matcher runs, so that small blocks need not go to the twin."""
+        block = _empty_block(self._task)
+        self._run(block, Resume.fresh(0))
 
     def _run_search(self, block: Block, rows: Rows, cursor: Cursor, buffers: _Buffers) -> bool:
         step = self._plan.step()
@@ -110,7 +135,7 @@ class KernelMatcher:
 
     def _run_chain(self, rows: Rows, cursor: Cursor, buffers: _Buffers) -> None:
         assert self._chain is not None
-        longest = int((rows.visible - rows.begin).max())
+        longest = int((rows.visible - rows.begin).max(initial=0))
         starts = np.empty(longest, _row_type(len(rows.masks)))
         taken = np.empty(longest * len(self._chain), starts.dtype)
         past_last = self._rules.skip == kernels.SKIP_PAST_LAST
@@ -293,9 +318,27 @@ def _row_type(size: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if size <= _INT32_MAX else np.int64
 
 
+def _empty_block(task: Task) -> Block:
+    """Return a block without rows, which has all types that a real one has."""
+    schema = task.bound.schema
+    return Block(
+        columns={name: pa.array([], schema.field(name).type) for name in task.bound.columns},
+        segments=np.zeros(1, np.int64),
+        visible=np.zeros(0, np.int64),
+        ordinals=np.zeros(0, np.int64),
+        arrivals=np.zeros(0, np.int64),
+        times=np.zeros(0, np.int64),
+        ended=True,
+    )
+
+
 def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
-    begin, stop = block.segments[:-1], block.segments[1:]
-    visible = np.ascontiguousarray(block.visible)
+    begin, stop = block.segments[:-1].copy(), block.segments[1:].copy()
+    visible = block.visible.copy()
+    # Kernels are compiled for one kind of array: times may come from Arrow, which allows no
+    # writing.
+    times = block.times.view()
+    times.flags.writeable = False
     floor = np.full(len(begin), block.watermark, np.int64)
     if len(block.times):
         some = visible > begin
@@ -303,10 +346,10 @@ def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
         floor = np.where(some, np.maximum(newest, floor), floor)
     return Rows(
         masks=masks,
-        times=block.times,
-        begin=np.ascontiguousarray(begin),
+        times=times,
+        begin=begin,
         visible=visible,
-        stop=np.ascontiguousarray(stop),
+        stop=stop,
         first_ordinal=block.ordinals[begin].astype(np.int64),
         floor=floor,
         ended=block.ended,
@@ -350,7 +393,7 @@ def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outc
 def _settled(block: Block, out: Buffers, matches: int) -> Integers:
     """Return the arrival number of the row that made each match final."""
     settled = np.empty(matches, np.int64)
-    following = int(block.arrivals.max()) + 1
+    following = int(block.arrivals.max(initial=-1)) + 1
     latest_arrivals(
         block.arrivals,
         block.segments,

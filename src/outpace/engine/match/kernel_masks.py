@@ -16,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.kernels.mask_bits import add_by_table, add_where
+from outpace.engine.kernels.mask_bits import add_by_table, add_compared, add_where
 from outpace.engine.match.contract import Block
 from outpace.engine.match.evaluate_columns import predicate_mask
+from outpace.engine.match.evaluate_mask import stored_values
 from outpace.errors import DataError
-from outpace.pattern.bound import Predicate, PredicateClass, Read, walk
+from outpace.pattern import types
+from outpace.pattern.bound import Apply, Predicate, PredicateClass, Read, walk
 
 #: A dictionary with more values is not worth evaluating apart from its rows.
 _VALUES_MAX = 1 << 16
@@ -29,8 +31,8 @@ _NO_SEGMENTS = np.zeros(1, np.int64)
 
 
 def mask_type(predicates: int) -> npt.DTypeLike:
-    """Return the smallest type with a bit for each predicate."""
-    for kind in (np.uint8, np.uint16, np.uint32):
+    """Return a small type with a bit for each predicate; there are few, as kernels know each."""
+    for kind in (np.uint8, np.uint32):
         if predicates <= np.iinfo(kind).bits:
             return kind
     return np.int64
@@ -55,9 +57,62 @@ def block_masks(predicates: Sequence[Predicate], block: Block) -> npt.NDArray[An
         if not _add_by_value(predicates, numbers, column, block.columns[column], masks):
             singles.extend(numbers)
     for number in singles:
+        if _add_comparison(predicates[number], number, block, masks):
+            continue
         holds = predicate_mask(predicates[number], block.columns, block.segments)
         add_where(holds.view(np.uint8), 1 << number, masks)
     return masks
+
+
+#: Comparisons that one pass over two columns can do: the operator's number, and whether to swap.
+_COMPARE = {
+    "<": (0, False),
+    "<=": (1, False),
+    "=": (2, False),
+    "<>": (3, False),
+    ">": (0, True),
+    ">=": (1, True),
+}
+
+
+def _add_comparison(
+    predicate: Predicate, number: int, block: Block, masks: npt.NDArray[Any]
+) -> bool:
+    """Add `price < PREV(price)` and its like without making the shifted column."""
+    node = predicate.expression
+    if not isinstance(node, Apply) or node.function not in _COMPARE:
+        return False
+    operator, swapped = _COMPARE[node.function]
+    left, right = reversed(node.arguments) if swapped else node.arguments
+    if not isinstance(left, Read) or not isinstance(right, Read):
+        return False
+    first, second = _stored(left, block), _stored(right, block)
+    if first is None or second is None or left.type != right.type:
+        return False
+    add_compared(
+        first,
+        left.place.shift,
+        second,
+        right.place.shift,
+        operator,
+        block.segments,
+        1 << number,
+        masks,
+    )
+    return True
+
+
+def _stored(node: Read, block: Block) -> npt.NDArray[Any] | None:
+    """Return a column's numbers, if they are that and none is NULL."""
+    column = block.columns[node.column]
+    if node.path or column.null_count or column.type != node.type:
+        return None
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return stored_values(column.view(pa.int64()))
+    if types.is_integer(kind) or types.is_floating(kind):
+        return stored_values(column)
+    return None
 
 
 def _only_column(predicate: Predicate) -> str | None:
