@@ -239,27 +239,39 @@ def _string_join(rows: Rows) -> Any:
     return (separator or "").join(row[0] for row in rows)
 
 
+def key_type(kind: pa.DataType, position: int) -> pa.DataType:
+    """Return the type of a map's keys, or raise `MismatchError` where it cannot be one."""
+    if types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind):
+        raise MismatchError(f"{type_name(kind)} cannot be the key of a map", position)
+    return kind
+
+
+def _as_key(value: Any) -> Any:
+    """Return a value that finds its equal in a dict: all NaNs are one key."""
+    return math.nan if value != value else value
+
+
 def _mapping(arguments: Sequence[BoundExpression]) -> Signature:
-    kinds = tuple(argument.type for argument in arguments)
+    kinds = (key_type(arguments[0].type, 0), arguments[1].type)
     return Signature(kinds, pa.map_(*kinds))
 
 
 def _multimapping(arguments: Sequence[BoundExpression]) -> Signature:
-    kinds = tuple(argument.type for argument in arguments)
+    kinds = (key_type(arguments[0].type, 0), arguments[1].type)
     return Signature(kinds, pa.map_(kinds[0], pa.list_(kinds[1])))
 
 
 def _map(rows: Rows) -> Any:
     gathered: dict[Any, Any] = {}
     for key, value in rows:
-        gathered.setdefault(key, value)
+        gathered.setdefault(_as_key(key), value)
     return gathered or None
 
 
 def _multimap(rows: Rows) -> Any:
     gathered: dict[Any, list[Any]] = {}
     for key, value in rows:
-        gathered.setdefault(key, []).append(value)
+        gathered.setdefault(_as_key(key), []).append(value)
     return gathered or None
 
 
@@ -269,7 +281,7 @@ def _map_union(rows: Rows) -> Any:
     gathered: dict[Any, Any] = {}
     for (mapping,) in rows:
         for key, value in mapping.items():
-            gathered.setdefault(key, value)
+            gathered.setdefault(_as_key(key), value)
     return gathered
 
 
@@ -279,14 +291,31 @@ def _map_rule(arguments: Sequence[BoundExpression]) -> Signature:
 
 
 def _counted(arguments: Sequence[BoundExpression]) -> Signature:
-    return Signature((arguments[0].type,), pa.map_(arguments[0].type, pa.int64()))
+    kind = key_type(arguments[0].type, 0)
+    return Signature((kind,), pa.map_(kind, pa.int64()))
 
 
 def _histogram(rows: Rows) -> Any:
     counts: dict[Any, int] = {}
     for (value,) in rows:
-        counts[value] = counts.get(value, 0) + 1
+        key = _as_key(value)
+        counts[key] = counts.get(key, 0) + 1
     return counts or None
+
+
+def _frequent_rule(arguments: Sequence[BoundExpression]) -> Signature:
+    kind = key_type(arguments[1].type, 1)
+    many = (_how_many(arguments[0], 0), _how_many(arguments[2], 2))
+    return Signature((many[0], kind, many[1]), pa.map_(kind, pa.int64()))
+
+
+def _most_frequent(rows: Rows) -> Any:
+    """Count exactly, whatever the capacity; of equally frequent values the first seen leads."""
+    counts = _histogram([row[1:2] for row in rows if row[1] is not None])
+    if counts is None:
+        return None
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    return dict(ranked[: rows[0][0]])
 
 
 def _bitwise(join: Callable[[int, int], int]) -> Fold:
@@ -351,6 +380,7 @@ AGGREGATES: tuple[Aggregator, ...] = (
     _simple("multimap_agg", _multimapping, _multimap, count=2),
     _simple("map_union", _map_rule, _map_union),
     _simple("histogram", _counted, _histogram),
+    _simple("approx_most_frequent", _frequent_rule, _most_frequent, count=3),
     _simple("approx_distinct", _count_rule, lambda rows: len(distinct_rows(rows))),
     _simple("bitwise_and_agg", _INTEGER, _bitwise(operator.and_), "bit_and"),
     _simple("bitwise_or_agg", _INTEGER, _bitwise(operator.or_), "bit_or"),

@@ -24,6 +24,7 @@ from outpace.pattern.bound import (
     Number,
     Predicate,
     PredicateClass,
+    Present,
     Read,
     walk,
 )
@@ -148,7 +149,7 @@ def classify(expression: BoundExpression) -> PredicateClass:
     found = PredicateClass.LOCAL
     for node in walk(expression):
         match node:
-            case Read(place=place):
+            case Read(place=place) | Present(place=place):
                 own_row = place.origin == "last" and place.variables is None
                 if not own_row or place.steps or place.final:
                     return PredicateClass.PATH
@@ -260,12 +261,14 @@ def _output(
         leading = tuple(dict.fromkeys((*partition_by, *order_by)))
     rest = [field for field in schema if query.rows is not Rows.ONE and field.name not in leading]
     input_names = [*leading, *(field.name for field in rest)]
+    taken = {name.lower(): name for name in input_names}
     for measure in measures:
-        if measure.name.lower() in (name.lower() for name in input_names):
+        if measure.name.lower() in taken:
             raise BindError(
                 f"measure '{measure.name}' has the name of an output column",
                 where=f"measure {measure.name}",
-                hint="give the measure another name",
+                detail=_why_in_output(taken[measure.name.lower()], partition_by),
+                hint=f"give the measure another name, such as '{measure.name}_value'",
             )
     return pa.schema(
         [
@@ -274,6 +277,12 @@ def _output(
             *(field.with_nullable(True) for field in rest),
         ]
     )
+
+
+def _why_in_output(column: str, partition_by: tuple[str, ...]) -> str:
+    if column in partition_by:
+        return f"the result has column '{column}' because of partition by"
+    return f"with all rows per match the result has all columns of the input, '{column}' too"
 
 
 def _useless_order(partition_by: tuple[str, ...], order_by: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Binding one expression: names, types, and the row that every leaf reads.
 
 Navigation is pushed down to the leaves, so `PREV(LAST(A.x + A.y), 2)` becomes a sum of two reads.
-As in Trino this also means that a function around a missing row sees NULLs: `PREV(coalesce(x, 0))`
-is 0 on the first row. Everything that is refused here is refused with its place in the user's text.
+Where the row does not exist the navigation as a whole is NULL, which a guard sees to where the
+reads alone do not: `PREV(coalesce(x, 0))` is NULL on the first row. Everything that is refused here
+is refused with its place in the user's text.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from outpace.pattern.bound import (
     Number,
     Place,
     Read,
+    guard,
+    walk,
 )
 from outpace.pattern.fold import fold
-from outpace.pattern.functions import find_function, function_names
+from outpace.pattern.functions import find_function, function_names, is_null_without
 from outpace.pattern.functions_signature import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
 
@@ -190,10 +193,8 @@ class _Binder:
             case ex.Like(operand=operand, pattern=pattern, escape=escape, negated=negated):
                 given = (operand, pattern) if escape is None else (operand, pattern, escape)
                 return self._negated(self._apply("like", node, given, frame), negated)
-            case ex.Between(operand=operand, low=low, high=high, negated=negated):
-                above = self._apply(">=", node, (operand, low), frame)
-                below = self._apply("<=", node, (operand, high), frame)
-                return self._negated(fold(Apply(pa.bool_(), "and", (above, below))), negated)
+            case ex.Between():
+                return self._negated(self._between(node, frame), node.negated)
             case ex.Case():
                 return self._case(node, frame)
             case ex.Cast(operand=operand, type=target, safe=safe):
@@ -403,7 +404,16 @@ class _Binder:
             raise self._refusal(
                 f"{node.kind.upper()} needs a column or CLASSIFIER() to navigate to", node
             )
-        return bound
+        if is_null_without(bound):
+            return bound
+        place = self._place(node, next(iter(frame.targets)), frame)
+        return bound if self._always_there(place) else guard(place, bound)
+
+    def _always_there(self, place: Place) -> bool:
+        """Say whether a place has a row for certain: in DEFINE the current row is in the match."""
+        own = self.scope.defines
+        mine = place.variables is None or own in place.variables
+        return own is not None and mine and place.steps == 0 and place.shift == 0
 
     # Functions
 
@@ -415,7 +425,19 @@ class _Binder:
             return self._rewritten(node, frame)
         if node.distinct:
             raise self._refusal(f"DISTINCT has no meaning in {node.name}()", node)
-        return self._apply(function.name, node, node.arguments, frame)
+        bound = self._apply(function.name, node, node.arguments, frame)
+        if function.name == "try":
+            self._check_try(node, bound)
+        return bound
+
+    def _check_try(self, node: ex.Call, bound: BoundExpression) -> None:
+        if any(isinstance(part, Aggregate) for part in walk(bound)):
+            raise self._refusal(
+                "an aggregate cannot stand inside TRY",
+                node,
+                hint="write TRY inside the aggregate",
+                unsupported=True,
+            )
 
     def _rewritten(self, node: ex.Call, frame: _Frame) -> BoundExpression:
         """Bind functions that are short for other syntax, or refuse the name."""
@@ -524,6 +546,17 @@ class _Binder:
 
     def _negated(self, bound: BoundExpression, negated: bool) -> BoundExpression:
         return fold(Apply(pa.bool_(), "not", (bound,))) if negated else bound
+
+    def _between(self, node: ex.Between, frame: _Frame) -> BoundExpression:
+        ends = [(node.low, node.high)]
+        if node.symmetric:
+            ends.append((node.high, node.low))
+        ranges = []
+        for low, high in ends:
+            above = self._apply(">=", node, (node.operand, low), frame)
+            below = self._apply("<=", node, (node.operand, high), frame)
+            ranges.append(fold(Apply(pa.bool_(), "and", (above, below))))
+        return ranges[0] if len(ranges) == 1 else fold(Apply(pa.bool_(), "or", tuple(ranges)))
 
     def _case(self, node: ex.Case, frame: _Frame) -> BoundExpression:
         arguments: list[ex.Expression] = []

@@ -2,7 +2,8 @@
 
 Binding (`bind.py`) turns a `Query` and a schema into these values once; matchers, measures and
 `explain()` work from them alone. Navigation is pushed down to the leaves: a `Read` says by its
-`Place` which row it takes its value from, so evaluators need no notion of nesting.
+`Place` which row it takes its value from, so evaluators need no notion of nesting. A navigated
+expression that would have a value although its row does not exist is guarded by a `Present`.
 """
 
 from __future__ import annotations
@@ -61,6 +62,13 @@ class Read(BoundExpression):
 @dataclass(frozen=True, slots=True)
 class Label(BoundExpression):
     """The variable that labels the row at a place; NULL where that row is not in the match."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Present(BoundExpression):
+    """Whether there is a row at a place; never NULL."""
 
     place: Place
 
@@ -174,6 +182,30 @@ class BoundQuery:
 def parts(node: BoundExpression) -> tuple[BoundExpression, ...]:
     """Return the direct parts of a bound node."""
     return node.arguments if isinstance(node, Apply | Aggregate) else ()
+
+
+def guard(place: Place, operand: BoundExpression) -> BoundExpression:
+    """Return an expression that is the operand where there is a row at the place, else NULL."""
+    otherwise = Constant(operand.type, None)
+    return Apply(operand.type, "case", (Present(pa.bool_(), place), operand, otherwise))
+
+
+def guarded(node: BoundExpression) -> tuple[Place, BoundExpression] | None:
+    """Return the place and the operand of what `guard` made; None for any other node.
+
+    Examples
+    --------
+    >>> before, one = Place("last", shift=-1), Constant(pa.int32(), 1)
+    >>> guarded(guard(before, one)) == (before, one), guarded(one)
+    (True, None)
+    """
+    match node:
+        case Apply(
+            function="case", arguments=(Present(place=place), operand, Constant(value=None))
+        ):
+            return place, operand
+        case _:
+            return None
 
 
 def walk(node: BoundExpression) -> Iterator[BoundExpression]:

@@ -31,8 +31,23 @@ Scalar = (
 )
 
 BinaryOperator = OneOf[
-    "+", "-", "*", "/", "%", "div", "||", "=", "<>", "<", "<=", ">", ">=", "and", "or",
-    "is distinct from", "is not distinct from",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "div",
+    "||",
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "and",
+    "or",
+    "is distinct from",
+    "is not distinct from",
 ]
 """`/` on two integers gives a double, as in Spark; `div` is SQL's: integers stay integers."""
 
@@ -54,7 +69,10 @@ class Literal(Expression):
         return (
             isinstance(other, Literal)
             and type(self.value) is type(other.value)
-            and (self.value == other.value or (self.value != self.value and other.value != other.value))
+            and (
+                self.value == other.value
+                or (self.value != self.value and other.value != other.value)
+            )
         )
 
     def __hash__(self) -> int:
@@ -121,12 +139,13 @@ class IsNull(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Between(Expression):
-    """`x between low and high`."""
+    """`x between low and high`; `symmetric` lets the ends stand in either order."""
 
     operand: Expression
     low: Expression
     high: Expression
     negated: bool = False
+    symmetric: bool = False
 
 
 @dataclass(frozen=True, slots=True)

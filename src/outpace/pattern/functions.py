@@ -9,6 +9,7 @@ NULLIF) is expressed with these when a query is bound.
 
 from __future__ import annotations
 
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Label, Read
 from outpace.pattern.functions_collection import COLLECTIONS
 from outpace.pattern.functions_number import NUMBERS
 from outpace.pattern.functions_operator import OPERATORS
@@ -21,7 +22,7 @@ FUNCTIONS: tuple[Function, ...] = (*OPERATORS, *NUMBERS, *TEXTS, *TIMES, *COLLEC
 _BY_NAME = {name: f for f in FUNCTIONS for name in (f.name, *f.aliases)}
 
 #: Those that decide themselves which of their arguments are evaluated.
-LAZY = frozenset({"and", "or", "case", "coalesce"})
+LAZY = frozenset({"and", "or", "case", "coalesce", "try"})
 
 
 def find_function(name: str) -> Function | None:
@@ -38,3 +39,34 @@ def find_function(name: str) -> Function | None:
 def function_names() -> tuple[str, ...]:
     """Return all names under which functions can be called."""
     return tuple(name for name in _BY_NAME if name.replace("_", "").isalnum())
+
+
+def is_null_without(node: BoundExpression) -> bool:
+    """Say whether an expression is NULL for certain where all its reads and labels are NULL.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from outpace.pattern.bound import Place
+    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> is_null_without(Apply(pa.int64(), "negate", (x,)))
+    True
+    >>> is_null_without(Apply(pa.bool_(), "is null", (x,)))
+    False
+    """
+    match node:
+        case Read() | Label() | Constant(value=None):
+            return True
+        case Apply(function="and" | "or" | "coalesce", arguments=parts):
+            return all(is_null_without(part) for part in parts)
+        case Apply(function="case", arguments=parts):
+            outcomes = [*parts[1::2], *(parts[-1:] if len(parts) % 2 else ())]
+            return all(is_null_without(part) for part in outcomes)
+        case Apply(function="in", arguments=(item, *_)):
+            return is_null_without(item)
+        case Apply(function=name, arguments=parts):
+            function = find_function(name)
+            assert function is not None, name
+            return function.strict and any(is_null_without(part) for part in parts)
+        case _:
+            return False

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 from outpace.pattern import types, values
-from outpace.pattern.aggregates import distinct_rows, hashable, order_key
+from outpace.pattern.aggregates import distinct_rows, hashable, key_type, order_key
 from outpace.pattern.bound import BoundExpression
 from outpace.pattern.functions_signature import (
     Function,
@@ -133,7 +133,7 @@ def _map_rule(given: Sequence[BoundExpression]) -> Signature:
     if not given:
         return Signature((), pa.map_(pa.string(), pa.null()))
     keys, items = (require(argument, "array", i) for i, argument in enumerate(given))
-    return Signature((keys, items), pa.map_(keys.value_type, items.value_type))
+    return Signature((keys, items), pa.map_(key_type(keys.value_type, 0), items.value_type))
 
 
 def _map(keys: list[Any] | None = None, items: list[Any] | None = None) -> dict[Any, Any]:

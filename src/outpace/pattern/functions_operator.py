@@ -357,6 +357,11 @@ def _unreachable(arguments: Sequence[BoundExpression]) -> Signature:
     raise MismatchError("this operator is bound by its own node")
 
 
+def _as_given(arguments: Sequence[BoundExpression]) -> Signature:
+    """Rule of TRY, which evaluators give its meaning: NULL where the argument fails."""
+    return Signature((arguments[0].type,), arguments[0].type)
+
+
 def _any_signature(result: pa.DataType) -> Callable[[Sequence[BoundExpression]], Signature]:
     return lambda arguments: Signature(tuple(a.type for a in arguments), result)
 
@@ -405,6 +410,7 @@ OPERATORS: tuple[Function, ...] = (
         aliases=("ifnull", "nvl"),
         strict=False,
     ),
+    Function("try", 1, 1, _as_given, fixed(lambda value: value)),
     Function("cast", 1, 1, _unreachable, _cast),
     Function("try_cast", 1, 1, _unreachable, _try_cast),
 )

@@ -219,15 +219,24 @@ class ExpressionReader:
             case "IS":
                 return self._is(left)
             case "BETWEEN":
+                symmetric = self._symmetric()
                 low = self.value()
                 cursor.expect("AND", "AND and the upper end of BETWEEN")
-                return Between(left, low, self.value(), negated)
+                return Between(left, low, self.value(), negated, symmetric)
             case "LIKE":
                 pattern = self.value()
                 escape = self.value() if cursor.accept("ESCAPE") else None
                 return Like(left, pattern, escape, negated)
             case _:
                 return self._in(left, negated)
+
+    def _symmetric(self) -> bool:
+        """Read SYMMETRIC or ASYMMETRIC, unless the word is a column's name."""
+        cursor = self.cursor
+        is_name = cursor.ahead().key in ("AND", ".")
+        if is_name or cursor.token.key not in ("SYMMETRIC", "ASYMMETRIC"):
+            return False
+        return cursor.advance().key == "SYMMETRIC"
 
     def _is(self, left: Expression) -> Expression:
         cursor = self.cursor

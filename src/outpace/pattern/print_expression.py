@@ -228,9 +228,9 @@ class _Printer:
     def _predicate(self, node: Between | InList | Like) -> str:
         left = f"{self.text(node.operand, _CONCAT)} {_not(node.negated)}"
         match node:
-            case Between(low=low, high=high):
-                ends = f"{self.text(low, _CONCAT)} AND {self.text(high, _CONCAT)}"
-                return f"{left}BETWEEN {ends}"
+            case Between(low=low, high=high, symmetric=symmetric):
+                kind = "BETWEEN SYMMETRIC" if symmetric else "BETWEEN"
+                return f"{left}{kind} {self.text(low, _CONCAT)} AND {self.text(high, _CONCAT)}"
             case InList(items=items):
                 return f"{left}IN ({', '.join(self.text(item) for item in items)})"
             case Like(pattern=pattern, escape=escape):

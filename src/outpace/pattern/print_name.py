@@ -18,10 +18,11 @@ RESERVED = frozenset(
 #: Words that are printed in quotes although they are read without, where it is clear what is meant.
 _QUOTED = RESERVED | frozenset(
     {
-        "ALL", "ARRAY", "ASC", "CAST", "CONSUME", "CURRENT", "DEFINE", "DESC", "DIV", "EXTRACT",
+        "ALL", "ARRAY", "ASC", "ASYMMETRIC", "CAST", "CONSUME", "CURRENT", "DEFINE", "DESC", "DIV",
+        "EXTRACT",
         "FINAL", "INITIAL", "INTERVAL", "LIMIT", "MATCH_RECOGNIZE", "MEASURES", "NULLS", "OMIT",
         "PATTERN", "PER", "PERMUTE", "PREVIOUS", "RUNNING", "SEEK", "SHOW", "SUBSET", "TRY_CAST",
-        "UNTIL", "WITHIN",
+        "SYMMETRIC", "UNTIL", "WITHIN",
     }
 )  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

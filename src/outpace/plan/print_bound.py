@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outpace.pattern import types
 from outpace.pattern.bound import (
@@ -21,6 +21,7 @@ from outpace.pattern.bound import (
     Number,
     Place,
     Read,
+    guarded,
 )
 from outpace.pattern.duration import print_duration
 from outpace.pattern.print_name import print_name
@@ -88,6 +89,8 @@ class BoundPrinter:
         match node:
             case Constant(value=value):
                 return _LEAF, value_text(value)
+            case Apply() if guarded(node) is not None:
+                return _LEAF, self.leaf(node) if substitute is None else substitute(node)
             case Apply(function="cast", arguments=(inner,)) if _between_numbers(inner, node):
                 return self._levelled(inner, substitute)
             case Apply():
@@ -126,7 +129,10 @@ class BoundPrinter:
                 return _LEAF, f"{name.upper()}({', '.join(parts)})"
 
     def leaf(self, node: BoundExpression) -> str:
-        """Return the text of a read, label, match number or aggregate."""
+        """Return the text of a read, label, match number, aggregate or guarded navigation."""
+        navigation = guarded(node)
+        if navigation is not None:
+            return self._guarded(*navigation)
         match node:
             case Read(column=column, path=path, place=place):
                 return self._placed(".".join(map(print_name, (column, *path))), place)
@@ -139,6 +145,18 @@ class BoundPrinter:
                 return self._aggregate(node)
             case _:
                 raise AssertionError(f"no leaf: {node!r}")
+
+    def _guarded(self, place: Place, operand: BoundExpression) -> str:
+        """Return a navigation around more than a read, as the user wrote it."""
+
+        def here(leaf: BoundExpression) -> str:
+            if isinstance(leaf, Read | Label):
+                leaf = replace(leaf, place=Place("last", place.variables))
+            return self.leaf(leaf)
+
+        text = self.text(operand, here)
+        navigated = _navigated(text, place)
+        return f"LAST({text})" if navigated == text else navigated
 
     def _placed(self, column: str, place: Place) -> str:
         prefix = "" if place.variables is None else f"{self._variable(place.variables)}."

@@ -198,7 +198,7 @@ def _larger_expressions(
         st.builds(ex.Unary, st.sampled_from(("-", "not")), part),
         st.builds(ex.Binary, operators, part, part),
         st.builds(ex.IsNull, part, negated),
-        st.builds(ex.Between, part, part, part, negated),
+        st.builds(ex.Between, part, part, part, negated, st.booleans()),
         st.builds(ex.InList, part, some, negated),
         st.builds(ex.Like, part, part, st.none() | part, negated),
         st.builds(ex.Case, st.none() | part, branches, st.none() | part),

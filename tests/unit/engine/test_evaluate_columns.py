@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import re
 from decimal import Decimal
 from itertools import pairwise
 
@@ -256,6 +257,58 @@ def test_texts_and_moments(data: tuple[pa.Table, np.ndarray], text: str) -> None
     check(text, *data)
 
 
+def _in_place(text: str) -> str:
+    """Take the navigation off the columns, so that a whole expression can be navigated."""
+    return re.sub(r"(?:PREV|NEXT)\(([a-z.]+)(?:, \d)?\)", r"\1", text)
+
+
+@given(tables(), (CONDITIONS | INTEGERS | TEXTS).map(_in_place), st.integers(-2, 2))
+def test_navigation_is_null_where_there_is_no_row(
+    data: tuple[pa.Table, np.ndarray], text: str, shift: int
+) -> None:
+    """A navigated expression is the expression at the other row, and NULL without one."""
+    table, bounds = data
+    step = f"PREV({text}, {-shift})" if shift < 0 else f"NEXT({text}, {shift})"
+    try:
+        navigated, plain = bound(step), bound(text)
+        inner = row_by_row(plain, table, bounds)
+    except (OutpaceError, DataError):
+        # No expression, one without a column, or one that fails on some row.
+        return
+    expected: list[object] = []
+    for low, high in pairwise(bounds.tolist()):
+        targets = range(low + shift, high + shift)
+        expected += [inner[row] if low <= row < high else None for row in targets]
+    found = row_by_row(navigated, table, bounds)
+    assert all(same(one, other) for one, other in zip(found, expected, strict=True))
+    check(step, table, bounds)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PREV(i is null)", [None, False, None, True]),
+        ("PREV(i > 0 or true)", [None, True, None, True]),
+        ("NEXT(i is distinct from 5)", [True, None, False, None]),
+        ("not NEXT(coalesce(i, 5) = 5)", [False, None, False, None]),
+        ("PREV(coalesce(i, 0)) is null", [True, False, True, False]),
+    ],
+)
+def test_guarded_conditions_as_masks(text: str, expected: list[bool | None]) -> None:
+    columns = {"i": pa.array([1, None, None, 5], pa.int32())}
+    bounds = np.array([0, 2, 4])
+    expression = bound(text)
+    assert evaluate_columns(expression, PredicateFrame(columns, bounds)).to_pylist() == expected
+    mask = predicate_mask(Predicate("A", expression, PredicateClass.OFFSET), columns, bounds)
+    assert mask.tolist() == [value is True for value in expected]
+
+
+def test_try_over_columns_is_null_only_where_a_row_fails() -> None:
+    expression = bound("try(cast(s as integer)) + 1")
+    frame = PredicateFrame({"s": pa.array(["1", "x", None, "2147483648", "4"])})
+    assert evaluate_columns(expression, frame).to_pylist() == [2, None, None, None, 5]
+
+
 NANOSECONDS = pa.table(
     {
         "ts": pa.array([1_500, 2_999, None, 86_400_000_000_001], pa.timestamp("ns")),
@@ -305,6 +358,21 @@ def test_rows_of_a_match_frame() -> None:
     )
     assert evaluate_columns(first, frame).to_pylist() == [61, None, None]
     assert evaluate_columns(second, frame).to_pylist() == ["B", None, "B"]
+
+
+def test_a_match_frame_knows_where_there_is_no_row() -> None:
+    query = Query().pattern("A B").measures(v="LAST(coalesce(B.j, 0) + 1)", c="FIRST(B.j is null)")
+    first, second = (m.expression for m in bind(query, SCHEMA).measures)
+    frame = MatchFrame(
+        {"j": pa.array([10, None])},
+        size=3,
+        index=lambda place: np.array([0, -1, 1]),
+        label=lambda place: pa.nulls(3, pa.string()),
+        number=lambda: pa.array([1, 2, 3]),
+        aggregate=lambda node: pa.nulls(3),
+    )
+    assert evaluate_columns(first, frame).to_pylist() == [11, None, 1]
+    assert evaluate_columns(second, frame).to_pylist() == [False, None, True]
 
 
 @given(tables(), st.integers(-3, 3).filter(bool))

@@ -196,6 +196,11 @@ def test_duckdb_agrees(text: str, size: int) -> None:
         ("map_agg(s, k)", {"b": 1, "a": 2, "c": None, "d": 6}),
         ("multimap_agg(s, k)", {"b": [1], "a": [2, 5], "c": [None], "d": [6]}),
         ("histogram(i)", {3: 1, 1: 2, 7: 1, 4: 1}),
+        ("approx_most_frequent(1, i, 10)", {1: 2}),
+        ("approx_most_frequent(2, s, 1)", {"a": 2, "b": 1}),
+        ("approx_most_frequent(3, A.k, 10)", {1: 1, 2: 1, 3: 1}),
+        ("approx_most_frequent(3, nullif(k, k), 10)", None),
+        ("count(try(cast(s as integer)))", 0),
         ("listagg(s)", "bacad"),
         ("approx_distinct(i)", 4),
         ("entropy(i)", 1.9746017527),
@@ -239,6 +244,40 @@ def test_lazy_evaluation_skips_errors() -> None:
         value("case when k = 1 then 'one' else cast(cast(s as date) as varchar) end", [0], "A")
         == "one"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("LAST(coalesce(B.i, 0))", None),
+        ("FIRST(B.i < 0 or true)", None),
+        ("FIRST(A.i < 0 or true)", True),
+        ("LAST(A.i is null)", True),
+        ("LAST(A.i is null, 5)", None),
+        ("LAST(case when A.i > 0 then 1 else 2 end, 1)", 1),
+        ("PREV(FIRST(coalesce(A.i, 0)), 1)", None),
+        ("NEXT(FIRST(coalesce(A.i, 0)), 2)", 0),
+        ("NEXT(LAST(concat_ws('-', A.s, 'x')), 4)", None),
+        ("NEXT(coalesce(CLASSIFIER(), 'outside'))", "outside"),
+        ("PREV(coalesce(CLASSIFIER(), 'outside'), 3)", None),
+        ("PREV(array[i], 3)", None),
+        ("PREV(array[i], 1)", [1]),
+        ("PREV(i + match_number(), 3)", None),
+        ("coalesce(PREV(i, 3), 0)", 0),
+    ],
+)
+def test_a_navigation_is_null_where_there_is_no_row(text: str, expected: object) -> None:
+    assert value(text, [0, 1, 2], "AAA") == expected
+
+
+def test_all_not_a_numbers_are_one_key() -> None:
+    nan = [float("nan"), float("nan"), 1.0]
+    for name, expected in (("histogram", 2), ("approx_most_frequent", 2)):
+        aggregate = find_aggregate(name)
+        assert aggregate is not None
+        rows = [(x,) if name == "histogram" else (5, x, 9) for x in nan]
+        counts = aggregate.implement(None)(rows)  # type: ignore[arg-type]
+        assert sorted(counts.values()) == [1, expected]
 
 
 def test_compiled_expressions_can_be_used_again() -> None:

@@ -17,7 +17,9 @@ from outpace.pattern.bound import (
     Number,
     Place,
     PredicateClass,
+    Present,
     Read,
+    guarded,
     walk,
 )
 from outpace.pattern.query import Query, Selection
@@ -84,6 +86,16 @@ def places(node: BoundExpression | None) -> list[Place]:
         ("true", "always"),
         ("true or A.price > 1", "always"),
         ("1 > 2", "local"),
+        ("LAST(price is null)", "local"),
+        ("LAST(B.price is null)", "local"),
+        ("PREV(price is null, 0)", "local"),
+        ("FIRST(U.price > 1 or true)", "always"),
+        ("PREV(price is null)", "offset"),
+        ("PREV(price > 1 or true)", "offset"),
+        ("NEXT(coalesce(B.price, 0)) = 0", "offset"),
+        ("LAST(A.price is null)", "path"),
+        ("LAST(A.price > 1 or true)", "path"),
+        ("LAST(B.price is null, 1)", "path"),
         ("null", "local"),
     ],
 )
@@ -137,6 +149,77 @@ def test_one_row_per_match_sees_the_whole_match() -> None:
 def test_navigation_is_pushed_to_every_leaf() -> None:
     place = Place("last", frozenset({1}), 1, -2)
     assert places(measure("PREV(LAST(B.price + B.quote.bid, 1), 2)")) == [place, place]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PREV(price)",
+        "PREV(price * 2 + Volume)",
+        "PREV(price between 1 and Volume)",
+        "PREV(price in (1, 2, null))",
+        "PREV(not price > 1 and Volume > 2)",
+        "PREV(coalesce(price, Volume))",
+        "PREV(case when price > 1 then price else Volume end)",
+        "PREV(nullif(price, 0))",
+        "PREV(cast(price as varchar))",
+        "PREV(try(price + 1))",
+        "PREV(CLASSIFIER())",
+        "LAST(A.price + MATCH_NUMBER())",
+        "coalesce(PREV(price), 0)",
+    ],
+)
+def test_what_is_null_by_its_reads_has_no_guard(text: str) -> None:
+    assert not [part for part in walk(measure(text)) if isinstance(part, Present)]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("PREV(coalesce(price, 0))", Place("last", shift=-1)),
+        ("PREV(price is null, 2)", Place("last", shift=-2)),
+        ("NEXT(price > 1 or true)", Place("last", shift=1)),
+        ("NEXT(1 in (price, 1))", Place("last", shift=1)),
+        ("LAST(case when B.price > 1 then 2 end)", Place("last", frozenset({1}))),
+        ("PREV(LAST(U.price is distinct from 1, 1), 2)", Place("last", frozenset({0, 1}), 1, -2)),
+        (
+            "FINAL FIRST(concat_ws('-', CLASSIFIER(A), 'x'))",
+            Place("first", frozenset({0}), 0, 0, True),
+        ),
+        ("LAST(array[price])", Place("last")),
+    ],
+)
+def test_what_has_a_value_without_a_row_is_guarded(text: str, place: Place) -> None:
+    found = guarded(measure(text))
+    assert found is not None
+    assert found[0] == place
+
+
+def test_a_guard_keeps_the_type() -> None:
+    assert measure("PREV(coalesce(kind, 1))").type == pa.int8()
+
+
+def test_an_aggregate_cannot_stand_inside_try() -> None:
+    with pytest.raises(BindError, match="an aggregate cannot stand inside TRY"):
+        measure("1 + try(sum(price) / 2)")
+
+
+@pytest.mark.parametrize(
+    ("text", "argument"),
+    [
+        ("histogram(quote)", "quote"),
+        ("map_agg(array[price], price)", "array[price]"),
+        ("multimap_agg(quote, price)", "quote"),
+        ("approx_most_frequent(2, array[price], 10)", "array[price]"),
+        ("map(array[array[price]], array[1])", "array[array[price]]"),
+    ],
+)
+def test_keys_of_maps_are_plain_values(text: str, argument: str) -> None:
+    with pytest.raises(BindError, match="cannot be the key of a map") as caught:
+        measure(text)
+    span = caught.value.span
+    assert span is not None
+    assert text[span.start : span.end] == argument
 
 
 @pytest.mark.parametrize(
@@ -299,7 +382,7 @@ def test_within_in_units_of_the_time_column() -> None:
     assert within(BASE.within("2 s")) == 2_000_000
     assert within(BASE.order_by("seq").within(7)) == 7
     assert within(BASE.order_by("day").within("36 hours")) == 36 * 3600 * 1_000_000
-    assert within(BASE.order_by("day").within("48 hours")) == 2
+    assert within(BASE.order_by("day").within("48 hours")) == 48 * 3600 * 1_000_000
     assert within(BASE) is None
 
 

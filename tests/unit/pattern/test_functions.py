@@ -82,6 +82,7 @@ SAME_IN_DUCKDB = [
     "ts + interval '90' minute", "ts - interval '1' day",
     "ts < '2023-06-01'", "d >= date '2024-07-01'", "d + 3",
     "cast(i as varchar)", "cast(i as double)", "cast(x as decimal(8, 1))", "cast('12' as integer)",
+    "try(cast(s as integer))", "try(i + k)", "try(cast(s as date)) is null",
     "try_cast(s as integer)", "cast(ts as date)", "cast(d as timestamp)", "cast(d as varchar)",
     "cast(m as double)", "cast(b as integer)", "cast(i as boolean)", "cast(ts as varchar)",
     "a[1]", "a[-1]", "a[7]", "array_contains(a, 1) is true", "list_sort(a)[1]", "array[i, k][2]",
@@ -173,6 +174,16 @@ def test_duckdb_agrees(text: str) -> None:
         ("cast(-2.5e0 as integer)", -3),
         ("cast('1.005' as decimal(4, 2))", Decimal("1.01")),
         ("try_cast('x' as double)", None),
+        ("try(cast('x' as integer))", None),
+        ("try(cast('7' as integer))", 7),
+        ("coalesce(try(cast(2147483647 as integer) + 1), -1)", -1),
+        ("3 between symmetric 5 and 1", True),
+        ("3 between symmetric 1 and 5", True),
+        ("6 between symmetric 5 and 1", False),
+        ("3 not between symmetric 5 and 1", False),
+        ("3 between symmetric 5 and null", None),
+        ("6 between symmetric 5 and null", None),
+        ("3 between asymmetric 5 and 1", False),
         ("try_cast(300 as tinyint)", None),
         ("cast('2024-02-29' as date)", datetime.date(2024, 2, 29)),
         ("cast('yes' as varbinary)", b"yes"),
@@ -224,6 +235,13 @@ def test_value(text: str, expected: object) -> None:
 def test_data_error(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         constant(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["cast(s as integer) > 1", "element_at(a, i) = 1", "i + 2147483647"]
+)
+def test_try_protects_from_errors(text: str) -> None:
+    assert value_of(f"try(({text}) is null) is null").count(True) >= 1
 
 
 @pytest.mark.parametrize(

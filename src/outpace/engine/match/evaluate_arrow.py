@@ -234,6 +234,8 @@ KERNELS: dict[str, Kernel] = {
     "like": _like,
     "case": _case,
     "coalesce": _direct(pc.coalesce),
+    # Where the argument fails, the caller computes it row by row.
+    "try": lambda _, operands: operands[0],
     "cast": _cast,
     "||": _joined,
     "abs": _numbers_only(pc.abs_checked),

@@ -128,7 +128,7 @@ def _values(node: BoundExpression, frame: Frame) -> list[Any]:
 
 
 def walk_leaves(node: BoundExpression) -> list[BoundExpression]:
-    """Return the reads, labels, numbers and aggregates of an expression, aggregates as a whole."""
+    """Return what an expression reads: all but its calls and constants, aggregates as a whole."""
     if isinstance(node, Apply):
         return [leaf for argument in node.arguments for leaf in walk_leaves(argument)]
     return [] if isinstance(node, Constant) else [node]

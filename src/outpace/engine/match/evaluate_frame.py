@@ -15,7 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.pattern.bound import Aggregate, BoundExpression, Label, Number, Place, Read
+from outpace.pattern.bound import (
+    Aggregate,
+    BoundExpression,
+    Label,
+    Number,
+    Place,
+    Present,
+    Read,
+)
 
 Indices = npt.NDArray[np.int64]
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
@@ -29,7 +37,7 @@ class Frame(Protocol):
         """The number of output rows."""
 
     def leaf(self, node: BoundExpression) -> pa.Array:
-        """Return the values of a read, label, match number or aggregate, one for each row."""
+        """Return the values of a leaf (all but calls and constants), one for each row."""
 
 
 @dataclass
@@ -63,9 +71,13 @@ class PredicateFrame:
         return self._whole[name]
 
     def leaf(self, node: BoundExpression) -> pa.Array:
-        """Return a column, shifted inside its partition."""
-        if not isinstance(node, Read) or node.place != Place("last", shift=node.place.shift):
+        """Return a column, shifted inside its partition, or where the shifted row exists."""
+        if not isinstance(node, Read | Present) or not _is_beside(node.place):
             raise TypeError(f"a predicate over columns cannot read {node!r}")
+        if isinstance(node, Present):
+            there = np.ones(self.size, np.bool_)
+            there[self.missing(node.place.shift)] = False
+            return pa.array(there)
         key = (node.column, node.path, node.place.shift)
         if key not in self._read:
             plain = step_into(decoded(self.column(node.column)), node.path)
@@ -127,12 +139,19 @@ class MatchFrame:
                 return step_into(decoded(taken), path)
             case Label(place=place):
                 return self.label(place)
+            case Present(place=place):
+                return pa.array(self.index(place) >= 0)
             case Number():
                 return self.number()
             case Aggregate():
                 return self.aggregate(node)
             case _:
                 raise TypeError(f"no leaf: {node!r}")
+
+
+def _is_beside(place: Place) -> bool:
+    """Say whether a place is at a fixed distance from the row being looked at."""
+    return place == Place("last", shift=place.shift)
 
 
 def take(column: pa.Array, rows: Indices) -> pa.Array:

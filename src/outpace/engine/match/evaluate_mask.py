@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.match.evaluate_frame import PredicateFrame
 from outpace.pattern import types
-from outpace.pattern.bound import Apply, BoundExpression, Constant, Read
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Place, Read, guarded
 
 Booleans = npt.NDArray[np.bool_]
 General = Callable[[BoundExpression, PredicateFrame], pa.Array]
@@ -49,6 +49,9 @@ class Truth:
 
 def truth(expression: BoundExpression, frame: PredicateFrame, general: General) -> Truth:
     """Return the truth of a condition for all rows of a frame."""
+    part = guarded(expression)
+    if part is not None:
+        return _where_present(part[0], truth(part[1], frame, general), frame)
     match expression:
         case Constant(value=value):
             return _constant(value, frame.size)
@@ -64,6 +67,14 @@ def truth(expression: BoundExpression, frame: PredicateFrame, general: General) 
             return _from_arrow(general(expression, frame)) if found is None else found
         case _:
             return _from_arrow(general(expression, frame))
+
+
+def _where_present(place: Place, given: Truth, frame: PredicateFrame) -> Truth:
+    absent = frame.missing(place.shift)
+    holds = given.holds.copy()
+    unknown = np.zeros_like(holds) if given.unknown is None else given.unknown.copy()
+    holds[absent], unknown[absent] = False, True
+    return Truth(holds, unknown)
 
 
 def _constant(value: object, size: int) -> Truth:

@@ -2,11 +2,12 @@
 
 This is the twin that the vectorised evaluator and the compiled predicates are tested against, and
 the fallback for what they do not cover. It follows `bound.Place` word for word. AND, OR, CASE and
-COALESCE evaluate only what they need.
+COALESCE evaluate only what they need, and TRY turns a data error into NULL.
 """
 
 from __future__ import annotations
 
+import decimal
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from outpace.errors import DataError
 from outpace.pattern.aggregates import distinct_rows, find_aggregate
 from outpace.pattern.bound import (
     Aggregate,
@@ -23,6 +25,7 @@ from outpace.pattern.bound import (
     Label,
     Number,
     Place,
+    Present,
     Read,
 )
 from outpace.pattern.functions import find_function
@@ -105,8 +108,8 @@ def compile_scalar(
 ) -> Callable[[Any], Any]:
     """Compile an expression with another meaning of its leaves.
 
-    `leaf` is asked for reads, labels, match numbers and aggregates; what it returns gets the
-    argument that the compiled function is called with.
+    `leaf` is asked for everything but constants and calls; what it returns gets the argument that
+    the compiled function is called with.
     """
     match expression:
         case Constant(value=value):
@@ -148,6 +151,8 @@ def _leaf(node: BoundExpression) -> Evaluate:
             return _read(node)
         case Label(place=place):
             return lambda context: _label(place, context)
+        case Present(place=place):
+            return lambda context: locate(place, context) is not None
         case Number():
             return lambda context: context.match_number
         case Aggregate():
@@ -271,9 +276,22 @@ def _coalesce(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     return evaluate
 
 
+def _try(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    (part,) = parts
+
+    def evaluate(context: Any) -> Any:
+        try:
+            return part(context)
+        except (DataError, decimal.DecimalException):
+            return None
+
+    return evaluate
+
+
 _LAZY = {
     "and": _connective(decisive=False),
     "or": _connective(decisive=True),
     "case": _case,
     "coalesce": _coalesce,
+    "try": _try,
 }

@@ -36,7 +36,7 @@ def reach_of(task: Task) -> Reach:
     history = history or any(move.at_start for move in task.program.initial)
     for tree in trees:
         for node in bound.walk(tree):
-            if isinstance(node, bound.Read | bound.Label):
+            if isinstance(node, bound.Read | bound.Label | bound.Present):
                 back = max(back, -node.place.shift)
                 ahead = max(ahead, node.place.shift)
             history = history or isinstance(node, bound.Number)
