@@ -19,7 +19,8 @@ from outpace.errors import (
     StateError,
     UnsupportedError,
 )
-from outpace.local.match import Search, match, search
+from outpace.host import match
+from outpace.local.match import Search, search
 from outpace.local.sql import sql
 from outpace.local.stream import StreamMatcher
 from outpace.local.stream import open_query as open

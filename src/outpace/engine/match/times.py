@@ -22,14 +22,19 @@ def time_values(bound: BoundQuery, columns: Mapping[str, pa.Array]) -> Integers:
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise DataError(f"the time column '{bound.time}' is NULL", detail=f"sorted row {row}")
+    return as_integers(column)
+
+
+def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
+    """Return times without NULLs as integers: microseconds, or the integers that they are."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False).view(pa.int64())
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
     elif pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("us")).view(pa.int64())
+        column = column.cast(pa.timestamp("us")).cast(pa.int64())
     elif kind != pa.int64():
         column = pc.cast(column, pa.int64())
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(column.to_numpy(), np.int64)
 
 
 def time_of(bound: BoundQuery, time: int | datetime.datetime) -> int:
