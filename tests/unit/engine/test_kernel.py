@@ -36,6 +36,7 @@ PATH = (
     "MAX(x) - MIN(x) < 2",
     "COALESCE(PREV(LAST(B.x)), 1) = x",
     "CASE WHEN x = FIRST(A.x) THEN f > 0.25 ELSE s = 'a' END",
+    "PREV(COALESCE(A.x, 1)) = 1 OR LAST(COALESCE(B.x, 0), 1) = x",
     "NOT (x = FIRST(A.x, 1)) OR LAST(B.x, 1) > 0",
 )
 

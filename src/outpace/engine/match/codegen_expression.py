@@ -18,7 +18,7 @@ from outpace.engine.match.codegen_layout import (
     is_hoistable,
     kind_of,
 )
-from outpace.pattern.bound import Aggregate, Apply, BoundExpression, Constant, Place, Read
+from outpace.pattern.bound import Aggregate, Apply, BoundExpression, Constant, Place, Present, Read
 
 _COMPARE = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MOVE = {"+": "+", "-": "-", "*": "*"}
@@ -54,6 +54,9 @@ class Writer:
                 return _literal(value, expression.type)
             case Read():
                 return self._read(expression)
+            case Present(place=place):
+                _, inside = self._row(place)
+                return Term(inside, "True", Kind.BOOLEAN)
             case Aggregate():
                 return self._aggregate(expression)
             case Apply():
@@ -79,8 +82,8 @@ class Writer:
             value = f"{value} != 0"
         return self._line(value, f"valid[{column} * size + {at}] != 0", kind)
 
-    def _read(self, node: Read) -> Term:
-        place = node.place
+    def _row(self, place: Place) -> tuple[str, str]:
+        """Write the row at a place and whether there is one; else it is the row looked at."""
         located = self._locate(place)
         self._count += 1
         name = f"p{self._count}"
@@ -90,7 +93,10 @@ class Writer:
             inside = f"{name} >= 0 and begin <= {name} + ({place.shift}) < stop"
         self.lines.append(f"i{self._count} = {inside}")
         self.lines.append(f"r{self._count} = {name} + ({place.shift}) if i{self._count} else row")
-        at, known = f"r{self._count}", f"i{self._count}"
+        return f"r{self._count}", f"i{self._count}"
+
+    def _read(self, node: Read) -> Term:
+        at, known = self._row(node.place)
         base = Read(node.type, node.column, node.path, Place("row"))
         term = self._column(self.layout.column(base, self.variable), at)
         return self._line(term.value, f"{known} and {term.known}", term.kind)

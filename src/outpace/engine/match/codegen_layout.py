@@ -17,9 +17,8 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
-    Label,
-    Number,
     Place,
+    Present,
     Read,
     walk,
 )
@@ -194,7 +193,7 @@ def is_hoistable(expression: BoundExpression, variable: int) -> bool:
         return False
     for node in walk(expression):
         match node:
-            case Read(place=place):
+            case Read(place=place) | Present(place=place):
                 if not is_current(place, variable):
                     return False
             case Apply(function=name):
@@ -202,7 +201,7 @@ def is_hoistable(expression: BoundExpression, variable: int) -> bool:
                     return False
             case Constant():
                 pass
-            case Label() | Number() | Aggregate():
+            case _:
                 return False
     return True
 
@@ -214,6 +213,10 @@ def at_own_row(expression: BoundExpression, variable: int) -> BoundExpression:
             if not (place.origin == "row" or is_current(place, variable)):
                 raise Uncompilable
             return Read(kind, column, path, Place("last", shift=place.shift))
+        case Present(type=kind, place=place):
+            if not (place.origin == "row" or is_current(place, variable)):
+                raise Uncompilable
+            return Present(kind, Place("last", shift=place.shift))
         case Apply(type=kind, function=function, arguments=arguments):
             return Apply(kind, function, tuple(at_own_row(a, variable) for a in arguments))
         case Constant():
