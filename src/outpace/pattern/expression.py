@@ -10,6 +10,7 @@ import datetime
 import decimal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 from typing import Literal as OneOf
 
 import pyarrow as pa
@@ -284,7 +285,7 @@ def transform(node: Expression, change: Callable[[Expression], Expression]) -> E
             return tuple(rebuilt(part) for part in value)
         return value
 
-    changed = {
+    changed: dict[str, Any] = {
         attribute.name: new
         for attribute in fields(node)
         if (new := rebuilt(old := getattr(node, attribute.name))) is not old and new != old

@@ -262,7 +262,20 @@ def _in_place(text: str) -> str:
     return re.sub(r"(?:PREV|NEXT)\(([a-z.]+)(?:, \d)?\)", r"\1", text)
 
 
-@given(tables(), (CONDITIONS | INTEGERS | TEXTS).map(_in_place), st.integers(-2, 2))
+#: Expressions that have a value although all columns are NULL, and others.
+NAVIGATED = (
+    _call("coalesce", _moved(["i", "j"]), st.sampled_from(["0", "7"]))
+    | st.builds("({} is null)".format, _moved(["i", "x", "g"]))
+    | st.builds("({} or {} is not null or true)".format, CONDITIONS, _moved(["s", "d"]))
+    | st.builds("case when {} then {} else 'none' end".format, CONDITIONS, _moved(["s", "g"]))
+    | _binary(["is distinct from"], _moved(["t"]), st.sampled_from(["1", "u"]))
+    | _call("concat_ws", st.just("'-'"), _moved(["s"]), TEXTS)
+    | CONDITIONS
+    | INTEGERS
+).map(_in_place)
+
+
+@given(tables(), NAVIGATED, st.sampled_from([-2, -1, 0, 1, 2]))
 def test_navigation_is_null_where_there_is_no_row(
     data: tuple[pa.Table, np.ndarray], text: str, shift: int
 ) -> None:
