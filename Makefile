@@ -15,6 +15,8 @@ READY := $(VENV)/.ready-$(KEY)
 
 # One folder for compiled kernels, shared by all test workers and by the next run.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
+KERNELS := $(shell cat src/outpace/engine/kernels/*.py $(LOCK) | cksum | cut -d ' ' -f 1)
+WARM := $(NUMBA_CACHE_DIR)/.warm-$(KERNELS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -34,6 +36,12 @@ $(READY):
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
+# Tests, demo and benchmark run compiled code; without this each would compile it as it goes.
+$(WARM): | setup
+	$(BIN)/python -m outpace.local.compile
+	@rm -f $(NUMBA_CACHE_DIR)/.warm-*
+	@touch $@
+
 # Only Spark needs Java, so a machine without it is told how to get it and goes on.
 java:
 	@sh scripts/java.sh
@@ -46,13 +54,13 @@ lint: setup ## run ruff, mypy --strict and the import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: setup ## run the tests only; choose with ARGS, for example ARGS="tests/unit -k parser"
+unit: setup $(WARM) ## run the tests only; choose with ARGS, for example ARGS="tests/unit -k parser"
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-demo: setup ## run the demo
+demo: setup $(WARM) ## run the demo
 	$(BIN)/outpace demo
 
-bench: setup ## run the benchmark; choose with BENCH="--host local --workload w1 --n 1000000"
+bench: setup $(WARM) ## run the benchmark; choose with BENCH="--host local --workload w1 --n 1000000"
 	$(BIN)/outpace bench $(BENCH)
 
 format: setup ## sort imports and format the code

@@ -1,4 +1,4 @@
-"""Compiling ahead: kernels when the library is set up, a query's predicates in the background.
+"""Compiling ahead: every kernel, when the library is set up.
 
 `python -m outpace.local.compile` compiles every kernel once and leaves it in Numba's cache on
 disk, which takes a minute or two. After that no query waits for it.
@@ -6,11 +6,7 @@ disk, which takes a minute or two. After that no query waits for it.
 
 from __future__ import annotations
 
-import threading
-
-from outpace.engine.match.contract import Matcher
-from outpace.engine.match.kernel import KernelMatcher
-from outpace.local.match import match
+from outpace.local.match import match, search
 from outpace.pattern.query import Query
 from outpace.testing.workloads import WORKLOADS, events
 
@@ -18,23 +14,27 @@ from outpace.testing.workloads import WORKLOADS, events
 _ROWS = 200_000
 
 
-def compile_in_background(matcher: Matcher) -> threading.Thread | None:
-    """Start compiling what a matcher runs; None where nothing is left to compile.
-
-    Until it is done, small blocks go to the twin, which gives the same matches.
-    """
-    if not isinstance(matcher, KernelMatcher) or matcher.ready(1):
-        return None
-    thread = threading.Thread(target=matcher.compile_now, name="outpace-compile", daemon=True)
-    thread.start()
-    return thread
-
-
 def compile_kernels() -> None:
     """Compile the kernels for both widths of masks that queries need."""
     table = events(_ROWS)
     for query in (*(make() for make in WORKLOADS.values()), *_wide_queries()):
         match(table, query)
+    small = table.slice(0, 2000)
+    for query in _all_queries():
+        match(small, query)
+        search(small, query).count()
+
+
+def _all_queries() -> list[Query]:
+    pairs = (
+        Query("pairs")
+        .order_by("ts")
+        .pattern("A ->> B")
+        .within(10)
+        .define(A="type = 0", B="type = 1")
+        .measures(at="B.ts")
+    )
+    return [pairs, pairs.skip_past_last_row()]
 
 
 def _wide_queries() -> list[Query]:

@@ -13,6 +13,7 @@ from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.errors import BindError
+from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.query import Query, Selection
 from outpace.plan.why import why
@@ -128,4 +129,5 @@ class Search:
 
     @cached_property
     def _outcome(self) -> Outcome:
+        compile_in_background(self._choice.matcher)
         return match_block(self._task, self._choice.matcher, self._block)

@@ -15,6 +15,7 @@ from outpace.engine.match.operator import Emitted, MatchOperator, prepare
 from outpace.engine.match.times import time_of
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, UnsupportedError
+from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.query import Query, Rows
 
@@ -99,7 +100,9 @@ class StreamMatcher:
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
         task = prepare(self._query, schema, timeouts=self._timeouts)
-        self._operator = MatchOperator(task, choose_matcher(task).matcher)
+        matcher = choose_matcher(task).matcher
+        compile_in_background(matcher)
+        self._operator = MatchOperator(task, matcher)
 
     def push(self, data: TableLike) -> pa.Table:
         """Take the next rows, in event order, and return the matches that became final."""

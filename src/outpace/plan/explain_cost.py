@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outpace.engine.match.contract import Task
+from outpace.engine.match.contract import STEPS_PER_ROW, Task
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.reach import reach_of
 from outpace.pattern.ast import Link
@@ -29,7 +29,8 @@ def cost_section(
     if any(condition.kind is PredicateClass.PATH for condition in conditions):
         return [
             "a search that may take exponential time, because conditions read the match:",
-            f"it stops with an error after {step_budget:,} steps for one start",
+            f"it stops with an error after {step_budget:,} steps for one start,",
+            f"and {STEPS_PER_ROW} more for each row",
         ]
     size = len(program.positions)
     return [

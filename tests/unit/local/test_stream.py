@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def feed(
     matcher = op.open(query, schema=table.schema)
     found: list[dict[str, object]] = []
     bounds = [0, *sorted(cut % (table.num_rows + 1) for cut in cuts), table.num_rows]
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in itertools.pairwise(bounds):
         found += matcher.push(table.slice(start, end - start)).to_pylist()
         if resume:
             matcher = op.resume(query, matcher.state())

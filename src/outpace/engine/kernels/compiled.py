@@ -6,21 +6,43 @@ warm start loads it from the cache. Integer division follows NumPy, which needs 
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numba
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: Up to this many elements a loop in plain Python is done before a compiler has started.
+_SMALL: Final = 20_000
+
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function over arrays when it is first called; keep its type for the checker."""
     kernel = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)(function)
     return cast("Callable[P, R]", kernel)
+
+
+def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that is only called from Python, and calls no other kernel.
+
+    As long as it is not compiled on this machine, small arguments are left to the function itself,
+    so that the first answer does not wait for a compiler.
+    """
+    kernel = compiled(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        size = sum(len(value) for value in args if isinstance(value, Sized))
+        if size <= _SMALL and not is_compiled(kernel):
+            return function(*args, **kwargs)
+        return kernel(*args, **kwargs)
+
+    return call
 
 
 def is_compiled(kernel: Callable[..., object]) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_when_worth
 
 #: Keys, codes and row numbers come in several widths.
 Integers = npt.NDArray[Any]
 
 
-@compiled
+@compiled_when_worth
 def encode_range(
     values: Integers,
     low: int,
@@ -39,7 +39,7 @@ def encode_range(
     return count
 
 
-@compiled
+@compiled_when_worth
 def group_rows(codes: Integers, groups: int, order: Integers) -> Integers:
     """Fill `order` with the rows sorted stably by code; return the bounds of the groups."""
     bounds = np.zeros(groups + 1, np.int64)
@@ -55,7 +55,7 @@ def group_rows(codes: Integers, groups: int, order: Integers) -> Integers:
     return bounds
 
 
-@compiled
+@compiled_when_worth
 def is_ascending(values: Integers) -> bool:
     """Say whether no value is less than the one before it."""
     for row in range(1, len(values)):  # noqa: SIM110 -- kernels have no generators
@@ -64,7 +64,7 @@ def is_ascending(values: Integers) -> bool:
     return True
 
 
-@compiled
+@compiled_when_worth
 def is_ascending_in_groups(values: Integers, order: Integers, bounds: Integers) -> bool:
     """Say whether, within each group of sorted rows, no value is less than the one before it."""
     for group in range(len(bounds) - 1):
@@ -74,14 +74,14 @@ def is_ascending_in_groups(values: Integers, order: Integers, bounds: Integers) 
     return True
 
 
-@compiled
+@compiled_when_worth
 def gather_rows(values: Integers, order: Integers, out: Integers) -> None:
     """Fill `out` with the values in the given order."""
     for place in range(len(order)):
         out[place] = values[order[place]]
 
 
-@compiled
+@compiled_when_worth
 def scatter_rows(values: Integers, codes: Integers, bounds: Integers, out: Integers) -> None:
     """Fill `out` with the values sorted stably by code.
 
@@ -95,7 +95,7 @@ def scatter_rows(values: Integers, codes: Integers, bounds: Integers, out: Integ
         place[code] += 1
 
 
-@compiled
+@compiled_when_worth
 def number_rows(bounds: Integers, out: Integers) -> None:
     """Fill `out` with each row's number in its group."""
     for group in range(len(bounds) - 1):

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_when_worth
 
 Integers = npt.NDArray[Any]
 
 
-@compiled
+@compiled_when_worth
 def add_by_table(codes: Integers, table: Integers, masks: Integers) -> None:
     """Add to each row's mask what the table holds for the row's code."""
     for row in range(len(codes)):
         masks[row] |= table[codes[row]]
 
 
-@compiled
+@compiled_when_worth
 def add_where(holds: Integers, bit: int, masks: Integers) -> None:
     """Add a bit to the masks of the rows where a predicate holds."""
     kind = masks.dtype.type
@@ -26,7 +26,7 @@ def add_where(holds: Integers, bit: int, masks: Integers) -> None:
         masks[row] |= kind(holds[row]) * kind(bit)
 
 
-@compiled
+@compiled_when_worth
 def add_compared(
     left: Integers,
     left_shift: int,

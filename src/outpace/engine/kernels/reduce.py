@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_when_worth
 
 Numbers = npt.NDArray[Any]
 
 
-@compiled
+@compiled_when_worth
 def nth_last(
     wanted: Numbers, positions: Numbers, low: Numbers, high: Numbers, steps: int, out: Numbers
 ) -> None:
@@ -34,7 +34,7 @@ def nth_last(
         out[row] = found
 
 
-@compiled
+@compiled_when_worth
 def nth_first(
     wanted: Numbers, positions: Numbers, low: Numbers, high: Numbers, steps: int, out: Numbers
 ) -> None:
@@ -51,7 +51,7 @@ def nth_first(
         out[row] = found
 
 
-@compiled
+@compiled_when_worth
 def rows_at(
     takes: Numbers,
     rows: Numbers,
@@ -70,7 +70,7 @@ def rows_at(
         out[row] = found
 
 
-@compiled
+@compiled_when_worth
 def takes_of_rows(
     wanted: Numbers, rows: Numbers, low: Numbers, high: Numbers, out: Numbers
 ) -> None:
@@ -87,7 +87,7 @@ def takes_of_rows(
         out[row] = left if found else -1
 
 
-@compiled
+@compiled_when_worth
 def count_takes(counted: Numbers, low: Numbers, high: Numbers, out: Numbers) -> None:
     """Count the takes that count."""
     total = 0
@@ -102,7 +102,7 @@ def count_takes(counted: Numbers, low: Numbers, high: Numbers, out: Numbers) -> 
         out[row] = total
 
 
-@compiled
+@compiled_when_worth
 def sum_integers(
     values: Numbers, counted: Numbers, low: Numbers, high: Numbers, out: Numbers
 ) -> bool:
@@ -124,7 +124,7 @@ def sum_integers(
     return True
 
 
-@compiled
+@compiled_when_worth
 def sum_floats(
     values: Numbers, counted: Numbers, low: Numbers, high: Numbers, out: Numbers
 ) -> None:
@@ -142,7 +142,7 @@ def sum_floats(
         out[row] = total
 
 
-@compiled
+@compiled_when_worth
 def extreme_takes(
     values: Numbers, counted: Numbers, low: Numbers, high: Numbers, greatest: bool, out: Numbers
 ) -> None:

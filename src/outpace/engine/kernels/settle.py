@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_when_worth
 from outpace.engine.kernels.search import REACHED_END
 
 Integers = npt.NDArray[Any]
 
 
-@compiled
+@compiled_when_worth
 def latest_arrivals(
     arrivals: Integers,
     segments: Integers,

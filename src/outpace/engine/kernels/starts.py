@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from outpace.engine.kernels.compiled import compiled_when_worth
 from outpace.engine.match.contract import Booleans, Integers
 
 
-@njit(cache=True)
+@compiled_when_worth
 def keep_starts(
     times: Integers,
     ranks: Integers,

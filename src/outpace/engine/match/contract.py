@@ -1,9 +1,10 @@
 """What goes into a matcher and what comes out: plain arrays, the same for twins and kernels.
 
-A matcher is a function of a block of sorted rows and, for each partition in it, where an earlier call
-stopped. It emits every match that no later row can change and says where it stopped, so matching a stream
-is matching `rows kept + new rows` again and again, and matching a table is one call with `ended`.
-Nothing else is kept between calls, which makes saved state small and versions of it easy to check.
+A matcher is a function of a block of sorted rows and, for each partition in it, where an earlier
+call stopped. It emits every match that no later row can change and says where it stopped, so
+matching a stream is matching `rows kept + new rows` again and again, and matching a table is one
+call with `ended`. Nothing else is kept between calls, which makes saved state small and versions of
+it easy to check.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ Booleans = npt.NDArray[np.bool_]
 #: A `watermark` before any time.
 NO_TIME = np.iinfo(np.int64).min
 
-#: Searches stop with an error after this many steps for one start.
-STEP_BUDGET = 50_000_000
+#: A search from one start stops with an error after this many steps, and so many for each row of
+#: its block: what is linear or nearly so always ends, what is exponential does not go on for ever.
+STEP_BUDGET = 2_000_000
+STEPS_PER_ROW = 100
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,14 @@ class Block:
         partition only serve predicates and measures that look ahead with NEXT. The partition's end
         when `ended`.
     ordinals
-        For each row its number in its partition, counted from the beginning of the stream. Row 0 of a partition
-        is where `^` holds; a block of a stream need not hold it any more.
+        For each row its number in its partition, counted from the beginning of the stream. Row 0 of
+        a partition is where `^` holds; a block of a stream need not hold it any more.
     arrivals
         For each row its number in the order of arrival, over all partitions, from the beginning.
     times
         For each row the event time in units of the time column; empty without a time column.
     ended
-        No more rows will come: `$` holds after each partition's last row, and everything is settled.
+        No more rows will come: `$` holds after each partition's last row, all is settled.
     watermark
         No later row, of any partition, has a time less than this. NO_TIME where unknown.
     """
@@ -101,9 +104,7 @@ class Resume:
     def fresh(partitions: int) -> Resume:
         """Return the state before any row."""
         zeros = np.zeros(partitions, np.int64)
-        return Resume(
-            zeros.copy(), zeros - 1, zeros.copy(), zeros.copy(), [zeros[:0]] * partitions
-        )
+        return Resume(zeros.copy(), zeros - 1, zeros.copy(), zeros.copy(), [zeros[:0]] * partitions)
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,9 @@ class Found:
     offsets, rows, positions
         Match m took the block rows `rows[offsets[m]:offsets[m + 1]]` at these program positions.
     settled
-        For each match the arrival number of the row that made it final; for one that only the end of the
-        input made final, the number of the row that would have come next. Never falls within a segment.
+        For each match the arrival number of the row that made it final; for one that only the end
+        of the input made final, the number of the row that would have come next. Never falls within
+        a segment.
     """
 
     segment: Integers
@@ -185,3 +187,22 @@ class Task:
     program: Program
     timeouts: bool = False
     step_budget: int = field(default=STEP_BUDGET)
+
+    def steps_allowed(self, rows: int) -> int:
+        """Return how many steps a search from one start may take in a block of so many rows."""
+        return self.step_budget + STEPS_PER_ROW * rows
+
+
+def empty_block(task: Task) -> Block:
+    """Return a block without rows, with all the types that a real one has."""
+    schema = task.bound.schema
+    nothing = np.zeros(0, np.int64)
+    return Block(
+        columns={name: pa.array([], schema.field(name).type) for name in task.bound.columns},
+        segments=np.zeros(1, np.int64),
+        visible=nothing,
+        ordinals=nothing,
+        arrivals=nothing,
+        times=nothing,
+        ended=True,
+    )

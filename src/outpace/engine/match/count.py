@@ -6,11 +6,18 @@ there are.
 
 from __future__ import annotations
 
+from typing import Final
+
+from outpace.engine.kernels.compiled import is_compiled
+from outpace.engine.kernels.count_rows import count_rows
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.twin import make_twin
 from outpace.pattern.query import Consume, Per, Selection, Skip
+
+#: Blocks up to this size are listed rather than counted until the kernel has been compiled once.
+_SMALL: Final = 200
 
 
 def count_matches(task: Task, block: Block, resume: Resume) -> int:
@@ -19,7 +26,9 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
     A query that skips, consumes or has a limit per start is answered by its matcher, which emits no
     more than it must.
     """
-    counts = count_candidates(task, block, resume) if _nothing_is_ruled_out(task, block) else None
+    worth = block.size > _SMALL or is_compiled(count_rows)
+    countable = worth and _nothing_is_ruled_out(task, block)
+    counts = count_candidates(task, block, resume) if countable else None
     if counts is None:
         matcher = make_graph_matcher(task) or make_twin(task)
         return len(matcher(block, resume).found.start)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from outpace.engine.kernels.compiled import is_compiled
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
     LAST_ROW,
@@ -53,10 +54,12 @@ from outpace.engine.match.contract import (
     Outcome,
     Resume,
     Task,
+    empty_block,
 )
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.count_truth import truth_table
 from outpace.engine.match.graph_layout import Layout, graph_layout
+from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -66,6 +69,9 @@ TAKES_MAX: Final = 1 << 28
 
 #: From so many on, the matches are counted first, so that too many are refused at once.
 TAKES_UNCOUNTED: Final = 1 << 22
+
+#: Blocks up to this size go to the twin as long as the kernels are not compiled on this machine.
+_SMALL: Final = 500
 
 _SKIPS = {
     Skip.NONE: SKIP_NONE,
@@ -173,6 +179,8 @@ class _GraphMatcher:
     nodes_kept: int
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
+        if not self.ready(block.size):
+            return make_twin(self.task)(block, resume)
         truth = self.truth(block)
         takes_max = min(self.takes_max, TAKES_UNCOUNTED)
         read = self._read(block, resume, truth, takes_max)
@@ -182,6 +190,21 @@ class _GraphMatcher:
             if read is None:
                 raise self._too_many(None)
         return self._outcome(block, resume, read)
+
+    def ready(self, size: int) -> bool:
+        """Say whether compiled code is to match a block of this size now, rather than the twin."""
+        return size > _SMALL or is_compiled(
+            match_by_start if self._by_start else match_by_completion
+        )
+
+    def compile_now(self) -> None:
+        """Compile all that this matcher runs, so that small blocks need not go to the twin."""
+        block = empty_block(self.task)
+        self._read(block, Resume.fresh(0), self.truth(block), self.takes_max)
+
+    @property
+    def _by_start(self) -> bool:
+        return self.rules.waits or self.rules.per_start != UNLIMITED
 
     def _read(self, block: Block, resume: Resume, truth: Booleans, takes_max: int) -> _Read | None:
         """Run the kernel; None says that it found more than `takes_max` rows of matches."""
@@ -201,7 +224,7 @@ class _GraphMatcher:
             self.layout, truth, block.times, rules.kind, rules.within, block.watermark,
             bounds, origin - shift, settled, block.ended,
         )  # fmt: skip
-        if rules.waits or rules.per_start != UNLIMITED:
+        if self._by_start:
             clock, clock_settled = _clock(block)
             found, taken, filled, ends, keep, status = match_by_start(
                 *common, barriers, numbers, consumed, clock, clock_settled,

@@ -7,7 +7,7 @@ WITHIN needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import numpy as np
@@ -76,7 +76,7 @@ class SortedGroups:
     def _streams(self) -> bool:
         return self._task.bound.query.rows is not Rows.ALL_WITH_UNMATCHED
 
-    def _feed_large(self, rows: pa.Table) -> Iterator[pa.Table]:
+    def _feed_large(self, rows: pa.Table) -> Generator[pa.Table, None, pa.Table]:
         """Give the large partition its rows; return the rows of later ones."""
         assert self._large is not None
         assert self._large_key is not None

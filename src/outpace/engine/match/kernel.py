@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
@@ -30,6 +29,7 @@ from outpace.engine.match.contract import (
     Outcome,
     Resume,
     Task,
+    empty_block,
 )
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import block_masks
@@ -109,16 +109,17 @@ class KernelMatcher:
 
     def compile_now(self) -> None:
         """Compile all that this matcher runs, so that small blocks need not go to the twin."""
-        block = _empty_block(self._task)
+        block = empty_block(self._task)
         self._run(block, Resume.fresh(0))
 
     def _run_search(self, block: Block, rows: Rows, cursor: Cursor, buffers: _Buffers) -> bool:
         step = self._plan.step()
+        rules = self._rules._replace(budget=self._task.steps_allowed(block.size))
         path: Path = self._plan.path(block)
         room = _Room.of(path)
         while True:
             status = self._search(
-                step, self._program, self._rules, rows, path, room.stack, cursor, buffers.arrays
+                step, self._program, rules, rows, path, room.stack, cursor, buffers.arrays
             )
             if status == kernels.DONE:
                 return True
@@ -131,7 +132,7 @@ class KernelMatcher:
             elif status == kernels.MEMO_FULL:
                 room.forget()
             else:
-                self._fail(status, cursor)
+                self._fail(status, cursor, rules.budget)
 
     def _run_chain(self, rows: Rows, cursor: Cursor, buffers: _Buffers) -> None:
         assert self._chain is not None
@@ -147,11 +148,11 @@ class KernelMatcher:
         ):
             buffers.grow()
 
-    def _fail(self, status: int, cursor: Cursor) -> None:
+    def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
         if status == kernels.OVER_BUDGET:
             segment = int(cursor.segment[0])
             raise MatchError(
-                f"the search for a match took more than {self._rules.budget} steps",
+                f"the search for a match took more than {budget} steps",
                 detail=f"the match would start at row {int(cursor.next_row[segment])} of the rows"
                 " looked at",
                 hint="add WITHIN, make a quantifier possessive (A++), or let fewer DEFINEs read"
@@ -316,20 +317,6 @@ def _from_zero(size: int) -> Integers:
 
 def _row_type(size: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if size <= _INT32_MAX else np.int64
-
-
-def _empty_block(task: Task) -> Block:
-    """Return a block without rows, which has all types that a real one has."""
-    schema = task.bound.schema
-    return Block(
-        columns={name: pa.array([], schema.field(name).type) for name in task.bound.columns},
-        segments=np.zeros(1, np.int64),
-        visible=np.zeros(0, np.int64),
-        ordinals=np.zeros(0, np.int64),
-        arrivals=np.zeros(0, np.int64),
-        times=np.zeros(0, np.int64),
-        ended=True,
-    )
 
 
 def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:

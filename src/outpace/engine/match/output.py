@@ -62,13 +62,18 @@ def timed_out_table(task: Task, block: Block, partial: TimedOut | None) -> pa.Ta
     offsets = pa.array(partial.offsets.astype(np.int32))
     columns = [block.columns[name].take(pa.array(partial.start)) for name in bound.partition_by]
     if bound.time is None:
-        columns += [pa.array(block.arrivals[partial.start], pa.int64()), pa.array(block.arrivals[last_row], pa.int64())]
+        columns += [
+            pa.array(block.arrivals[partial.start], pa.int64()),
+            pa.array(block.arrivals[last_row], pa.int64()),
+        ]
     else:
         time = block.columns[bound.time]
         columns += [time.take(pa.array(partial.start)), time.take(pa.array(last_row))]
     labels = pa.array(names[variables[partial.positions]].tolist(), pa.string())
     columns.append(pa.ListArray.from_arrays(offsets, labels))
-    columns.append(pa.ListArray.from_arrays(offsets, pa.array(block.arrivals[partial.rows], pa.int64())))
+    columns.append(
+        pa.ListArray.from_arrays(offsets, pa.array(block.arrivals[partial.rows], pa.int64()))
+    )
     waiting = {position: _waiting(task, position) for position in set(partial.positions[last_at])}
     columns.append(pa.array([waiting[p] for p in partial.positions[last_at]], pa.string()))
     return pa.table(columns, schema=schema)

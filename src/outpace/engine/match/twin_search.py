@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from outpace.engine.match.contract import NO_TIME
+from outpace.engine.match.contract import NO_TIME, STEPS_PER_ROW
 from outpace.engine.match.masks import Ask
 from outpace.engine.match.program import ACCEPT, Move, Negation, Program
 from outpace.errors import MatchError
@@ -270,7 +270,7 @@ class Walk:
 
     def _count_step(self, start: int) -> None:
         self._steps += 1
-        budget = self._plan.step_budget
+        budget = self._plan.step_budget + STEPS_PER_ROW * self._segment.size
         if self._steps > budget:
             raise MatchError(
                 f"the search for a match took more than {budget} steps",

@@ -1,0 +1,41 @@
+"""The first answer does not wait for a compiler, and the compiler works on behind it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import sys
+import outpace as op
+from outpace.engine.kernels.count_rows import count_rows
+from outpace.engine.kernels.chain import search_chain
+from outpace.engine.kernels.search import search
+from outpace.engine.kernels.strict import search_strict
+
+table = {"ts": range(100), "kind": list("abcde") * 20, "v": [float(n % 7) for n in range(100)]}
+base = op.Query("q").order_by("ts").within(10).define(A="kind = 'a'", B="kind = 'b'")
+found = [
+    op.match(table, base.pattern("A B").measures(n="COUNT(*)")).num_rows,
+    op.match(table, base.pattern("A -> B").measures(n="SUM(v)")).num_rows,
+    op.match(table, base.pattern("A -> B").define(B="v > AVG(A.v)").measures(at="B.ts")).num_rows,
+    op.search(table, base.pattern("A ->> B").measures(at="B.ts")).count(),
+]
+kernels = [count_rows, search_chain, search, search_strict]
+sys.stdout.write(f"{found} {sum(len(kernel.signatures) for kernel in kernels)}")
+"""
+
+
+def test_nothing_is_compiled_before_the_first_answer(tmp_path: Path) -> None:
+    caches = {"NUMBA_CACHE_DIR": str(tmp_path / "n"), "OUTPACE_CACHE_DIR": str(tmp_path / "o")}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, **caches},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "[20, 20, 19, 39] 0"
