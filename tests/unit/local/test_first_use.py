@@ -38,4 +38,4 @@ def test_nothing_is_compiled_before_the_first_answer(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stderr == ""
-    assert done.stdout == "[20, 20, 19, 39] 0"
+    assert done.stdout == "[20, 20, 17, 39] 0"
