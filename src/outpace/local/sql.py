@@ -10,18 +10,16 @@ from __future__ import annotations
 import re
 import uuid
 from contextlib import ExitStack, suppress
-from functools import partial
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
-from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError, Span
+from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
 from outpace.local.match import match
-from outpace.pattern.expression import Literal
-from outpace.pattern.lexer import Source, tokenize
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query
+from outpace.plan.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.plan.statement import Statement, Step, split
-from outpace.plan.subquery import answer_subqueries
 
 
 def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace") -> pa.Table:
@@ -63,30 +61,34 @@ def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpac
     prefix = f"__outpace_{uuid.uuid4().hex[:12]}_"
     statement = split(text, dialect, database="duckdb", prefix=prefix)
     with ExitStack() as cleanup:
-        for step in statement.steps:
-            _register_matches(connection, statement, step, cleanup)
-        return _run(connection, statement, statement.outer)
+        return run_statement(statement, _DuckDB(connection, statement, cleanup))
 
 
-def _register_matches(
-    connection: duckdb.DuckDBPyConnection, statement: Statement, step: Step, cleanup: ExitStack
-) -> None:
-    """Match one step's input and let what comes after it read the result."""
-    lookup = partial(_run, connection, statement, hint="a subquery cannot read the match's rows")
-    try:
-        query = _with_columns(answer_subqueries(step, lookup))
-        found = match(_run(connection, statement, step.source), query)
-    except OutpaceError as error:
-        raise statement.located(error, step) from error.__cause__
-    cleanup.callback(_unregister, connection, step.table)
-    connection.register(step.table, found)
+@dataclass(frozen=True)
+class _DuckDB:
+    """A connection while it runs a statement; `cleanup` takes the tables of the matches away."""
 
+    connection: duckdb.DuckDBPyConnection
+    statement: Statement
+    cleanup: ExitStack
 
-def _with_columns(query: Query) -> Query:
-    """Add a measure where there would be no column: DuckDB has no tables without columns."""
-    if query.rows is Rows.ONE and not query.partitions and not query.outputs:
-        return query.measures({"_": Literal(True)})
-    return query
+    def ask(self, query: str) -> pa.Table:
+        return self._fetched(query, hint=SUBQUERY_HINT)
+
+    def match(self, step: Step, query: Query) -> None:
+        found = match(self._fetched(step.source), query)
+        self.cleanup.callback(_unregister, self.connection, step.table)
+        self.connection.register(step.table, found)
+
+    def run(self, query: str) -> pa.Table:
+        return self._fetched(query)
+
+    def _fetched(self, query: str, *, hint: str | None = None) -> pa.Table:
+        """Run a query; `hint` goes with a name that DuckDB does not know."""
+        try:
+            return _fetch(self.connection, query)
+        except duckdb.Error as error:
+            raise _told(error, self.statement, hint) from error
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -94,20 +96,6 @@ def _unregister(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     # table too.
     with suppress(duckdb.TransactionException):
         connection.unregister(table)
-
-
-def _run(
-    connection: duckdb.DuckDBPyConnection,
-    statement: Statement,
-    query: str,
-    *,
-    hint: str | None = None,
-) -> pa.Table:
-    """Run a query; `hint` goes with a name that DuckDB does not know."""
-    try:
-        return _fetch(connection, query)
-    except duckdb.Error as error:
-        raise _database_error(error, statement, hint) from error
 
 
 def _fetch(_connection: duckdb.DuckDBPyConnection, _query: str) -> pa.Table:
@@ -122,36 +110,17 @@ _KIND = re.compile(r"^(?:\w+(?: \w+)* Error|TransactionContext Error): ")
 _NAMED = re.compile(r'"([^"]+)"|with name (\S+)')
 
 
-def _database_error(error: duckdb.Error, statement: Statement, hint: str | None) -> OutpaceError:
-    """Say what DuckDB says, in terms of the user's own text."""
-    said = str(error)
-    for step in statement.steps:
-        said = said.replace(step.table, step.query.name)
-    # What follows shows a line of a text that the user has not written.
-    first, *rest = _KIND.sub("", said.split("\n\nLINE ")[0]).splitlines() or ["unknown error"]
+def _told(error: duckdb.Error, statement: Statement, hint: str | None) -> OutpaceError:
+    """Return an error of DuckDB as one of Outpace."""
     kind: type[OutpaceError] = DataError
     if isinstance(error, duckdb.ParserException):
         kind = PatternSyntaxError
     elif isinstance(error, duckdb.BinderException | duckdb.CatalogException):
         kind = BindError
-    return kind(
-        f"DuckDB: {first[:1].lower()}{first[1:].rstrip('.!')}",
-        span=_named_place(first, statement.text),
-        text=statement.text,
-        where="statement",
-        detail="\n".join(rest) or None,
-        hint=_hint(error, hint),
-    )
-
-
-def _named_place(message: str, text: str) -> Span | None:
-    """Return where the last name that a message quotes stands, if it stands in one place only."""
-    for found in reversed(list(_NAMED.finditer(message))):
-        name = (found[1] or found[2]).lower()
-        places = [token.span for token in tokenize(Source(text)) if token.value.lower() == name]
-        if len(places) == 1:
-            return places[0]
-    return None
+    # What follows shows a line of a text that the user has not written.
+    said = _KIND.sub("", str(error).split("\n\nLINE ")[0])
+    hint = _hint(error, hint)
+    return database_error(kind, statement, database="DuckDB", said=said, names=_NAMED, hint=hint)
 
 
 def _hint(error: duckdb.Error, unknown_name: str | None) -> str | None:
