@@ -79,16 +79,16 @@ def test_time_ranges_of_timestamps(spark: SparkSession) -> None:
 def test_only_bits_and_used_columns_cross(spark: SparkSession, tmp_path: Path) -> None:
     query = (
         op.Query("q")
-        .order_by("ts")
+        .order_by("id")
         .within(20)
         .pattern("A -> B")
         .define(A="kind = 'a'", B="kind = 'b' AND v > 0.5")
-        .measures(first="FIRST(ts)")
+        .measures(first="FIRST(id)")
     )
     pq.write_table(events(), tmp_path / "events.parquet")
     frame = spark.read.parquet(str(tmp_path))
     plan = plan_batch(query, events().schema)
-    assert plan.columns == ("ts",)
+    assert plan.columns == ("id",)
     assert [name for name, _ in plan.bits] == ["A", "B"]
     found = op.match(frame, query)
     physical = found._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
@@ -100,7 +100,7 @@ def test_only_bits_and_used_columns_cross(spark: SparkSession, tmp_path: Path) -
     assert all("kind" not in line and " v#" not in line for line in steps[: shuffle + 1])
     assert dropped > shuffle
     assert "hashpartitioning(__outpace_range" in steps[shuffle]
-    assert "ReadSchema: struct<ts:bigint,kind:string,v:double>" in physical
+    assert "ReadSchema: struct<id:bigint,kind:string,v:double>" in physical
     assert rows([r.asDict() for r in found.collect()]) == rows(
         op.match(events(), query).to_pylist()
     )

@@ -39,3 +39,37 @@ def test_nothing_is_compiled_before_the_first_answer(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert done.stdout == "[20, 20, 17, 39] 0"
+
+
+RACE = """
+import sys, threading
+import outpace as op
+
+table = {"ts": range(300), "v": [float(n % 7) for n in range(300)]}
+found, failed = [], []
+
+def run(number):
+    query = (
+        op.Query("q").order_by("ts").pattern("A B").define(B=f"v > A.v + {number % 3}")
+        .measures(at="B.ts")
+    )
+    try:
+        for _ in range(200):
+            found.append(op.match(table, query).num_rows)
+    except Exception as error:
+        failed.append(repr(error))
+
+threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+sys.stdout.write(f"{sorted(set(found))} {failed}")
+"""
+
+
+def test_threads_may_match_while_predicates_are_compiled(tmp_path: Path) -> None:
+    """Before the fix a thread could see a generated module whose code was still running."""
+    env = {**os.environ, "OUTPACE_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", RACE], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[0, 129] []"

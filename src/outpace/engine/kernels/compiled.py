@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +40,9 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         size = sum(len(value) for value in args if isinstance(value, Sized))
         if size <= _SMALL and not is_compiled(kernel):
-            return function(*args, **kwargs)
+            # Compiled integers wrap around without a word, and kernels check for it themselves.
+            with np.errstate(all="ignore"):
+                return function(*args, **kwargs)
         return kernel(*args, **kwargs)
 
     return call

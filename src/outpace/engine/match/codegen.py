@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -77,7 +78,7 @@ class PathPlan:
         if not self.source:
             return True
         name = module_name(self.source)
-        if name in sys.modules:
+        if name in _loaded:
             return True
         caches = _folder() / "__pycache__"
         return any(caches.glob(f"{name}.*.nbi")) if caches.is_dir() else False
@@ -206,17 +207,22 @@ def _folder() -> FilePath:
     return FilePath(root) / "outpace"
 
 
+#: Modules whose code has run to its end; `sys.modules` has them before.
+_loaded: dict[str, ModuleType] = {}
+
+
 def _load(source: str) -> ModuleType:
     name = module_name(source)
-    if name in sys.modules:
-        return sys.modules[name]
+    if name in _loaded:
+        return _loaded[name]
     file = _folder() / f"{name}.py"
     if not file.is_file() or file.read_text() != source:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Another process may be writing the same text: each writes its own file and renames it.
-        draft = file.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(source)
-        draft.replace(file)
+        # Others may be writing the same text: each writes its own file and renames it.
+        number, draft = tempfile.mkstemp(".tmp", dir=file.parent)
+        with os.fdopen(number, "w") as handle:
+            handle.write(source)
+        FilePath(draft).replace(file)
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -226,6 +232,7 @@ def _load(source: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
+    _loaded[name] = module
     return module
