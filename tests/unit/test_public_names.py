@@ -11,7 +11,9 @@ import outpace
 NAMES = [
     "BindError",
     "DataError",
+    "EventOperator",
     "MatchError",
+    "Operator",
     "OutpaceError",
     "PatternSyntaxError",
     "Query",

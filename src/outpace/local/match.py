@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from outpace.engine.apply import apply_to_table
 from outpace.engine.match.choose import Choice, choose_matcher
 from outpace.engine.match.contract import Block, Outcome, Resume, Task
 from outpace.engine.match.count import count_matches
@@ -83,6 +84,8 @@ class Search:
 
     def table(self) -> pa.Table:
         """Return the matches as a table."""
+        if self._query.operator is not None:
+            return apply_to_table(self._query, self._table)
         return match_table(self._task, self._block, self._outcome.found)
 
     def count(self) -> int:

@@ -10,6 +10,7 @@ import datetime
 
 import pyarrow as pa
 
+from outpace.engine.apply import AppliedOperator
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.operator import Emitted, MatchOperator, prepare
 from outpace.engine.match.times import time_of
@@ -94,11 +95,14 @@ class StreamMatcher:
     def __init__(self, query: Query, *, timeouts: bool) -> None:
         self._query = query
         self._timeouts = timeouts
-        self._operator: MatchOperator | None = None
+        self._operator: MatchOperator | AppliedOperator | None = None
         self._last: Emitted | None = None
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
+        if self._query.operator is not None:
+            self._operator = AppliedOperator(self._query, schema)
+            return
         task = prepare(self._query, schema, timeouts=self._timeouts)
         matcher = choose_matcher(task).matcher
         compile_in_background(matcher)
@@ -115,7 +119,7 @@ class StreamMatcher:
     def advance(self, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row has a time before `time`; return what became final."""
         operator = self._bound("advance")
-        return self._remember(operator.advance(time_of(operator.task.bound, time)))
+        return self._remember(operator.advance(time_of(operator.bound, time)))
 
     def finish(self) -> pa.Table:
         """Say that the input has ended and return the remaining matches."""
@@ -146,7 +150,7 @@ class StreamMatcher:
         assert self._operator is not None
         self._operator.restore(state)
 
-    def _bound(self, action: str) -> MatchOperator:
+    def _bound(self, action: str) -> MatchOperator | AppliedOperator:
         if self._operator is None:
             raise DataError(
                 f"cannot {action} before the first push",

@@ -93,6 +93,39 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     )
 
 
+def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
+    """Bind a query with a user-defined operator, which has an order and partitions only."""
+    assert query.operator is not None
+    if query.tree is not None or query.outputs or query.definitions:
+        raise BindError(
+            "a query has a pattern or an operator, not both",
+            hint="leave out pattern, define and measures beside apply",
+        )
+    partition_by = _columns(query.partitions, schema, "partition by")
+    order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
+    _check_partitions(partition_by, order_by, schema)
+    declared = getattr(query.operator, "output", None)
+    output: pa.Schema = query.operator().output if declared is None else declared
+    clash = set(partition_by) & set(output.names)
+    if clash:
+        raise BindError(f"the operator returns a partition column: {', '.join(sorted(clash))}")
+    return BoundQuery(
+        query=query,
+        schema=schema,
+        predicates=(),
+        subsets={},
+        measures=(),
+        partition_by=partition_by,
+        order_by=order_by,
+        descending=tuple(item.descending for item in query.order),
+        nulls_first=tuple(bool(item.nulls_first) for item in query.order),
+        time=None,
+        within=None,
+        columns=tuple(schema.names),
+        output=pa.schema([*(schema.field(name) for name in partition_by), *output]),
+    )
+
+
 def _scope_names(
     names: tuple[str, ...], subsets: dict[str, frozenset[int]]
 ) -> dict[str, frozenset[int]]:

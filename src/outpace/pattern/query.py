@@ -20,6 +20,7 @@ from outpace.pattern.expression import Expression
 
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
+    from outpace.pattern.operator import Operator
 
 
 class Rows(Enum):
@@ -134,6 +135,7 @@ class Clauses:
     selection: Selection | None = None
     consumption: Consume = Consume.NONE
     limits: tuple[Limit, ...] = ()
+    operator: Callable[[], Operator] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,10 @@ class Query(Clauses):
         from outpace.pattern.builder import pattern_tree
 
         return replace(self, tree=pattern_tree(pattern))
+
+    def apply(self, operator: Callable[[], Operator]) -> Query:
+        """Run a user-defined operator in place of a pattern: a class, or what makes an instance."""
+        return replace(self, operator=operator)
 
     def define(
         self,

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.reach import reach_of
+from outpace.errors import UnsupportedError
 from outpace.pattern import ast, expression
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import BoundQuery, PredicateClass
@@ -122,6 +123,10 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
       rows: every row crosses
       divided by time range
     """
+    if query.operator is not None:
+        raise UnsupportedError(
+            "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
+        )
     task = prepare(query, schema)
     definitions = dict(query.definitions)
     bits: list[tuple[str, str]] = []

@@ -113,6 +113,11 @@ class MatchOperator:
         self._finished = False
 
     @property
+    def bound(self) -> BoundQuery:
+        """The query, bound."""
+        return self.task.bound
+
+    @property
     def rows_kept(self) -> int:
         """How many rows an undecided match may still need."""
         return int(self._rows.num_rows)
