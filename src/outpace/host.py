@@ -1,17 +1,20 @@
-"""Where a query runs: in process for tables, on Spark for its DataFrames; told by the data."""
+"""Where a query runs: in process or on Spark; told by the data, or by what runs the statement."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
+import duckdb
 import pyarrow as pa
 
+from outpace.errors import DataError
 from outpace.local.frames import TableLike
 from outpace.local.match import match as match_table
+from outpace.local.sql import sql as run_on_duckdb
 from outpace.pattern.query import Query
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @overload
@@ -49,3 +52,64 @@ def match(data: TableLike, query: Query) -> object:
 
         return match_frame(data, query)  # type: ignore[arg-type]  # told by its module's name
     return match_table(data, query)
+
+
+@overload
+def sql(session: SparkSession, text: str, dialect: str = "outpace") -> DataFrame: ...
+@overload
+def sql(session: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace") -> pa.Table: ...
+def sql(
+    session: SparkSession | duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace"
+) -> object:
+    """Run a statement with MATCH_RECOGNIZE on Spark or in process on DuckDB.
+
+    Parameters
+    ----------
+    session
+        A Spark session (classic or Connect) or an open DuckDB connection. It runs what is not
+        MATCH_RECOGNIZE; its tables and views can be read.
+    text
+        One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
+        common table expressions. Their inputs are computed before the rest of the statement runs,
+        a common table expression anew for each clause that reads it.
+    dialect
+        What the statement is written in: "trino", "spark", "flink", "oracle", "snowflake" and the
+        like. By default it is Spark's or DuckDB's own SQL around MATCH_RECOGNIZE.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame or pyarrow.Table
+        Lazy on Spark. In process, the result of the statement; a table without columns where it
+        has none.
+
+    Examples
+    --------
+    >>> con = duckdb.connect()
+    >>> sql(con, '''
+    ...     SELECT m.low
+    ...     FROM (VALUES (1, 90), (2, 80), (3, 70), (4, 75)) t(ts, price)
+    ...     MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low
+    ...                      PATTERN (STRT DOWN+ UP)
+    ...                      DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)) m
+    ... ''').to_pylist()
+    [{'low': 70}]
+    """
+    if isinstance(session, duckdb.DuckDBPyConnection):
+        return run_on_duckdb(session, text, dialect)
+    if _is_spark_session(session):
+        from outpace.spark.sql import sql as run_on_spark
+
+        return run_on_spark(session, text, dialect)
+    name = type(session).__name__
+    raise DataError(
+        f"expected a Spark session or a DuckDB connection, not an object of type {name}",
+        hint="duckdb.connect() gives a connection; no Spark session is created here",
+    )
+
+
+def _is_spark_session(value: object) -> bool:
+    # The classic and the Connect class are not related, and neither is imported without need.
+    return any(
+        kind.__name__ == "SparkSession" and kind.__module__.startswith("pyspark.sql")
+        for kind in type(value).__mro__
+    )

@@ -63,6 +63,9 @@ def _project(frame: DataFrame, plan: BatchPlan) -> DataFrame:
     columns = [sf.col(quoted(name)) for name in plan.columns]
     if plan.bits:
         columns.append(sf.expr(plan.mask_sql).alias(MASK))
+    elif not columns:
+        # Rows without any column would not be counted on the way.
+        columns.append(sf.lit(0).cast("tinyint").alias(MASK))
     projected = frame.select(*columns)
     return projected.filter(sf.col(MASK) != 0) if plan.drop_unused else projected
 

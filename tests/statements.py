@@ -1,0 +1,129 @@
+"""Statements with MATCH_RECOGNIZE that every host must answer alike, and how answers compare."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "conformance" / "match_recognize.jsonl"
+
+DIP = """MATCH_RECOGNIZE (
+    PARTITION BY symbol ORDER BY ts
+    MEASURES STRT.ts AS start_ts, LAST(UP.ts) AS end_ts, LAST(DOWN.price) AS low
+    PATTERN (STRT DOWN+ UP+)
+    DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price))"""
+
+#: Over `ticks()`; in words that DuckDB and Spark both understand.
+PARITY = {
+    "one row per match": f"SELECT * FROM ticks {DIP} m WHERE low < 30",
+    "all rows per match": """
+        SELECT * FROM (SELECT price, ts, symbol FROM ticks WHERE ts < 30) t MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY ts
+            MEASURES CLASSIFIER() AS label, MATCH_NUMBER() AS number, SUM(price) AS total
+            ALL ROWS PER MATCH WITH UNMATCHED ROWS
+            PATTERN (A B*?  C) DEFINE A AS price > 60, C AS price < PREV(price))""",
+    "common table expressions and a join": f"""
+        WITH early AS (SELECT * FROM ticks WHERE ts < 60), dips AS (SELECT * FROM early {DIP} m)
+        SELECT d.symbol, d.low, t.price FROM dips d
+        LEFT JOIN early t ON t.symbol = d.symbol AND t.ts = d.end_ts""",
+    "groups of matches": f"""
+        SELECT symbol, count(*) AS n, sum(low) AS lows, max(end_ts - start_ts) AS longest
+        FROM ticks {DIP} m GROUP BY symbol HAVING count(*) > 1 ORDER BY symbol""",
+    "two clauses": f"""
+        SELECT 'dip' AS kind, count(*) AS n FROM ticks {DIP} m
+        UNION ALL
+        SELECT 'peak', count(*) FROM ticks MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts
+            PATTERN (S U+ D+) DEFINE U AS price > PREV(price), D AS price < PREV(price)) p""",
+    "matches of matches": f"""
+        SELECT * FROM (SELECT symbol, end_ts, low FROM ticks {DIP} m) d MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY end_ts
+            MEASURES FIRST(low) AS first_low, LAST(low) AS last_low, COUNT(*) AS n
+            PATTERN (A LOWER+) DEFINE LOWER AS low < PREV(low)) n""",
+    "matches in a scalar subquery": f"""
+        SELECT DISTINCT symbol, (SELECT max(low) FROM ticks {DIP} m) AS best FROM ticks""",
+    "subqueries inside": """
+        SELECT * FROM ticks MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY ts
+            MEASURES A.ts AS at, (SELECT max(ts) FROM ticks) AS latest,
+                     (SELECT ts FROM ticks WHERE ts < 0) AS nothing
+            PATTERN (A B)
+            DEFINE A AS price > (SELECT avg(price) FROM ticks)
+                        AND symbol IN (SELECT symbol FROM ticks WHERE price > 90),
+                   B AS EXISTS (SELECT * FROM ticks WHERE ts = 7) AND price < A.price) m""",
+    "cut by time range": """
+        SELECT * FROM ticks MATCH_RECOGNIZE (
+            ORDER BY ts MEASURES FIRST(ts) AS f, LAST(ts) AS l, COUNT(*) AS n
+            PATTERN (A -> B -> C) WITHIN 9
+            DEFINE A AS symbol = 'a' AND price > 70, B AS symbol = 'b', C AS price > A.price) m""",
+    "absence within an interval": """
+        SELECT * FROM ticks MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY at MEASURES A.at AS since, A.price AS price
+            AFTER MATCH SKIP TO NEXT ROW
+            PATTERN (A -> !B -> C) WITHIN INTERVAL '12' SECOND
+            DEFINE A AS price > 60, B AS price > 40, C AS price < 20) m""",
+    "matches without columns": """
+        SELECT count(*) AS n FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A B)
+            DEFINE B AS price < A.price) m""",
+    "a column list, a window function and braces": f"""
+        SELECT m.s, m.c, '{{x}} {{}}' AS braces, rank() OVER (PARTITION BY m.s ORDER BY m.a) AS r
+        FROM ticks {DIP} AS m (s, a, b, c)""",
+    "values": """
+        SELECT m.low FROM (VALUES (1, 90), (2, 80), (3, 70), (4, 75)) AS t(ts, price)
+        MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low PATTERN (STRT DOWN+ UP)
+            DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)) m""",
+}
+
+
+def ticks() -> pa.Table:
+    """A few hundred rows without equal times: `symbol`, `ts`, `at`, `price`."""
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    size = 240
+    return pa.table(
+        {
+            "symbol": ["abc"[number * 7 % 3] for number in range(size)],
+            "ts": list(range(size)),
+            "at": [start + datetime.timedelta(seconds=number) for number in range(size)],
+            "price": [(number * number * 37 + number * 11) % 101 for number in range(size)],
+        }
+    )
+
+
+def public_cases() -> list[Any]:
+    """The public cases as parameters of a test; one that is skipped where they are missing."""
+    if not PUBLIC.is_file():
+        reason = "the folder ../shared is not here"
+        return [pytest.param({}, marks=pytest.mark.skip(reason=reason), id="missing")]
+    return [pytest.param(case, id=case["id"]) for case in read_public_cases()]
+
+
+def read_public_cases() -> Iterator[dict[str, Any]]:
+    if PUBLIC.is_file():
+        yield from map(json.loads, PUBLIC.read_text(encoding="utf-8").splitlines())
+
+
+def plain(value: object) -> object:
+    """Return a value that can be hashed and compares by what it means, not by its width."""
+    if isinstance(value, list | tuple):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, plain(item)) for name, item in value.items())
+    if isinstance(value, bool):
+        return str(value)  # True equals 1 in Python
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else value.normalize()
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC).isoformat()
+    return value
+
+
+def answer(table: pa.Table) -> list[str]:
+    """Return the rows of a table as text in an order of their own."""
+    columns = [[plain(value) for value in column.to_pylist()] for column in table.columns]
+    return sorted(repr(row) for row in zip(*columns, strict=True))
