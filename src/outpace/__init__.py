@@ -19,9 +19,8 @@ from outpace.errors import (
     StateError,
     UnsupportedError,
 )
-from outpace.host import match
+from outpace.host import match, sql
 from outpace.local.match import Search, search
-from outpace.local.sql import sql
 from outpace.local.stream import StreamMatcher
 from outpace.local.stream import open_query as open
 from outpace.local.stream import resume_query as resume
@@ -38,13 +37,16 @@ from outpace.pattern.builder import (
     prev,
     step,
 )
+from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query
 from outpace.plan.explain import explain
 
 __all__ = [
     "BindError",
     "DataError",
+    "EventOperator",
     "MatchError",
+    "Operator",
     "OutpaceError",
     "PatternSyntaxError",
     "Query",

@@ -19,6 +19,33 @@ from statements import DIP, PARITY, answer, public_cases, read_public_cases, tic
 import outpace as op
 
 PROGRAM = Path(__file__).resolve().parents[1] / "connect_session.py"
+#: Statements that are refused: the error, what it says, and what it underlines.
+ERRORS = [
+    (f"SELECT * FROM tiks {DIP} m", op.BindError, "Spark: the table or view", "tiks"),
+    (f"SELECT lw FROM ticks {DIP} m", op.BindError, "Spark: a column", "lw"),
+    (f"SELECT * FROM ticks {DIP} m HAVIN low", op.PatternSyntaxError, "Spark: syntax", "HAVIN"),
+    (
+        "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS pric > 1)",
+        op.BindError,
+        "unknown column 'pric'",
+        "pric",
+    ),
+    (
+        """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
+        DEFINE A AS price > (SELECT ts FROM ticks))""",
+        op.DataError,
+        "more than one row",
+        "(SELECT ts FROM ticks)",
+    ),
+    (
+        """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
+        DEFINE A AS price > (SELECT max(A.prize)))""",
+        op.BindError,
+        "Spark: a column",
+        "prize",
+    ),
+    ("CREATE VIEW v AS SELECT * FROM ticks " + DIP, op.UnsupportedError, "view", "CREATE"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +95,13 @@ def test_parity_and_public_cases_on_connect(
     cases = {case["id"]: case for case in read_public_cases()}
     questions = [(name, "outpace", text) for name, text in PARITY.items()]
     questions += [(name, "trino", case["sql"]) for name, case in cases.items()]
-    found = on_connect(questions, tmp_path)
+    refused = [(f"error {number}", "outpace", row[0]) for number, row in enumerate(ERRORS)]
+    found = on_connect(questions + refused, tmp_path)
+    for (name, _, _), (_, error, message, place) in zip(refused, ERRORS, strict=True):
+        said = str(found[name].get("error"))
+        assert said.startswith(f"{error.__name__}: "), said
+        assert message in said
+        assert "^" * len(place) in said
     for name, dialect, text in questions:
         if "error" in cases.get(name, {}):
             for kind, message in cases[name]["error"]:
@@ -136,35 +169,7 @@ def test_a_statement_without_the_clause_is_sparks(session: SparkSession) -> None
     assert found.collect()[0].l == [3]
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "message", "place"),
-    [
-        (f"SELECT * FROM tiks {DIP} m", op.BindError, "Spark: the table or view", "tiks"),
-        (f"SELECT lw FROM ticks {DIP} m", op.BindError, "Spark: a column", "lw"),
-        (f"SELECT * FROM ticks {DIP} m HAVIN low", op.PatternSyntaxError, "Spark: syntax", "HAVIN"),
-        (
-            "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS pric > 1)",
-            op.BindError,
-            "unknown column 'pric'",
-            "pric",
-        ),
-        (
-            """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
-            DEFINE A AS price > (SELECT ts FROM ticks))""",
-            op.DataError,
-            "more than one row",
-            "(SELECT ts FROM ticks)",
-        ),
-        (
-            """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
-            DEFINE A AS price > (SELECT max(A.prize)))""",
-            op.BindError,
-            "Spark: a column",
-            "prize",
-        ),
-        ("CREATE VIEW v AS SELECT * FROM ticks " + DIP, op.UnsupportedError, "view", "CREATE"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind", "message", "place"), ERRORS)
 def test_errors_show_the_place_in_the_statement(
     session: SparkSession, text: str, kind: type[op.OutpaceError], message: str, place: str
 ) -> None:
