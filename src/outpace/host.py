@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeGuard, overload
 
-import duckdb
 import pyarrow as pa
 
 from outpace.errors import DataError
 from outpace.local.frames import TableLike
 from outpace.local.match import match as match_table
-from outpace.local.sql import sql as run_on_duckdb
 from outpace.pattern.query import Query
 
 if TYPE_CHECKING:
+    import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -84,6 +83,7 @@ def sql(
 
     Examples
     --------
+    >>> import duckdb
     >>> con = duckdb.connect()
     >>> sql(con, '''
     ...     SELECT m.low
@@ -94,7 +94,10 @@ def sql(
     ... ''').to_pylist()
     [{'low': 70}]
     """
-    if isinstance(session, duckdb.DuckDBPyConnection):
+    # DuckDB and the SQL parser take a quarter of a second to load: only who uses them waits.
+    if _is_duckdb_connection(session):
+        from outpace.local.sql import sql as run_on_duckdb
+
         return run_on_duckdb(session, text, dialect)
     if _is_spark_session(session):
         from outpace.spark.sql import sql as run_on_spark
@@ -107,7 +110,11 @@ def sql(
     )
 
 
-def _is_spark_session(value: object) -> bool:
+def _is_duckdb_connection(value: object) -> TypeGuard[duckdb.DuckDBPyConnection]:
+    return type(value).__name__ == "DuckDBPyConnection"
+
+
+def _is_spark_session(value: object) -> TypeGuard[SparkSession]:
     # The classic and the Connect class are not related, and neither is imported without need.
     return any(
         kind.__name__ == "SparkSession" and kind.__module__.startswith("pyspark.sql")
