@@ -169,6 +169,31 @@ def test_a_statement_without_the_clause_is_sparks(session: SparkSession) -> None
     assert found.collect()[0].l == [3]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        """SELECT * FROM (SELECT symbol AS "a.b", ts AS "c d", price AS "`" FROM ticks) t
+        MATCH_RECOGNIZE (PARTITION BY "a.b" ORDER BY "c d"
+            MEASURES LAST("`") AS "x.y", COUNT(*) AS n PATTERN (A B+)
+            DEFINE B AS "`" < PREV("`")) m""",
+        """SELECT * FROM (SELECT ts AS "t.s", price FROM ticks) t
+        MATCH_RECOGNIZE (ORDER BY "t.s" MEASURES FIRST("t.s") AS "f.t" PATTERN (A -> B) WITHIN 9
+            DEFINE A AS price > 70, B AS price < A.price) m""",
+        """SELECT x FROM (VALUES (1, DECIMAL '1.25'), (2, DECIMAL '3')) t(id, v)
+        MATCH_RECOGNIZE (ORDER BY id MEASURES SUM(v) + DECIMAL '0.125' AS x PATTERN (A+)) m""",
+    ],
+    ids=["names with dots", "time with a dot", "decimal literals"],
+)
+def test_parity_in_another_dialect(
+    session: SparkSession, connection: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    expected = op.sql(connection, text, dialect="trino")
+    assert expected.num_rows
+    found = op.sql(session, text, dialect="trino").toArrow()
+    assert found.column_names == expected.column_names
+    assert answer(found) == answer(expected)
+
+
 @pytest.mark.parametrize(("text", "kind", "message", "place"), ERRORS)
 def test_errors_show_the_place_in_the_statement(
     session: SparkSession, text: str, kind: type[op.OutpaceError], message: str, place: str

@@ -7,11 +7,20 @@ understands gets lost on the way.
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import sqlglot
 from sqlglot import errors as sqlglot_errors
 
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError, did_you_mean
+from outpace.pattern.lexer import Kind, Source, tokenize
 from outpace.plan.dialect_division import keep_integer_division
+
+#: Dialects in which DECIMAL '1.50' has the digits of its text; after parsing it would be a cast to
+#: the database's default number of digits.
+_DECIMAL_LITERALS = frozenset({"trino", "presto", "athena"})
+_DIGITS = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 
 #: The library's own dialect: MATCH_RECOGNIZE as Outpace has it, inside the database's own SQL.
 OWN = "outpace"
@@ -73,6 +82,8 @@ def translate(text: str, dialect: str, database: str) -> str:
     """
     if dialect in (OWN, database):
         return text
+    if dialect in _DECIMAL_LITERALS:
+        text = _with_plain_decimals(text, dialect)
     try:
         tree = keep_integer_division(sqlglot.parse_one(text, read=dialect), dialect)
         # Quoted names cannot be taken for a keyword of the database.
@@ -84,6 +95,23 @@ def translate(text: str, dialect: str, database: str) -> str:
         raise PatternSyntaxError(message, detail=str(error)) from error
     except RecursionError as error:
         raise PatternSyntaxError("the statement is nested too deeply") from error
+
+
+def _with_plain_decimals(text: str, dialect: str) -> str:
+    """Write DECIMAL '1.50' as 1.50, which has the same type; no place in the text changes.
+
+    Examples
+    --------
+    >>> _with_plain_decimals("SELECT DECIMAL '1.50', DECIMAL '7', CAST('1.5' AS DECIMAL)", "trino")
+    "SELECT         1.50 ,         7. , CAST('1.5' AS DECIMAL)"
+    """
+    tokens = tokenize(Source(text, dialect=dialect))
+    for word, string in pairwise(tokens):
+        if word.key == "DECIMAL" and string.kind is Kind.STRING and _DIGITS.fullmatch(string.value):
+            number = string.value if "." in string.value else f"{string.value}."
+            place = number.rjust(string.end - word.start - 1).ljust(string.end - word.start)
+            text = text[: word.start] + place + text[string.end :]
+    return text
 
 
 def _syntax_error(error: sqlglot_errors.ParseError, text: str, dialect: str) -> PatternSyntaxError:

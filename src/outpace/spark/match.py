@@ -9,7 +9,7 @@ the rows, and drops those that an earlier match rules out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -33,6 +33,8 @@ from outpace.engine.ranges import (
 from outpace.pattern.query import AfterMatch, Query, Skip
 from outpace.plan.batch import MASK, BatchPlan, Cut, plan_batch, quoted
 
+Batches = Iterable[pa.RecordBatch]
+
 #: Matches go back to Spark in batches of this many rows.
 _BATCH_ROWS: Final = 65_536
 
@@ -48,9 +50,7 @@ def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     placed = crossing.repartition(*keys) if keys else crossing.repartition(1)
     if keys or order:
         placed = placed.sortWithinPartitions(*keys, *order)
-    return placed.mapInArrow(
-        partial(_match_groups, plan.query), schema=from_arrow_schema(plan.bound.output)
-    )
+    return _map(placed, partial(_match_groups, plan.query), plan.bound.output)
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
@@ -98,15 +98,10 @@ def _by_range(crossing: DataFrame, plan: BatchPlan) -> DataFrame:
     ranged = range_query(plan.query, plan.bound)
     schema = arrow_schema(placed).append(pa.field(RANK, pa.int64()))
     output = prepare(ranged, schema).bound.output
-    found = placed.mapInArrow(
-        partial(_match_ranges, ranged, plan.bound.time, plan.width),
-        schema=from_arrow_schema(output),
-    )
+    found = _map(placed, partial(_match_ranges, ranged, plan.bound.time, plan.width), output)
     if plan.query.effective_skip.skip not in (Skip.NONE, Skip.TO_NEXT_ROW):
         merged = found.repartition(1).sortWithinPartitions(FIRST_TIME, FIRST_RANK)
-        found = merged.mapInArrow(
-            partial(_merge, plan.query.effective_skip), schema=from_arrow_schema(output)
-        )
+        found = _map(merged, partial(_merge, plan.query.effective_skip), output)
     return found.select(*[sf.col(quoted(name)) for name in plan.bound.output.names])
 
 
@@ -115,14 +110,32 @@ def _floor(time: Column, width: int) -> Column:
     return ((time - sf.pmod(time, step)) / step).cast("bigint")
 
 
-def _match_groups(query: Query, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _map(
+    frame: DataFrame, change: Callable[[Batches], Iterator[pa.RecordBatch]], output: pa.Schema
+) -> DataFrame:
+    """Let Python change the rows of a DataFrame."""
+    names = frame.columns
+    if any("." in name or "`" in name for name in names):
+        # PySpark would take such a name for a path, so it gets another one on the way.
+        frame = frame.toDF(*(f"_{number}" for number in range(len(names))))
+        change = partial(_renamed, change, names)
+    return frame.mapInArrow(change, schema=from_arrow_schema(output))
+
+
+def _renamed(
+    change: Callable[[Batches], Iterator[pa.RecordBatch]], names: list[str], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    return change(batch.rename_columns(names) for batch in batches)
+
+
+def _match_groups(query: Query, batches: Batches) -> Iterator[pa.RecordBatch]:
     tables = (pa.Table.from_batches([batch]) for batch in batches)
     for found in _matches(query, tables):
         yield from found.to_batches(_BATCH_ROWS)
 
 
 def _match_ranges(
-    query: Query, time: str, width: int, batches: Iterable[pa.RecordBatch]
+    query: Query, time: str, width: int, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     ranks = Ranks(time)
     tables = (ranks.add(pa.Table.from_batches([batch])) for batch in batches)
@@ -140,7 +153,7 @@ def _matches(query: Query, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield from groups.finish()
 
 
-def _merge(after: AfterMatch, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _merge(after: AfterMatch, batches: Batches) -> Iterator[pa.RecordBatch]:
     ranges = RangeFilter(after)
     for batch in batches:
         yield from ranges.keep(pa.Table.from_batches([batch])).to_batches(_BATCH_ROWS)
