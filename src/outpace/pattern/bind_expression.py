@@ -444,7 +444,8 @@ class _Binder:
         given = node.arguments
         if node.name in ("if", "iff") and len(given) in (2, 3):
             otherwise = given[2] if len(given) == 3 else None
-            return self.bind(ex.Case(None, (given[:2],), otherwise, span=node.span), frame)  # type: ignore[arg-type]
+            branch = (given[0], given[1])
+            return self.bind(ex.Case(None, (branch,), otherwise, span=node.span), frame)
         if node.name == "nullif" and len(given) == 2:
             same = ex.Binary("=", given[0], given[1], span=node.span)
             branches = ((same, ex.Literal(None)),)

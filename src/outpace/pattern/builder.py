@@ -74,6 +74,7 @@ class Fluent:
     def __ge__(self, other: Operand) -> Fluent:
         return self._binary(">=", other)
 
+    # A comparison builds an expression instead of answering, so it breaks object's contract.
     def __eq__(self, other: Operand) -> Fluent:  # type: ignore[override]
         return self._binary("=", other)
 

@@ -138,6 +138,7 @@ def _moved_type(kind: pa.DataType, interval: BoundExpression) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return kind
     value = interval.value if isinstance(interval, Constant) else None
+    # The caller has made sure that the constant is an interval.
     whole_days = value is not None and not (value.seconds or value.microseconds)  # type: ignore[union-attr]
     return pa.date32() if whole_days else types.TIMESTAMP
 

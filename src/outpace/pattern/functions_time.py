@@ -123,6 +123,7 @@ def _floor_stamp(unit: str, value: datetime.datetime) -> datetime.datetime:
         "millisecond": {"microsecond": value.microsecond // 1000 * 1000},
         "microsecond": {},
     }[unit]
+    # The checker cannot know that the names are those of integer fields.
     return value.replace(**keep)  # type: ignore[arg-type]
 
 

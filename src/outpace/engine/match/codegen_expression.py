@@ -281,6 +281,7 @@ def _literal(value: object, data_type: pa.DataType) -> Term:
     if type(value) is int and kind is Kind.INTEGER and -(1 << 63) < value < 1 << 63:
         return Term(f"({value!r})", "True", kind)
     if type(value) in (int, float) and kind is Kind.FLOAT:
+        # The check above is one that a type checker does not follow.
         number = float(value)  # type: ignore[arg-type]
         if number == number and abs(number) != float("inf"):
             return Term(f"({number!r})", "True", kind)
