@@ -19,7 +19,8 @@ from outpace.engine.match.reach import reach_of
 from outpace.errors import UnsupportedError
 from outpace.pattern import ast, expression
 from outpace.pattern.ast import Link
-from outpace.pattern.bound import BoundQuery, PredicateClass
+from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass, Read
+from outpace.pattern.bound import walk as walk_bound
 from outpace.pattern.expression import Binary, Expression, Literal, Name
 from outpace.pattern.print_expression import print_expression
 from outpace.pattern.print_name import print_name
@@ -131,7 +132,11 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
     definitions = dict(query.definitions)
     bits: list[tuple[str, str]] = []
     for predicate in task.bound.predicates:
-        if predicate.kind is PredicateClass.LOCAL and len(bits) < _BITS_MAX:
+        if (
+            predicate.kind is PredicateClass.LOCAL
+            and len(bits) < _BITS_MAX
+            and not _reads_floats(predicate, schema)
+        ):
             sql = _spark_text(definitions[predicate.name], predicate.name)
             if sql is not None:
                 bits.append((predicate.name, sql))
@@ -182,6 +187,13 @@ def _spark_text(tree: Expression, variable: str) -> str | None:
         return node
 
     return print_expression(expression.transform(tree, unqualified), dialect="spark")
+
+
+def _reads_floats(predicate: Predicate, schema: pa.Schema) -> bool:
+    """Say whether a predicate may meet NaN, which Spark takes for the largest number."""
+    assert predicate.expression is not None
+    reads = [node for node in walk_bound(predicate.expression) if isinstance(node, Read)]
+    return any(node.path or pa.types.is_floating(schema.field(node.column).type) for node in reads)
 
 
 def _same_in_spark(node: Expression) -> bool:
