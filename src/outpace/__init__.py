@@ -5,6 +5,7 @@ The public names, nothing else:
 - `Query` and the builders `step`, `permute`, `col`, `lit`, `prev`, `next`, `first`, `last`, `fn`:
   write a pattern in Python;
 - `match`, `search`, `open`, `resume`, `sql`: run it;
+- `parquet`: name files as the input of `match`;
 - `explain`: see how it runs.
 """
 
@@ -40,6 +41,7 @@ from outpace.pattern.builder import (
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query
 from outpace.plan.explain import explain
+from outpace.plan.files import parquet
 
 __all__ = [
     "BindError",
@@ -65,6 +67,7 @@ __all__ = [
     "match_number",
     "next",
     "open",
+    "parquet",
     "permute",
     "prev",
     "resume",

@@ -32,6 +32,7 @@ NAMES = [
     "match_number",
     "next",
     "open",
+    "parquet",
     "permute",
     "prev",
     "resume",
