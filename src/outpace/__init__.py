@@ -6,11 +6,13 @@ The public names, nothing else:
   write a pattern in Python;
 - `match`, `search`, `open`, `resume`, `sql`: run it;
 - `parquet`: name files as the input of `match`;
-- `explain`: see how it runs.
+- `explain`: see how it runs;
+- `spark.session`: a Spark session for scripts.
 """
 
 from __future__ import annotations
 
+from outpace import spark as spark
 from outpace.errors import (
     BindError,
     DataError,

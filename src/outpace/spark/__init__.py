@@ -1,1 +1,10 @@
-"""The Spark host: DataFrames in and out, lazily; never creates, stops or configures a session."""
+"""The Spark host: DataFrames in and out, lazily; `session` alone makes a session, when asked to.
+
+Importing this package does not import PySpark.
+"""
+
+from __future__ import annotations
+
+from outpace.spark.session import session
+
+__all__ = ["session"]

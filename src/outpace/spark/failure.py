@@ -1,0 +1,92 @@
+"""What Spark says when a job fails, in one error of Outpace.
+
+An error that Outpace raised inside a task comes back word for word, without the traces that Spark
+wraps around it. For anything else Spark's own first words are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from outpace import errors
+from outpace.errors import DataError, OutpaceError
+
+#: An error of Outpace as Python prints it at the end of a trace, up to where Spark goes on.
+_OWN: Final = re.compile(
+    r"^(?:.*\s)?outpace\.errors\.(?P<kind>\w+): (?P<text>\[\w+\] .*?)"
+    r"(?=\s*\Z|\s*SQLSTATE: |\n\s*at [\w.$]+\(|\n\s*\n|\nDriver stacktrace)",
+    re.MULTILINE | re.DOTALL,
+)
+_HINT: Final = "  hint: "
+#: How an error of Spark begins: its condition.
+_CONDITION: Final = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
+#: Where what Spark says ends: after it come a code and traces.
+_END: Final = re.compile(r"\s*SQLSTATE:|\s*== SQL|\n\s*JVM stacktrace|\n\s*at [\w.$]+\(")
+#: How the name of a Java exception stands in front of its message.
+_JAVA: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error): ")
+#: How Spark wraps the error of a task.
+_LOST: Final = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(.*?\): ")
+
+#: Words of Spark that are kept.
+_CHARACTERS_MAX: Final = 600
+
+
+def spark_error(error: BaseException) -> OutpaceError:
+    r"""Return what made a Spark job fail.
+
+    Parameters
+    ----------
+    error
+        What PySpark raised: a PySparkException of classic Spark or of Connect, or py4j's error.
+
+    Examples
+    --------
+    >>> print(spark_error(RuntimeError('''Job aborted: org.apache.spark.api.python.PythonException:
+    ... Traceback (most recent call last):
+    ...   File "rows.py", line 7, in read
+    ... outpace.errors.DataError: [data] 'x' is not a double
+    ...   ticks.csv, line 4, column price
+    ...   hint: name the types
+    ...  SQLSTATE: 38000
+    ...     at org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)''')))
+    [data] 'x' is not a double
+      ticks.csv, line 4, column price
+      hint: name the types
+    >>> print(spark_error(RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")))
+    [data] Spark: division by zero
+    """
+    if isinstance(error, OutpaceError):
+        return error
+    text = str(error)
+    found = _OWN.search(text)
+    return _as_raised(found["kind"], found["text"]) if found else _in_spark_words(text)
+
+
+def _as_raised(kind: str, text: str) -> OutpaceError:
+    """Return the error that prints as a text."""
+    first, *rest = text.splitlines()
+    hint = None
+    if rest and rest[-1].startswith(_HINT):
+        hint = rest.pop().removeprefix(_HINT)
+    found = getattr(errors, kind, OutpaceError)
+    made: type[OutpaceError] = found if issubclass(found, OutpaceError) else OutpaceError
+    return made(
+        first.partition("] ")[2],
+        detail="\n".join(line.removeprefix("  ") for line in rest) or None,
+        hint=hint,
+    )
+
+
+def _in_spark_words(text: str) -> OutpaceError:
+    lost = _LOST.search(text)
+    said = text[lost.end() :] if lost else text
+    said = _END.split(_CONDITION.sub("", _JAVA.sub("", said.strip())), maxsplit=1)[0]
+    said = _CONDITION.sub("", said).strip()[:_CHARACTERS_MAX]
+    first, *rest = said.splitlines() or ["unknown error"]
+    head, _, tail = first.partition(". ")
+    lines = [tail, *rest] if tail else rest
+    return DataError(
+        f"Spark: {head[:1].lower()}{head[1:].rstrip('.')}",
+        detail="\n".join(line.strip() for line in lines if line.strip()) or None,
+    )

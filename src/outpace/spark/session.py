@@ -1,0 +1,170 @@
+"""A Spark session for the command line and for scripts: `op.spark.session()`.
+
+Nothing else in Outpace makes a session. One that is active is returned as it is. Everything that a
+local session opens is bound to the loopback address, its logs are quiet, its web page is off unless
+asked for, and its workers run the Python that runs the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from outpace.errors import OutpaceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+
+#: What every classic session gets unless told otherwise.
+_SETTINGS: Final = {
+    "spark.ui.showConsoleProgress": "false",
+    # Times mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    # Few, large batches: each one crosses to Python with a fixed cost.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+#: What a session with all parts on this machine gets on top.
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def session(
+    name: str = "outpace",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    ui: bool = False,
+) -> SparkSession:
+    """Return the active Spark session, or make one that is quiet and keeps to this machine.
+
+    Parameters
+    ----------
+    name
+        The application's name.
+    master
+        Where Spark runs: "local[*]" by default.
+    remote
+        The address of a Spark Connect server, as "sc://host"; by default what the environment
+        variable SPARK_REMOTE says, unless there is a `master`.
+    conf
+        Settings of Spark, which go before those made here.
+    ui
+        Whether Spark serves its web page.
+
+    Raises
+    ------
+    OutpaceError
+        PySpark or Java is missing, or Spark does not start.
+
+    Examples
+    --------
+    >>> spark = session(master="local[2]")  # doctest: +SKIP
+    >>> spark.range(3).count()  # doctest: +SKIP
+    3
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise OutpaceError(
+            "PySpark is not installed", detail=str(error), hint="pip install 'outpace[spark]'"
+        ) from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
+    builder = SparkSession.builder.appName(name)
+    builder = builder.remote(address) if address else builder.master(master or "local[*]")
+    if not address:
+        _require_java()
+        if _is_local(master):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {**({} if address else classic_settings(master, ui=ui)), **(conf or {})}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _own_standard_error() as said:
+        try:
+            return builder.getOrCreate()
+        except PySparkException as error:
+            raise _not_started(error, address, _tail(said)) from error
+
+
+def classic_settings(master: str | None = None, *, ui: bool = False) -> dict[str, str]:
+    """Return the settings of a session that is not a Connect one.
+
+    Examples
+    --------
+    >>> classic_settings("local[2]")["spark.driver.bindAddress"]
+    '127.0.0.1'
+    >>> "spark.driver.bindAddress" in classic_settings("spark://host:7077")
+    False
+    """
+    settings = dict(_SETTINGS)
+    settings["spark.ui.enabled"] = "true" if ui else "false"
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    if _is_local(master):
+        settings.update(_LOCAL_SETTINGS)
+        # Few, large partitions; Spark spills what does not fit, and joins small ones.
+        settings["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
+    return settings
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.split("[")[0] == "local"
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        raise OutpaceError(
+            "Spark needs Java 17 or newer, and none is found",
+            detail=f"JAVA_HOME is {home}" if home else "there is no java on the PATH",
+            hint="install Java 17 and set JAVA_HOME to its folder",
+        )
+
+
+@contextmanager
+def _own_standard_error() -> Iterator[IO[bytes]]:
+    """Start processes with a file as standard error, which is gone when they are.
+
+    Java says a line about its modules at every start. What it says before it fails is kept.
+    """
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as said:
+        kept = os.dup(2)
+        try:
+            os.dup2(said.fileno(), 2)
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _tail(said: IO[bytes]) -> list[str]:
+    said.seek(0)
+    lines = said.read().decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if "incubator modules" not in line][:3]
+
+
+def _not_started(error: Exception, address: str | None, said: list[str]) -> OutpaceError:
+    lines = said or str(error).strip().splitlines()[:1]
+    if address:
+        message, hint = f"cannot reach Spark Connect at {address}", "is the server running there?"
+    else:
+        message, hint = "Spark did not start", "Spark needs Java 17 or newer: try java -version"
+    return OutpaceError(message, detail="\n".join(lines) or None, hint=hint)
