@@ -16,7 +16,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 from outpace.engine.match.groups import SortedGroups
 from outpace.engine.match.operator import prepare
@@ -32,6 +33,7 @@ from outpace.engine.ranges import (
 )
 from outpace.pattern.query import AfterMatch, Query, Skip
 from outpace.plan.batch import MASK, BatchPlan, Cut, plan_batch, quoted
+from outpace.spark.schema import arrow_schema, with_schema
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -53,12 +55,6 @@ def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     return _map(placed, partial(_match_groups, plan.query), plan.bound.output)
 
 
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the schema that a DataFrame's rows have when they cross to Python."""
-    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
-    return to_arrow_schema(frame.schema, timezone=zone)
-
-
 def _project(frame: DataFrame, plan: BatchPlan) -> DataFrame:
     columns = [sf.col(quoted(name)) for name in plan.columns]
     if plan.bits:
@@ -66,7 +62,10 @@ def _project(frame: DataFrame, plan: BatchPlan) -> DataFrame:
     elif not columns:
         # Rows without any column would not be counted on the way.
         columns.append(sf.lit(0).cast("tinyint").alias(MASK))
-    projected = frame.select(*columns)
+    fields = [frame.schema[name] for name in plan.columns]
+    if len(columns) > len(fields):
+        fields += from_arrow_schema(pa.schema([(MASK, plan.mask_type)])).fields
+    projected = with_schema(frame.select(*columns), StructType(fields))
     return projected.filter(sf.col(MASK) != 0) if plan.drop_unused else projected
 
 
@@ -90,7 +89,9 @@ def _by_range(crossing: DataFrame, plan: BatchPlan) -> DataFrame:
     own = _floor(time, plan.width)
     earliest = _floor(time - sf.lit(plan.bound.within - 1), plan.width)
     ranges = sf.when(earliest < own, sf.array(earliest, own)).otherwise(sf.array(own))
-    placed = crossing.select("*", sf.explode(ranges).alias(RANGE)).repartition(RANGE)
+    copies = crossing.select("*", sf.explode(ranges).alias(RANGE))
+    fields = [*crossing.schema.fields, StructField(RANGE, LongType())]
+    placed = with_schema(copies, StructType(fields)).repartition(RANGE)
     order = [_order_column(plan, index) for index in range(len(plan.bound.order_by))]
     # Rows that are equal in the query's order must come in the same order in both ranges.
     rest = [sf.col(quoted(c)) for c in crossing.columns if c not in plan.bound.order_by]
@@ -102,7 +103,8 @@ def _by_range(crossing: DataFrame, plan: BatchPlan) -> DataFrame:
     if plan.query.effective_skip.skip not in (Skip.NONE, Skip.TO_NEXT_ROW):
         merged = found.repartition(1).sortWithinPartitions(FIRST_TIME, FIRST_RANK)
         found = _map(merged, partial(_merge, plan.query.effective_skip), output)
-    return found.select(*[sf.col(quoted(name)) for name in plan.bound.output.names])
+    named = found.select(*[sf.col(quoted(name)) for name in plan.bound.output.names])
+    return with_schema(named, from_arrow_schema(plan.bound.output))
 
 
 def _floor(time: Column, width: int) -> Column:
@@ -117,7 +119,12 @@ def _map(
     names = frame.columns
     if any("." in name or "`" in name for name in names):
         # PySpark would take such a name for a path, so it gets another one on the way.
-        frame = frame.toDF(*(f"_{number}" for number in range(len(names))))
+        fields = [
+            StructField(f"_{number}", field.dataType)
+            for number, field in enumerate(frame.schema.fields)
+        ]
+        renamed = frame.toDF(*(field.name for field in fields))
+        frame = with_schema(renamed, StructType(fields))
         change = partial(_renamed, change, names)
     return frame.mapInArrow(change, schema=from_arrow_schema(output))
 

@@ -1,0 +1,54 @@
+"""The schema of a DataFrame: asked of Spark, or told where Spark does not answer.
+
+On Connect a question is a request to the server. In a flow of a declarative pipeline Spark refuses
+it, as the tables that the flow reads may not exist yet; there the user tells the schema.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from outpace.errors import UnsupportedError
+
+
+def with_schema(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Return a DataFrame that knows its schema without asking Spark.
+
+    Parameters
+    ----------
+    frame
+        What a flow of a pipeline reads, for example `spark.read.table("ticks")`.
+    schema
+        The columns that it has, in their order; those of the pipeline's own table. Nothing is
+        converted: where a column has another type, the flow fails.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The same rows. Give it to `op.match`.
+    """
+    if not type(frame).__module__.startswith("pyspark.sql.connect"):
+        return frame
+    told = frame.select("*")
+    # `DataFrame.to` would be the public way, but the server resolves what stands below it at once.
+    told._cached_schema = schema  # type: ignore[attr-defined]  # of the Connect class alone
+    return told
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the schema that a DataFrame's rows have when they cross to Python."""
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    try:
+        return to_arrow_schema(frame.schema, timezone=zone)
+    except PySparkException as error:
+        if error.getCondition() != "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION":
+            raise
+        raise UnsupportedError(
+            "inside a flow of a pipeline, Spark does not say which columns there are",
+            hint="tell them: op.match(with_schema(frame, schema), query), with_schema from "
+            "outpace.spark.schema; op.sql goes outside the flow's function",
+        ) from error
