@@ -1,8 +1,10 @@
 """The command `outpace bench`: how fast workloads run, what they find and what memory they take.
 
-Each workload runs in a process of its own, pinned to one core. Times cover the whole `match` call,
-from the Arrow table to the Arrow table of matches. `peak_bytes` is how far the resident memory of
-the process rose above what it held before the call, with the input loaded and the kernels warm.
+In process, each workload runs in a process of its own, pinned to one core. Times cover the whole
+`match` call, from the Arrow table to the Arrow table of matches. `peak_bytes` is how far the
+resident memory of the process rose above what it held before the call, with the input loaded and
+the kernels warm. On Spark, each number of cores has a process and a session of its own; see
+`bench_spark` for what is measured. Results appear as soon as they are there.
 """
 
 from __future__ import annotations
@@ -10,7 +12,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Annotated
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -19,52 +25,167 @@ from rich.table import Table
 from outpace.errors import BindError, OutpaceError, did_you_mean
 from outpace.testing.workloads import WORKLOADS
 
-_SHOWN = ("workload", "n", "seconds", "events_per_s", "matches", "peak_bytes")
-_ALL = ",".join(WORKLOADS)
+HOSTS: Final = ("local", "spark")
+INPUTS: Final = ("parquet", "dataframe")
+
+#: Where the files of Spark's workloads are kept.
+DATA_FOLDER: Final = Path("build/bench")
+
+#: What the tables show of each result.
+_SHOWN: Final = {
+    "local": ("workload", "n", "seconds", "events_per_s", "matches", "peak_bytes"),
+    "spark": (
+        "workload",
+        "input",
+        "cores",
+        "n",
+        "seconds",
+        "events_per_s",
+        "ceiling_events_per_s",
+        "share_of_ceiling",
+        "matches",
+    ),
+}
+_ALL: Final = ",".join(WORKLOADS)
+
+#: How much is shown of what a failing measurement printed.
+_ERROR_LINES: Final = 20
+
+Result = dict[str, object]
 
 
 def bench(
     workload: Annotated[str, typer.Option(help="Names of workloads, with commas.")] = _ALL,
     n: Annotated[int, typer.Option("--n", min=1, help="The number of events.")] = 4_000_000,
-    host: Annotated[str, typer.Option(help="Where to run: local.")] = "local",
+    host: Annotated[str, typer.Option(help="Where to run: local or spark.")] = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+    read: Annotated[
+        str | None, typer.Option("--input", help="On Spark: parquet (default), dataframe or both.")
+    ] = None,
+    cores: Annotated[
+        str | None, typer.Option(help="On Spark: numbers of cores, with commas; 2 by default.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="On Spark: where the files are kept; build/bench.")
+    ] = None,
 ) -> None:
     """Measure the matcher on deterministic workloads."""
-    if host != "local":
-        raise BindError(f"there is no host '{host}' to measure", hint="the only host is local")
-    names = [name.strip() for name in workload.split(",") if name.strip()]
-    for name in names:
-        if name not in WORKLOADS:
-            raise BindError(f"there is no workload '{name}'", hint=did_you_mean(name, WORKLOADS))
-    results = []
-    for name in names:
-        result = measure(name, n, repeat)
-        results.append(result)
-        if as_json:
+    _known("host", [host], HOSTS)
+    names = _known("workload", _listed(workload), WORKLOADS)
+    if host == "local":
+        _only_for_spark(**{"--input": read, "--cores": cores, "--data": data})
+        results: Iterator[Result] = (measure(name, n, repeat) for name in names)
+    else:
+        inputs = _known("input", _listed(read or INPUTS[0]), INPUTS)
+        results = measure_on_spark(
+            names, inputs, n, _core_counts(cores or "2"), repeat, data or DATA_FOLDER
+        )
+    if as_json:
+        for result in results:
             typer.echo(json.dumps(result))
-    if not as_json:
-        _show(results)
+    else:
+        _show(host, results)
 
 
-def measure(workload: str, n: int, repeat: int) -> dict[str, object]:
+def measure(workload: str, n: int, repeat: int) -> Result:
     """Measure one workload in a new process."""
     command = [sys.executable, "-m", "outpace.cli.bench_worker", workload, str(n), str(repeat)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutpaceError(f"workload '{workload}' failed", detail=done.stderr.strip())
-    result: dict[str, object] = json.loads(done.stdout)
+    result: Result = json.loads(done.stdout)
     return result
 
 
-def _show(results: list[dict[str, object]]) -> None:
-    table = Table(*_SHOWN)
-    for result in results:
-        table.add_row(*(_text(result[name]) for name in _SHOWN))
+def measure_on_spark(
+    workloads: Sequence[str],
+    inputs: Sequence[str],
+    n: int,
+    cores: Sequence[int],
+    repeat: int,
+    folder: Path,
+) -> Iterator[Result]:
+    """Measure workloads on Spark, with a new process and session for each number of cores.
+
+    From the second number of cores on, a result has `speedup`: how many times the steady rate is
+    that of the first number of cores.
+    """
+    first: dict[object, object] = {}
+    for count in cores:
+        arguments = [",".join(workloads), ",".join(inputs), n, count, repeat, folder]
+        for result in _lines_of("outpace.cli.bench_spark_worker", *map(str, arguments)):
+            case, rate = (result["workload"], result["input"]), result["events_per_s"]
+            earlier = first.setdefault(case, rate)
+            if count != cores[0] and isinstance(earlier, int) and isinstance(rate, int):
+                result["speedup"] = round(rate / earlier, 2)
+            yield result
+
+
+def _lines_of(module: str, *arguments: str) -> Iterator[Result]:
+    """Run a module in a new process and give each line that it prints as it comes."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            yield from map(json.loads, process.stdout)
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            status = process.wait()
+        if status:
+            errors.seek(0)
+            last = deque(errors, _ERROR_LINES)
+            raise OutpaceError("the measurement on Spark failed", detail="".join(last).strip())
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _known(what: str, names: list[str], known: Iterable[str]) -> list[str]:
+    """Return the names, all of which must be known."""
+    choices = list(known)
+    if not names:
+        raise BindError(f"no {what} is named", hint=f"one of {', '.join(choices)}")
+    for name in names:
+        if name not in choices:
+            hint = did_you_mean(name, choices) or f"one of {', '.join(choices)}"
+            raise BindError(f"there is no {what} '{name}'", hint=hint)
+    return names
+
+
+def _core_counts(text: str) -> list[int]:
+    parts = _listed(text)
+    if not parts or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise BindError(f"'{text}' is not a list of numbers of cores", hint="for example 2 or 1,2")
+    return [int(part) for part in parts]
+
+
+def _only_for_spark(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise BindError(f"{name} is only for --host spark")
+
+
+def _show(host: str, results: Iterable[Result]) -> None:
+    rows = list(results)
+    shown = [*_SHOWN[host], *(["speedup"] if any("speedup" in row for row in rows) else [])]
+    table = Table(*shown)
+    for row in rows:
+        table.add_row(*(_text(row.get(name)) for name in shown))
     Console().print(table)
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if value < 1000 else f"{value:,.0f}"
+    if value is None:
+        return ""
     return f"{value:,}" if isinstance(value, int) else str(value)

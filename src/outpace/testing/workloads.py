@@ -6,7 +6,7 @@ the same input. Types are single bytes: 0 stands for `a`, 1 for `b` and so on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,14 @@ import pyarrow as pa
 from outpace.pattern.query import Query
 
 Unsigned = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 KEYS = 1000
+_WALK_FROM = 10000
 
 
 def splitmix64(values: Unsigned) -> Unsigned:
@@ -37,11 +39,17 @@ def splitmix64(values: Unsigned) -> Unsigned:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def random_numbers(stream: int, size: int) -> Unsigned:
-    """Return the first numbers of one of many independent streams."""
+def random_numbers(stream: int, size: int, start: int = 0) -> Unsigned:
+    """Return numbers of one of many independent streams, from a place in it on.
+
+    Examples
+    --------
+    >>> bool((random_numbers(1, 5)[2:] == random_numbers(1, 3, start=2)).all())
+    True
+    """
     seed = splitmix64(np.array([stream], np.uint64))[0]
     # Adding to a scalar would warn of the wrap-around that is meant here.
-    return splitmix64(np.full(size, seed) + np.arange(size, dtype=np.uint64))
+    return splitmix64(np.full(size, seed) + np.arange(start, start + size, dtype=np.uint64))
 
 
 def events(size: int) -> pa.Table:
@@ -55,30 +63,50 @@ def events(size: int) -> pa.Table:
     >>> events(3).column_names
     ['ts', 'type', 'key', 'walk', 't4', 'p4']
     """
-    key = (random_numbers(2, size) % np.uint64(KEYS)).astype(np.int32)
-    moves = (random_numbers(3, size) % np.uint64(7)).astype(np.int64) - 3
-    tenth = (random_numbers(4, size) % np.uint64(10)).astype(np.int8)
+    return _events(0, size, np.full(KEYS, _WALK_FROM))
+
+
+def event_pieces(size: int, rows: int = 1 << 20) -> Iterator[pa.Table]:
+    """Return the same input piece by piece; it holds one piece of `rows` rows at a time.
+
+    Examples
+    --------
+    >>> [piece.num_rows for piece in event_pieces(7, rows=3)]
+    [3, 3, 1]
+    """
+    walked = np.full(KEYS, _WALK_FROM)
+    for start in range(0, size, rows):
+        yield _events(start, min(rows, size - start), walked)
+
+
+def _events(start: int, size: int, walked: Integers) -> pa.Table:
+    """Return some rows; `walked` is where the walk of each key stands before, then after them."""
+    key = (random_numbers(2, size, start) % np.uint64(KEYS)).astype(np.int32)
+    moves = (random_numbers(3, size, start) % np.uint64(7)).astype(np.int64) - 3
+    tenth = (random_numbers(4, size, start) % np.uint64(10)).astype(np.int8)
     return pa.table(
         {
-            "ts": np.arange(size, dtype=np.int64),
-            "type": (random_numbers(1, size) % np.uint64(10)).astype(np.int8),
+            "ts": np.arange(start, start + size, dtype=np.int64),
+            "type": (random_numbers(1, size, start) % np.uint64(10)).astype(np.int8),
             "key": key,
-            "walk": _walk(key, moves),
+            "walk": _walk(key, moves, walked),
             "t4": np.digitize(tenth, [2, 8]).astype(np.int8),
-            "p4": (random_numbers(5, size) % np.uint64(1000)).astype(np.int32),
+            "p4": (random_numbers(5, size, start) % np.uint64(1000)).astype(np.int32),
         }
     )
 
 
-def _walk(key: npt.NDArray[np.int32], moves: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Add up the moves of each key on their own, from 10000 on."""
-    order = np.argsort(key, kind="stable")
+def _walk(key: npt.NDArray[np.int32], moves: Integers, walked: Integers) -> Integers:
+    """Add up the moves of each key on their own, from where its walk stands."""
+    # Sixteen bits are enough for the keys, and sorting them takes a third of the time.
+    order = np.argsort(key.astype(np.uint16), kind="stable")
     total = np.cumsum(moves[order])
-    grouped = key[order]
-    first = np.searchsorted(grouped, grouped)
-    before = np.concatenate([[0], total])[first]
+    counts = np.bincount(key, minlength=KEYS)
+    ends = np.concatenate([[0], total])[np.cumsum(counts)]
+    before = np.concatenate([[0], ends[:-1]])
     walk = np.empty_like(total)
-    walk[order] = 10000 + total - before
+    walk[order] = total + np.repeat(walked - before, counts)
+    walked += ends - before
     return walk
 
 

@@ -3,12 +3,16 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from outpace.cli.bench_data import ROW_GROUP_ROWS, events_file
 from outpace.cli.bench_worker import run
 from outpace.cli.main import app
-from outpace.testing.workloads import WORKLOADS, events, random_numbers
+from outpace.errors import DataError
+from outpace.testing.workloads import WORKLOADS, event_pieces, events, random_numbers
 
 
 def _reference(name, size):
@@ -139,6 +143,34 @@ def test_the_walk_of_each_key_starts_anew():
     assert walk[rows].tolist() == (10000 + np.cumsum(moves[rows])).tolist()
 
 
+@pytest.mark.parametrize("rows", [1, 999, 4096, 10_000])
+def test_pieces_of_any_size_are_the_whole(rows):
+    size = 3 if rows == 1 else 10_000
+    pieces = list(event_pieces(size, rows))
+    assert [piece.num_rows for piece in pieces[:-1]] == [rows] * (len(pieces) - 1)
+    assert pa.concat_tables(pieces).equals(events(size))
+
+
+def test_a_file_of_events_is_written_once_and_whole(tmp_path):
+    size = ROW_GROUP_ROWS + 3
+    path = events_file(tmp_path / "new", size)
+    assert pq.read_table(path).equals(events(size))
+    assert pq.read_metadata(path).num_row_groups == 2
+    written = path.stat().st_mtime_ns
+    assert events_file(tmp_path / "new", size) == path
+    assert path.stat().st_mtime_ns == written
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_was_left_by_something_else_is_refused(tmp_path):
+    events_file(tmp_path, 4).rename(tmp_path / "events-5.parquet")
+    with pytest.raises(DataError, match="has 4 rows instead of 5"):
+        events_file(tmp_path, 5)
+    (tmp_path / "events-6.parquet").write_text("six")
+    with pytest.raises(DataError, match="is not a Parquet file"):
+        events_file(tmp_path, 6)
+
+
 def test_the_command_prints_an_object_for_each_workload():
     done = CliRunner().invoke(
         app, ["bench", "--workload", "w2,w1", "--n", "2000", "--repeat", "1", "--json"]
@@ -149,7 +181,21 @@ def test_the_command_prints_an_object_for_each_workload():
     assert all(found["n"] == 2000 and found["host"] == "local" for found in objects)
 
 
-def test_an_unknown_workload_is_refused():
-    done = CliRunner().invoke(app, ["bench", "--workload", "w9"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--workload w9", "there is no workload 'w9'"),
+        ("--workload ,", "no workload is named"),
+        ("--host flink", "there is no host 'flink'"),
+        ("--host spark --workload w1,w9", "there is no workload 'w9'"),
+        ("--host spark --input csv", "there is no input 'csv'"),
+        ("--host spark --cores 0", "'0' is not a list of numbers of cores"),
+        ("--host spark --cores two", "'two' is not a list of numbers of cores"),
+        ("--host local --input parquet", "--input is only for --host spark"),
+        ("--cores 2", "--cores is only for --host spark"),
+    ],
+)
+def test_what_is_not_known_is_refused(options, message):
+    done = CliRunner().invoke(app, ["bench", *options.split()])
     assert done.exit_code == 2
-    assert "there is no workload 'w9'" in done.output
+    assert message in done.output

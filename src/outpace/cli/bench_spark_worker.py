@@ -1,0 +1,39 @@
+"""Workloads on a Spark session of their own: one process for each number of cores.
+
+Run as `python -m outpace.cli.bench_spark_worker w1,w2 parquet 20000000 2 3 build/bench`. Prints one
+JSON object per line, as soon as it is measured; `outpace bench` starts it and says what the numbers
+mean. The session, its JVM and its workers end with the process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from outpace.cli.bench_spark import measure
+from outpace.errors import OutpaceError
+from outpace.spark.session import session
+
+
+def main(workloads: str, inputs: str, n: str, cores: str, repeat: str, folder: str) -> None:
+    """Measure every workload from every input."""
+    spark = session("outpace bench", master=f"local[{cores}]")
+    try:
+        for kind in inputs.split(","):
+            for workload in workloads.split(","):
+                result = measure(
+                    spark, workload, kind, int(n), int(cores), int(repeat), Path(folder)
+                )
+                sys.stdout.write(json.dumps(result) + "\n")
+                sys.stdout.flush()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except OutpaceError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)

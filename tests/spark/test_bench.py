@@ -1,0 +1,82 @@
+"""`outpace bench --host spark`: the numbers are those of the in-process run, whatever the speed."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from outpace.cli.bench import INPUTS
+from outpace.cli.bench_spark import SMALLER, Runs, Timing, measure
+from outpace.cli.bench_worker import run
+from outpace.cli.main import app
+from outpace.errors import MatchError
+
+_SUMS = ("matches", "sum_start", "sum_end", "sum_length")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("workload", ["w2", "w1k"])
+def test_a_workload_finds_what_it_finds_in_process(spark, folder, kind, workload):
+    n = 300_000
+    result = measure(spark, workload, kind, n, 2, 1, folder)
+    expected = run(workload, n, 1)
+    assert {name: result[name] for name in _SUMS} == {name: expected[name] for name in _SUMS}
+    assert {name: result[name] for name in ("workload", "host", "input", "n", "n_small")} == {
+        "workload": workload,
+        "host": "spark",
+        "input": kind,
+        "n": n,
+        "n_small": n // SMALLER,
+    }
+    assert result["events_per_s_plain"] == pytest.approx(n / result["seconds"], rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", INPUTS)
+def test_the_command_finds_what_the_peers_reference_says(java, tmp_path, kind, shared):
+    answers = shared / "peers" / "flink" / "ref_counts.txt"
+    if not answers.is_file():
+        pytest.skip("the peers' reference answers are not here")
+    options = f"--host spark --input {kind} --workload w1,w3a --n 500000 --repeat 1 --cores 1,2"
+    done = CliRunner().invoke(app, ["bench", *options.split(), "--data", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    results = [json.loads(line) for line in done.output.splitlines()]
+    assert [(found["cores"], found["workload"]) for found in results] == [
+        (cores, workload) for cores in (1, 2) for workload in ("w1", "w3a")
+    ]
+    for found in results:
+        reference = f"REF,{found['workload']},n=500000,"
+        line = next(text for text in answers.read_text().splitlines() if text.startswith(reference))
+        expected = [int(part.split("=")[1]) for part in line.split(",")[3:]]
+        assert [found[name] for name in _SUMS] == expected
+        assert ("speedup" in found) == (
+            found["cores"] == 2 and None not in [one["events_per_s"] for one in results]
+        )
+
+
+def test_the_steady_rate_leaves_out_what_every_run_costs():
+    pairs = tuple((cost + 0.5, cost + 2.5) for cost in (1.0, 7.0, 3.0))
+    timing = Timing(small=100, large=500, pairs=pairs)
+    assert timing.steady == 200.0
+    assert timing.seconds == 5.5
+    assert timing.plain == 500 / 5.5
+
+
+def test_there_is_no_steady_rate_where_the_larger_run_is_not_slower():
+    assert Timing(small=1, large=5, pairs=((2.0, 1.0),)).steady is None
+
+
+def test_runs_that_find_different_numbers_fail():
+    answers = iter([1, 2, 1, 2, 1, 3])
+    runs = Runs(lambda path: next(answers))
+    runs.add(["small", "large"])
+    runs.add(["small", "large"])
+    assert runs.answer("w1") == 2
+    runs.add(["small", "large"])
+    with pytest.raises(MatchError, match="runs of workload 'w1' found different numbers"):
+        runs.answer("w1")
