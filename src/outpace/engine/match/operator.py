@@ -215,7 +215,7 @@ class MatchOperator:
     def _emit(self, block: Block, outcome: Outcome) -> Emitted:
         settled = self._shown_at(block, outcome.found)
         order = np.lexsort((block.arrivals[outcome.found.start], settled))
-        matches = match_table(self.task, block, _reorder(outcome.found, order))
+        matches = match_table(self.task, block, take_matches(outcome.found, order))
         return Emitted(matches, timed_out_table(self.task, block, outcome.timed_out))
 
     def _shown_at(self, block: Block, found: Found) -> Integers:
@@ -422,7 +422,8 @@ def _store(resume: Resume, keys: Integers, part: Resume) -> None:
         resume.consumed[key] = part.consumed[index]
 
 
-def _reorder(found: Found, order: Integers) -> Found:
+def take_matches(found: Found, order: Integers) -> Found:
+    """Return some of the matches, in the order of their numbers given."""
     sizes = np.diff(found.offsets)[order]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     source = np.repeat(found.offsets[:-1][order] - offsets[:-1], sizes) + np.arange(offsets[-1])
