@@ -1,6 +1,9 @@
 """`outpace bench --host spark`: the numbers are those of the in-process run, whatever the speed."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +14,7 @@ from outpace.cli.bench_worker import run
 from outpace.cli.main import app
 from outpace.errors import MatchError
 
+PROJECT = Path(__file__).resolve().parents[2]
 _SUMS = ("matches", "sum_start", "sum_end", "sum_length")
 
 
@@ -57,6 +61,30 @@ def test_the_command_finds_what_the_peers_reference_says(java, tmp_path, kind, s
         assert ("speedup" in found) == (
             found["cores"] == 2 and None not in [one["events_per_s"] for one in results]
         )
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_small_run_is_watched(java, tmp_path):
+    script = PROJECT / "bench" / "large.py"
+    options = "--n 100000 --workload w2 --input parquet --heap 512m --limit 0.1 --remove"
+    done = subprocess.run(
+        [sys.executable, script, *options.split(), "--data", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "JVM and workers took more than 0.1 GiB together" in done.stderr
+    assert done.returncode == 1
+    (found,) = map(json.loads, done.stdout.splitlines())
+    expected = run("w2", 100_000, 1)
+    assert {name: found[name] for name in _SUMS} == {name: expected[name] for name in _SUMS}
+    jvm, workers, driver = (found[f"peak_{part}_bytes"] for part in ("jvm", "workers", "driver"))
+    assert 100 << 20 < jvm < 1 << 30
+    assert workers > 40 << 20
+    assert driver > 40 << 20
+    assert max(jvm, workers) < found["peak_spark_bytes"] <= jvm + workers
+    assert found["peak_spark_bytes"] < found["peak_total_bytes"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_steady_rate_leaves_out_what_every_run_costs():

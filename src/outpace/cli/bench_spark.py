@@ -124,12 +124,12 @@ def measure(
     query = WORKLOADS[workload]()
     small, large = max(1, n // SMALLER), n
     paths = [str(events_file(folder, size)) for size in (small, large)]
-    job = partial(_job, session, query, kind)
+    run = partial(job, session, query, kind)
     ceiling = partial(_ceiling, session, query, kind, cores)
     for _ in range(_WARM_RUNS):
-        job(paths[0])
+        run(paths[0])
         ceiling(paths[0])
-    jobs, ceilings = Runs(job), Runs(ceiling)
+    jobs, ceilings = Runs(run), Runs(ceiling)
     for _ in range(repeat):
         jobs.add(paths)
         ceilings.add(paths)
@@ -157,7 +157,7 @@ def measure(
     }
 
 
-def _job(session: SparkSession, query: Query, kind: str, path: str) -> Found:
+def job(session: SparkSession, query: Query, kind: str, path: str) -> Found:
     """Run a whole job: from the files to the sums of what was found, which the JVM adds up."""
     source = parquet(path) if kind == "parquet" else session.read.parquet(path)
     sums = [sf.coalesce(sf.sum(name), sf.lit(0)) for name in ("start", "end", "length")]
