@@ -81,8 +81,8 @@ LARGE_TRADES = op.sql(
     MATCH_RECOGNIZE (
         ORDER BY ts
         MEASURES A.symbol AS first_symbol, B.symbol AS second_symbol, SUM(volume) AS shares
-        PATTERN (A -> B) WITHIN INTERVAL '5' MINUTE
-        DEFINE A AS volume >= 10000, B AS volume >= 10000 AND symbol <> A.symbol
+        PATTERN (A -> B) WITHIN INTERVAL '1' MINUTE
+        DEFINE A AS volume >= 1900, B AS volume >= 1900 AND symbol <> A.symbol
     )
     """,
 )
@@ -90,5 +90,5 @@ LARGE_TRADES = op.sql(
 
 @dp.materialized_view
 def large_trades() -> DataFrame:
-    """Return large trades in one symbol and then in another within five minutes."""
+    """Return large trades in one symbol and then in another within a minute."""
     return LARGE_TRADES
