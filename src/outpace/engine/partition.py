@@ -75,7 +75,7 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
             firsts = column.take(pa.array(order[segments[:-1]]))
             columns[name] = _repeated(firsts, segments)
         else:
-            columns[name] = _placed(column, order, codes, segments)
+            columns[name] = placed(column, order, codes, segments)
     ordinals = np.empty(size, _row_type(size))
     number_rows(segments, ordinals)
     return Sorted(columns, segments, order, ordinals)
@@ -126,7 +126,7 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int32]
 
 def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
     """Return a column as one array in the given order; without one, and with one chunk, no copy."""
-    return _placed(one_array(column), order, None, np.zeros(1, np.int64))
+    return placed(one_array(column), order, None, np.zeros(1, np.int64))
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -174,13 +174,23 @@ def _row_type(size: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if size <= _INT32_MAX else np.int64
 
 
-def _placed(
+def placed(
     array: pa.Array,
     order: RowNumbers | None,
     codes: npt.NDArray[np.int32] | None,
     segments: Integers,
 ) -> pa.Array:
-    """Return a column in sorted order; `codes` are given where sorting was grouping alone."""
+    """Return a column in sorted order.
+
+    Parameters
+    ----------
+    array
+        The column.
+    order
+        Row numbers in sorted order; None where nothing moves.
+    codes, segments
+        Where sorting was grouping alone: each row's group, and the bounds of the groups.
+    """
     if order is None:
         return array
     if array.null_count or not (width := _plain_width(array.type)):

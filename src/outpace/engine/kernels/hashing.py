@@ -1,0 +1,49 @@
+"""Hashing keys: the same 64 bits for equal values in every process, on every machine.
+
+A hash starts at zero and takes in one column after the other, so equal rows of values have equal
+hashes. The mixing step is splitmix64's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled_when_worth
+
+Unsigned = npt.NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_PRIME = np.uint64(0x100000001B3)
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+
+
+@compiled_when_worth
+def add_words(words: Unsigned, hashes: Unsigned) -> None:
+    """Take one number into each row's hash."""
+    for row in range(len(words)):
+        mixed = (hashes[row] ^ words[row]) + _GOLDEN
+        mixed = (mixed ^ (mixed >> _SHIFTS[0])) * _FIRST
+        mixed = (mixed ^ (mixed >> _SHIFTS[1])) * _SECOND
+        hashes[row] = mixed ^ (mixed >> _SHIFTS[2])
+
+
+@compiled_when_worth
+def hash_bytes(offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8], words: Unsigned) -> None:
+    """Fill `words` with a number for each run of bytes; row i has those from offset i to i + 1."""
+    for row in range(len(words)):
+        word = _GOLDEN
+        for place in range(offsets[row], offsets[row + 1]):
+            word = (word ^ np.uint64(data[place])) * _PRIME
+        words[row] = word
+
+
+@compiled_when_worth
+def place_in_buckets(hashes: Unsigned, buckets: int, out: npt.NDArray[np.int32]) -> None:
+    """Fill `out` with each row's bucket, from 0 up to `buckets`."""
+    for row in range(len(hashes)):
+        out[row] = np.int32(hashes[row] % np.uint64(buckets))

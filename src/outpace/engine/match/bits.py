@@ -1,0 +1,190 @@
+"""Predicates as bits of byte columns: what rows decide alone is computed before they travel.
+
+`with_bits` gives the same query with every condition that needs only its own row, also the part of
+a larger condition that does, replaced by a look at a bit; `bit_columns` computes the bits. Columns
+that only such conditions read need not travel any more, and neither do rows without any bit where
+each variable has one and nothing else looks at them. The result is that of the query as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.codegen_layout import at_own_row, is_hoistable
+from outpace.engine.match.contract import Block, Task
+from outpace.engine.match.kernel_masks import block_masks
+from outpace.engine.match.reach import reach_of
+from outpace.pattern import ast
+from outpace.pattern.ast import Link
+from outpace.pattern.bind import classify
+from outpace.pattern.bound import (
+    Apply,
+    BoundExpression,
+    Constant,
+    Place,
+    Predicate,
+    PredicateClass,
+    Read,
+    walk,
+)
+from outpace.pattern.query import Rows
+
+#: The byte columns are named so, followed by their number.
+BITS: Final = "__outpace_bits_"
+
+_PER_COLUMN: Final = 8
+
+
+@dataclass(frozen=True)
+class BitTask:
+    """A query that reads bits.
+
+    Parameters
+    ----------
+    task
+        The query; `bound.schema` has the columns of bits as well.
+    predicates
+        What each bit says of a row; bits of a column from the lowest, columns in order.
+    drop_unused
+        Whether a row without any bit can be left out.
+    """
+
+    task: Task
+    predicates: tuple[Predicate, ...]
+    drop_unused: bool
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that computing the bits reads."""
+        trees = [p.expression for p in self.predicates if p.expression is not None]
+        nodes = [node for tree in trees for node in walk(tree)]
+        return tuple(dict.fromkeys(node.column for node in nodes if isinstance(node, Read)))
+
+
+def with_bits(task: Task) -> BitTask:
+    """Return the query with bits, or as it was where they would save neither column nor row.
+
+    Examples
+    --------
+    >>> from outpace.engine.match.operator import prepare
+    >>> from outpace.pattern.query import Query
+    >>> query = (Query("q").order_by("ts").pattern("A -> B").measures(n="COUNT(*)")
+    ...          .define(A="kind = 'a'", B="kind = 'b' AND v > A.v"))
+    >>> schema = pa.schema([("ts", pa.int64()), ("kind", pa.string()), ("v", pa.int64())])
+    >>> bits = with_bits(prepare(query, schema))
+    >>> bits.reads, bits.task.bound.columns, bits.drop_unused
+    (('kind',), ('ts', '__outpace_bits_0', 'v'), True)
+    """
+    bound = task.bound
+    bits: list[Predicate] = []
+    predicates = [
+        _with_bit(predicate, variable, bits) for variable, predicate in enumerate(bound.predicates)
+    ]
+    drop = len(bits) == len(bound.predicates) and _skips_unused(task)
+    trees = [p.expression for p in predicates if p.expression is not None]
+    trees += [measure.expression for measure in bound.measures]
+    used = dict.fromkeys((*bound.partition_by, *bound.order_by))
+    for tree in trees:
+        used.update(dict.fromkeys(n.column for n in walk(tree) if isinstance(n, Read)))
+    out = set(bound.output.names)
+    saved = [name for name in bound.columns if name not in used and name not in out]
+    if not bits or not (drop or saved):
+        return BitTask(task, (), False)
+    fields = [pa.field(name, pa.uint8()) for name in _names(len(bits))]
+    changed = replace(
+        bound,
+        predicates=tuple(predicates),
+        columns=tuple(used),
+        schema=pa.schema([*bound.schema, *fields]),
+    )
+    return BitTask(replace(task, bound=changed), tuple(bits), drop)
+
+
+def bit_columns(
+    predicates: tuple[Predicate, ...], columns: Mapping[str, pa.Array], size: int
+) -> dict[str, pa.Array]:
+    """Compute the columns of bits for rows in any order.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bound import Place
+    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> large = Predicate("A", Apply(pa.bool_(), ">", (x, Constant(pa.int64(), 3))),
+    ...                   PredicateClass.LOCAL)
+    >>> bit_columns((large,), {"x": pa.array([1, 5])}, 2)["__outpace_bits_0"].to_pylist()
+    [0, 1]
+    """
+    bounds = np.array([0, size], np.int64)
+    nothing = np.zeros(0, np.int64)
+    block = Block(columns, bounds, bounds[1:], nothing, nothing, nothing, ended=True)
+    return {
+        name: pa.array(block_masks(predicates[first : first + _PER_COLUMN], block))
+        for name, first in zip(
+            _names(len(predicates)), range(0, len(predicates), _PER_COLUMN), strict=True
+        )
+    }
+
+
+def _names(bits: int) -> list[str]:
+    return [f"{BITS}{number}" for number in range(-(-bits // _PER_COLUMN))]
+
+
+def _with_bit(predicate: Predicate, variable: int, bits: list[Predicate]) -> Predicate:
+    """Return a predicate that looks at a bit for its own part of it, and add the bit."""
+    if predicate.expression is None or predicate.kind is PredicateClass.OFFSET:
+        return predicate
+    if predicate.kind is PredicateClass.LOCAL:
+        bits.append(predicate)
+        return replace(predicate, expression=_bit_test(len(bits) - 1))
+    whole = predicate.expression
+    conjunction = isinstance(whole, Apply) and whole.function == "and"
+    parts = list(whole.arguments) if conjunction and isinstance(whole, Apply) else [whole]
+    own, rest = [], []
+    for part in parts:
+        hoistable = is_hoistable(part, variable)
+        local = at_own_row(part, variable) if hoistable else part
+        if hoistable and classify(local) is PredicateClass.LOCAL:
+            own.append(local)
+        else:
+            rest.append(part)
+    if not own:
+        return predicate
+    bits.append(Predicate(predicate.name, _all_of(own), PredicateClass.LOCAL))
+    return replace(predicate, expression=_all_of([_bit_test(len(bits) - 1), *rest]))
+
+
+def _all_of(parts: list[BoundExpression]) -> BoundExpression:
+    return parts[0] if len(parts) == 1 else Apply(pa.bool_(), "and", tuple(parts))
+
+
+def _bit_test(bit: int) -> BoundExpression:
+    """Return whether a bit is set: the byte is one of those that have it.
+
+    A list of bytes looks clumsy, but a byte column has so few values that it is evaluated once for
+    each of them, and, unlike arithmetic, it can be decided before a search starts.
+    """
+    column = Read(pa.uint8(), f"{BITS}{bit // _PER_COLUMN}", (), Place("last"))
+    flag = 1 << bit % _PER_COLUMN
+    holding = [Constant(pa.uint8(), byte) for byte in range(256) if byte & flag]
+    return Apply(pa.bool_(), "in", (column, *holding))
+
+
+def _skips_unused(task: Task) -> bool:
+    """Say whether a row that fits no variable leaves no trace."""
+    query = task.bound.query
+    assert query.tree is not None
+    reach = reach_of(task)
+    anchored = any(isinstance(node, ast.AtStart | ast.AtEnd) for node in ast.walk(query.tree))
+    return (
+        Link.STRICT not in ast.links(query.tree)
+        and not anchored
+        and not task.program.matches_empty  # a row without a match is an empty one
+        and not reach.back
+        and not reach.ahead
+        and query.rows is not Rows.ALL_WITH_UNMATCHED
+    )

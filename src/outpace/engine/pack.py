@@ -1,0 +1,170 @@
+"""Packing rows into blocks, one for each bucket of keys, and matching the blocks of a bucket.
+
+A block is an Arrow IPC stream with one record batch. Rows keep their order inside a block, and
+blocks put together in the order of their positions give all rows of a bucket in the order in which
+they were packed, so what a bucket matches is what its keys match in the whole input. Packing takes
+time linear in the rows and memory for two copies of them; matching holds the rows of one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.buckets import key_buckets
+from outpace.engine.kernels.grouping import group_rows
+from outpace.engine.match.bits import BitTask, bit_columns
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.operator import kept_columns, match_block, whole_block
+from outpace.engine.match.output import match_table
+from outpace.engine.partition import one_array, placed
+
+#: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
+PACKED: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
+    ]
+)
+
+#: A block lies wherever the bytes before it end, but kernels want their numbers aligned.
+_ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+
+Blocks = Sequence[tuple[int, pa.Buffer]]
+
+
+class Packer:
+    """Packs the rows of a keyed query: bits are computed, and what no match needs is left out.
+
+    Parameters
+    ----------
+    bits
+        The query.
+    count
+        The number of buckets.
+
+    Examples
+    --------
+    >>> from outpace.engine.match.bits import with_bits
+    >>> from outpace.engine.match.operator import prepare
+    >>> from outpace.pattern.query import Query
+    >>> rows = pa.table({"ts": [1, 2, 3, 4], "key": [8, 9, 8, 9], "kind": ["a", "a", "b", "c"]})
+    >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")
+    ...          .define(A="kind = 'a'", B="kind = 'b'").measures(at="B.ts"))
+    >>> bits = with_bits(prepare(query, rows.schema))
+    >>> packer = Packer(bits, 1)
+    >>> blocks = [(n, packer.pack(rows.slice(2 * n, 2), n)["block"][0].as_buffer()) for n in (0, 1)]
+    >>> BlockMatcher(bits).match(blocks).to_pylist()
+    [{'key': 8, 'at': 3}]
+    """
+
+    def __init__(self, bits: BitTask, count: int) -> None:
+        self._bits = bits
+        self._count = count
+        self._kept = kept_columns(bits.task, bits.task.bound.schema)
+        computed = bits.task.bound.schema.names
+        self.reads = tuple(name for name in computed if name in bits.reads or name in self._kept)
+
+    def pack(self, table: pa.Table, position: int) -> pa.RecordBatch:
+        """Pack the rows of a table, which stand at a position among all rows."""
+        columns = {name: one_array(table.column(name)) for name in table.column_names}
+        bits = bit_columns(self._bits.predicates, columns, table.num_rows)
+        columns.update(bits)
+        keys = [columns[name] for name in self._bits.task.bound.partition_by]
+        buckets = key_buckets(keys, self._count)
+        if self._bits.drop_unused:
+            used = np.zeros(table.num_rows, np.uint8)
+            for column in bits.values():
+                used |= column.to_numpy()
+            np.putmask(buckets, used == 0, self._count)
+        return pack({name: columns[name] for name in self._kept}, buckets, self._count, position)
+
+
+class BlockMatcher:
+    """Matches all blocks of a bucket at once."""
+
+    def __init__(self, bits: BitTask) -> None:
+        self._task = bits.task
+        self._matcher = choose_matcher(bits.task).matcher
+
+    def match(self, blocks: Blocks) -> pa.Table:
+        """Return the matches of the blocks of one bucket or several; there is a block at least."""
+        block = whole_block(self._task, unpack(blocks))
+        return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
+
+
+def pack(
+    columns: Mapping[str, pa.Array],
+    buckets: npt.NDArray[np.int32],
+    count: int,
+    position: int,
+) -> pa.RecordBatch:
+    """Pack rows by bucket.
+
+    Parameters
+    ----------
+    columns
+        The columns of the rows.
+    buckets
+        The bucket of each row, from 0 on; rows whose bucket is `count` are left out.
+    count
+        The number of buckets.
+    position
+        Where the rows stand among all rows that are packed.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        With the schema `PACKED`, a row for each bucket that has rows.
+
+    Examples
+    --------
+    >>> rows = {"x": pa.array([10, 11, 12, 13])}
+    >>> packed = pack(rows, np.array([1, 0, 1, 2], np.int32), 2, position=7)
+    >>> [unpack([(7, block.as_buffer())])["x"].to_pylist() for block in packed["block"]]
+    [[11], [10, 12]]
+    """
+    order = np.empty(len(buckets), np.int32)
+    bounds = group_rows(buckets, count + 1, order)
+    rows = pa.RecordBatch.from_arrays(
+        [placed(column, order, buckets, bounds) for column in columns.values()],
+        names=list(columns),
+    )
+    filled = np.flatnonzero(np.diff(bounds[: count + 1]))
+    blocks = [rows.slice(bounds[b], bounds[b + 1] - bounds[b]) for b in filled]
+    # Writing to nothing first tells the size, so that what is written for good never moves.
+    size = _write(blocks, pa.MockOutputStream())[-1]
+    space = pa.allocate_buffer(size)
+    offsets = np.array(_write(blocks, pa.FixedSizeBufferWriter(space)), np.int32)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(filled, pa.int32()),
+            pa.array(np.full(len(filled), position), pa.int64()),
+            pa.Array.from_buffers(pa.binary(), len(filled), [None, pa.py_buffer(offsets), space]),
+        ],
+        schema=PACKED,
+    )
+
+
+def unpack(blocks: Blocks) -> pa.Table:
+    """Put blocks together by their positions; there is a block at least."""
+    tables = []
+    for _, block in sorted(blocks, key=lambda placed_block: placed_block[0]):
+        with pa.ipc.open_stream(block, options=_ALIGNED) as reader:
+            tables.append(reader.read_all())
+    return pa.concat_tables(tables)
+
+
+def _write(blocks: Sequence[pa.RecordBatch], sink: pa.NativeFile) -> list[int]:
+    """Write blocks one after the other and return where each starts, and the end."""
+    offsets = [0]
+    for block in blocks:
+        with pa.ipc.new_stream(sink, block.schema) as writer:
+            writer.write_batch(block)
+        offsets.append(sink.tell())
+    return offsets
