@@ -9,6 +9,7 @@ and the row group.
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,13 @@ BATCH_ROWS: Final = 65_536
 #: What Hive and Spark name a folder whose value is NULL.
 _NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+#: Spark has signed numbers alone.
+_SIGNED: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
@@ -152,8 +160,9 @@ class FileList:
     filesystem
         Where the files are.
     schema
-        The columns that all files have, with those that folders give at the end. Columns that are
-        stored as dictionaries come as their values.
+        The columns that all files have, with those that folders give at the end. Types are ones
+        that Spark has: dictionaries come as their values, times in microseconds, unsigned integers
+        in the next larger signed type.
     groups
         The row groups that have rows.
     """
@@ -220,7 +229,7 @@ class FileList:
                 filled.append(pa.chunked_array([pa.repeat(value, table.num_rows)]))
                 continue
             column = table.column(name)
-            filled.append(column if column.type == wanted else column.cast(wanted))
+            filled.append(column if column.type == wanted else column.cast(wanted, safe=False))
         fields = pa.schema([self.schema.field(name) for name in columns])
         if not columns:
             return table.select([])
@@ -270,8 +279,15 @@ def _footer(system: fs.FileSystem, path: str) -> tuple[pa.Schema, pq.FileMetaDat
 
 
 def _plain(column: pa.Field) -> pa.Field:
+    """Return a column with the type that it has here: one that Spark has too."""
     kind = column.type
-    return pa.field(column.name, kind.value_type if pa.types.is_dictionary(kind) else kind)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind):
+        kind = pa.timestamp("us", kind.tz)
+    elif pa.types.is_time(kind):
+        kind = pa.time64("us")
+    return pa.field(column.name, _SIGNED.get(kind, kind))
 
 
 def _check_same(first: str, schema: pa.Schema, path: str, other: pa.Schema) -> None:
@@ -346,9 +362,7 @@ def _row_group(
         sizes[column.name] = sum(group.column(i).total_uncompressed_size for i in leaves)
         nested = pa.types.is_nested(column.type)
         stored = None if nested else group.column(leaves.start).statistics
-        statistics[column.name] = (
-            Statistics() if stored is None else _statistics(stored, column.type)
-        )
+        statistics[column.name] = Statistics() if stored is None else _statistics(stored)
     for name, value in constants.items():
         sizes[name] = 0
         statistics[name] = Statistics(value, value, group.num_rows if value is None else 0)
@@ -364,14 +378,17 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
 
 
-def _statistics(stored: pq.Statistics, kind: pa.DataType) -> Statistics:
+def _statistics(stored: pq.Statistics) -> Statistics:
     nulls = stored.null_count if stored.has_null_count else None
     if not stored.has_min_max:
         return Statistics(null_count=nulls)
-    if not pa.types.is_timestamp(kind) or kind.unit != "ns":
+    kind = json.loads(stored.logical_type.to_json())
+    if kind.get("Type") not in ("Timestamp", "Time") or kind["timeUnit"] != "nanoseconds":
         return Statistics(stored.min, stored.max, nulls)
+    if kind["Type"] == "Time":
+        return Statistics(null_count=nulls)
     # Python's times end at microseconds: the whole ones around nanoseconds bound them as well.
-    zone = None if kind.tz is None else datetime.UTC
+    zone = datetime.UTC if kind["isAdjustedToUTC"] else None
     least, greatest = (
         (_EPOCH + datetime.timedelta(microseconds=microseconds)).replace(tzinfo=zone)
         for microseconds in (stored.min_raw // 1000, -(-stored.max_raw // 1000))

@@ -184,3 +184,23 @@ def test_a_row_group_that_cannot_be_read_any_more_is_named(tmp_path: Path) -> No
         listing.read(listing.groups[0], ["n"])
     with pytest.raises(DataError, match=f"cannot read row group 0 of '{path}'"):
         list(listing.batches(listing.groups[0], ["n"]))
+
+
+def test_columns_have_types_that_spark_has(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "small": pa.array([250], pa.uint8()),
+            "large": pa.array([2**64 - 1], pa.uint64()),
+            "at": pa.array([1999], pa.timestamp("ns")),
+            "clock": pa.array([5], pa.time32("ms")),
+        }
+    )
+    listing = list_files(parquet(write(tmp_path / "f", table)))
+    assert [str(kind) for kind in listing.schema.types] == [
+        "int16", "decimal128(20, 0)", "timestamp[us]", "time64[us]",
+    ]  # fmt: skip
+    row = listing.read(listing.groups[0], listing.schema.names)
+    assert row.column("small").to_pylist() == [250]
+    assert row.column("large").to_pylist() == [2**64 - 1]
+    assert row.column("at").cast(pa.int64()).to_pylist() == [1]
+    assert row.column("clock").to_pylist() == [datetime.time(0, 0, 0, 5000)]
