@@ -148,7 +148,7 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
             for name, tree in query.definitions
         ),
     )
-    cut, reason = _cut(query, task.bound, reach_of(task).back, reach_of(task).ahead)
+    cut, reason = divide(query, task.bound, reach_of(task).back, reach_of(task).ahead)
     plan = BatchPlan(
         query=rewritten,
         bound=task.bound,
@@ -233,7 +233,8 @@ def _can_drop(query: Query, bound: BoundQuery, pushed: dict[str, int], reaches: 
     )
 
 
-def _cut(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut, str]:
+def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut, str]:
+    """Return how rows can be divided, and why not by range where they cannot."""
     if bound.partition_by:
         return Cut.KEY, ", ".join(print_name(name) for name in bound.partition_by)
     assert query.tree is not None
