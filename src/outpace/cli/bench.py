@@ -31,20 +31,26 @@ INPUTS: Final = ("parquet", "dataframe")
 #: Where the files of Spark's workloads are kept.
 DATA_FOLDER: Final = Path("build/bench")
 
-#: What the tables show of each result.
+#: What the tables show of each result, and the heading of its column.
 _SHOWN: Final = {
-    "local": ("workload", "n", "seconds", "events_per_s", "matches", "peak_bytes"),
-    "spark": (
-        "workload",
-        "input",
-        "cores",
-        "n",
-        "seconds",
-        "events_per_s",
-        "ceiling_events_per_s",
-        "share_of_ceiling",
-        "matches",
-    ),
+    "local": {
+        "workload": "workload",
+        "seconds": "seconds",
+        "events_per_s": "million/s",
+        "matches": "matches",
+        "peak_bytes": "peak_bytes",
+    },
+    "spark": {
+        "workload": "workload",
+        "input": "input",
+        "cores": "cores",
+        "seconds": "seconds",
+        "events_per_s": "million/s",
+        "ceiling_events_per_s": "ceiling",
+        "share_of_ceiling": "share",
+        "matches": "matches",
+        "speedup": "speedup",
+    },
 }
 _ALL: Final = ",".join(WORKLOADS)
 
@@ -176,16 +182,21 @@ def _only_for_spark(**options: object) -> None:
 
 def _show(host: str, results: Iterable[Result]) -> None:
     rows = list(results)
-    shown = [*_SHOWN[host], *(["speedup"] if any("speedup" in row for row in rows) else [])]
-    table = Table(*shown)
+    shown = {name: head for name, head in _SHOWN[host].items() if any(name in row for row in rows)}
+    table = Table(title=f"{rows[0]['n']:,} events", box=None, padding=(0, 2, 0, 0))
+    for name, head in shown.items():
+        numeric = not isinstance(rows[0].get(name), str)
+        table.add_column(head, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(_text(row.get(name)) for name in shown))
+        table.add_row(*(_text(name, row.get(name)) for name in shown))
     Console().print(table)
 
 
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}" if value < 1000 else f"{value:,.0f}"
+def _text(name: str, value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, int) and name.endswith("events_per_s"):
+        return f"{value / 1e6:.2f}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -181,6 +181,15 @@ def test_the_command_prints_an_object_for_each_workload():
     assert all(found["n"] == 2000 and found["host"] == "local" for found in objects)
 
 
+def test_the_command_shows_a_table():
+    done = CliRunner().invoke(app, ["bench", "--workload", "w2", "--n", "2000", "--repeat", "1"])
+    assert done.exit_code == 0, done.output
+    title, heads, row = [line.split() for line in done.output.splitlines()]
+    assert title == ["2,000", "events"]
+    assert heads == ["workload", "seconds", "million/s", "matches", "peak_bytes"]
+    assert row[0] == "w2"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
