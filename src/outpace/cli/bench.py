@@ -36,7 +36,7 @@ _SHOWN: Final = {
     "local": {
         "workload": "workload",
         "seconds": "seconds",
-        "events_per_s": "million/s",
+        "events_per_s": "M/s",
         "matches": "matches",
         "peak_bytes": "peak_bytes",
     },
@@ -45,7 +45,7 @@ _SHOWN: Final = {
         "input": "input",
         "cores": "cores",
         "seconds": "seconds",
-        "events_per_s": "million/s",
+        "events_per_s": "M/s",
         "ceiling_events_per_s": "ceiling",
         "share_of_ceiling": "share",
         "matches": "matches",
@@ -183,7 +183,7 @@ def _only_for_spark(**options: object) -> None:
 def _show(host: str, results: Iterable[Result]) -> None:
     rows = list(results)
     shown = {name: head for name, head in _SHOWN[host].items() if any(name in row for row in rows)}
-    table = Table(title=f"{rows[0]['n']:,} events", box=None, padding=(0, 2, 0, 0))
+    table = Table(title=f"{rows[0]['n']:,} events", box=None, padding=(0, 1, 0, 0))
     for name, head in shown.items():
         numeric = not isinstance(rows[0].get(name), str)
         table.add_column(head, justify="right" if numeric else "left", no_wrap=True)

@@ -186,7 +186,7 @@ def test_the_command_shows_a_table():
     assert done.exit_code == 0, done.output
     title, heads, row = [line.split() for line in done.output.splitlines()]
     assert title == ["2,000", "events"]
-    assert heads == ["workload", "seconds", "million/s", "matches", "peak_bytes"]
+    assert heads == ["workload", "seconds", "M/s", "matches", "peak_bytes"]
     assert row[0] == "w2"
 
 
