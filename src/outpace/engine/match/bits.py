@@ -8,7 +8,7 @@ each variable has one and nothing else looks at them. The result is that of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -66,8 +66,17 @@ class BitTask:
         return tuple(dict.fromkeys(node.column for node in nodes if isinstance(node, Read)))
 
 
-def with_bits(task: Task) -> BitTask:
+def with_bits(
+    task: Task, computable: Callable[[BoundExpression], bool] = lambda _: True
+) -> BitTask:
     """Return the query with bits, or as it was where they would save neither column nor row.
+
+    Parameters
+    ----------
+    task
+        The query.
+    computable
+        Says of a condition whether it can be computed where the rows are; others stay as they are.
 
     Examples
     --------
@@ -83,7 +92,8 @@ def with_bits(task: Task) -> BitTask:
     bound = task.bound
     bits: list[Predicate] = []
     predicates = [
-        _with_bit(predicate, variable, bits) for variable, predicate in enumerate(bound.predicates)
+        _with_bit(predicate, variable, bits, computable)
+        for variable, predicate in enumerate(bound.predicates)
     ]
     drop = len(bits) == len(bound.predicates) and _skips_unused(task)
     trees = [p.expression for p in predicates if p.expression is not None]
@@ -134,28 +144,42 @@ def _names(bits: int) -> list[str]:
     return [f"{BITS}{number}" for number in range(-(-bits // _PER_COLUMN))]
 
 
-def _with_bit(predicate: Predicate, variable: int, bits: list[Predicate]) -> Predicate:
+def _with_bit(
+    predicate: Predicate,
+    variable: int,
+    bits: list[Predicate],
+    computable: Callable[[BoundExpression], bool],
+) -> Predicate:
     """Return a predicate that looks at a bit for its own part of it, and add the bit."""
     if predicate.expression is None or predicate.kind is PredicateClass.OFFSET:
         return predicate
-    if predicate.kind is PredicateClass.LOCAL:
-        bits.append(predicate)
-        return replace(predicate, expression=_bit_test(len(bits) - 1))
     whole = predicate.expression
     conjunction = isinstance(whole, Apply) and whole.function == "and"
     parts = list(whole.arguments) if conjunction and isinstance(whole, Apply) else [whole]
     own, rest = [], []
     for part in parts:
-        hoistable = is_hoistable(part, variable)
-        local = at_own_row(part, variable) if hoistable else part
-        if hoistable and classify(local) is PredicateClass.LOCAL:
+        local = _at_own_row(part, variable, predicate.kind)
+        if local is not None and computable(local):
             own.append(local)
         else:
             rest.append(part)
     if not own:
         return predicate
     bits.append(Predicate(predicate.name, _all_of(own), PredicateClass.LOCAL))
-    return replace(predicate, expression=_all_of([_bit_test(len(bits) - 1), *rest]))
+    kind = predicate.kind if rest else PredicateClass.LOCAL
+    return replace(predicate, expression=_all_of([_bit_test(len(bits) - 1), *rest]), kind=kind)
+
+
+def _at_own_row(
+    part: BoundExpression, variable: int, kind: PredicateClass
+) -> BoundExpression | None:
+    """Return a part of a predicate that needs only its own row, or None."""
+    if kind is PredicateClass.LOCAL:
+        return part
+    if not is_hoistable(part, variable):
+        return None
+    local = at_own_row(part, variable)
+    return local if classify(local) is PredicateClass.LOCAL else None
 
 
 def _all_of(parts: list[BoundExpression]) -> BoundExpression:
