@@ -1,77 +1,94 @@
-"""`outpace demo`: three patterns over a day of generated trades, in process, and a page to look at.
+"""`outpace demo`: three patterns over a day of generated trades, on Spark, and a page to look at.
 
-Guarantees that the same arguments find the same matches, and that the page needs no network.
+Guarantees that the same arguments find the same matches, on Spark and in process, and that the page
+needs no network.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import pyarrow as pa
+import pyarrow.parquet
 import typer
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from outpace.cli.demo_page import cell_text, page_of
-from outpace.cli.demo_search import STAGES, Announce, Findings, deepest, find
-
-#: How long the search may take before a progress bar appears.
-PATIENCE_SECONDS: Final = 2.0
+from outpace.cli.demo_search import Findings, Host, deepest, find, local_host, spark_host
+from outpace.cli.progress import spark_progress
+from outpace.errors import OutpaceError
+from outpace.spark.session import session as spark_session
+from outpace.testing.ticks import generate_ticks
 
 #: How many matches a table shows.
 SHOWN: Final = 8
 
+#: Trades follow each other so closely that the default number of them fills a day.
+MEAN_GAP_MS: Final = 400
+
+#: Rows of one row group, so that even the demo's file has some for Spark's tasks to share.
+_ROW_GROUP_ROWS: Final = 25_000
+
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder that gets demo.html.")] = Path("out"),
-    rows: Annotated[int, typer.Option(min=0, help="How many trades to generate.")] = 20_000,
+    out: Annotated[
+        Path, typer.Option(help="The folder that gets demo.html and ticks.parquet.")
+    ] = Path("out"),
+    rows: Annotated[int, typer.Option(min=0, help="How many trades to generate.")] = 100_000,
+    local: Annotated[bool, typer.Option("--local", help="Search in process, without Spark.")] = (
+        False
+    ),
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
 ) -> None:
-    """Find three patterns in generated stock trades and draw them on a page."""
+    """Find three patterns in generated stock trades on Spark and draw them on a page."""
     console = Console()
-    with _progress(console) as announce:
-        found = find(rows, announce)
-    _report(console, found)
+    ticks = generate_ticks(rows, mean_gap_ms=MEAN_GAP_MS)
     out.mkdir(parents=True, exist_ok=True)
+    file = out / "ticks.parquet"
+    pa.parquet.write_table(ticks, file, row_group_size=_ROW_GROUP_ROWS)
+    with _host(console, ticks, None if local else file, master) as host:
+        found = find(ticks, host)
+    _report(console, found)
     page = out / "demo.html"
     page.write_text(page_of(found), encoding="utf-8")
+    console.print(Text(f"The trades: {file}"), soft_wrap=True)
     console.print(Text(f"The page: {page}"), soft_wrap=True)
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Announce]:
-    """Give a callback that moves a progress bar, which appears only if it is worth it."""
-    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = progress.add_task("", total=STAGES)
-    completed = iter(range(STAGES))
-
-    def announce(stage: str) -> None:
-        progress.update(task, description=stage, completed=next(completed))
-
-    timer = threading.Timer(PATIENCE_SECONDS, progress.start)
-    timer.start()
+def _host(console: Console, ticks: pa.Table, file: Path | None, master: str) -> Iterator[Host]:
+    """Give a host for the search: Spark where there is a file, and this process where not."""
+    if file is None:
+        yield local_host(ticks, console.status)
+        return
+    with console.status("start Spark"):
+        try:
+            session = spark_session("outpace demo", master=master)
+        except OutpaceError as error:
+            hint = f"{error.hint}; or search in process: outpace demo --local"
+            raise OutpaceError(error.message, detail=error.detail, hint=hint) from error
     try:
-        yield announce
+        yield spark_host(session, file, partial(spark_progress, session))
     finally:
-        timer.cancel()
-        timer.join()
-        progress.stop()
+        session.stop()
 
 
 def _report(console: Console, found: Findings) -> None:
-    console.print(f"{found.ticks.num_rows:,} trades")
-    dips = deepest(found.dips, SHOWN)
+    console.print(f"{found.ticks.num_rows:,} trades, searched {found.host}\n")
+    # A terminal of 80 columns has no room for the times in the middle; the page shows them.
+    dips = deepest(found.dips, SHOWN).drop_columns("bottom_at")
     _print_table(console, f"{found.dips.num_rows:,} dips; the deepest:", dips)
     title = f"{found.rotations.num_rows:,} rotations of large trades; the first:"
-    _print_table(console, title, found.rotations.slice(0, SHOWN))
-    console.print(f"{found.chains:,} chains A ->> B ->> C ->> D, counted without listing them\n")
-    console.print(Panel(Text(found.plan), title="the plan of the dip query", expand=False))
+    _print_table(console, title, found.rotations.slice(0, SHOWN).drop_columns("second_at"))
+    _print_table(console, "sell-offs after a large trade, by SQL:", found.sell_offs)
+    console.print(Panel(Text(found.plan), title="the plan", expand=False))
 
 
 def _print_table(console: Console, title: str, rows: pa.Table) -> None:

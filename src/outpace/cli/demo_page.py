@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from plotly.subplots import make_subplots
 
-from outpace.cli.demo_search import CHAINS, DIP, LARGE, ROTATION, Findings, deepest
+from outpace.cli.demo_search import DIP, LARGE, ROTATION, SELL_OFFS, Findings, deepest
 from outpace.pattern.print_query import print_match_recognize
 from outpace.pattern.query import Query
 
@@ -76,10 +76,10 @@ def page_of(found: Findings) -> str:
         "<h2>Rotations: large trades in three symbols, with anything in between</h2>",
         _query_block(ROTATION),
         _table(found.rotations.slice(0, SHOWN)),
-        "<h2>Chains: every way through four symbols, counted and never listed</h2>",
-        _query_block(CHAINS),
-        f"<p>{found.chains:,} matches.</p>",
-        "<h2>How the dip query runs</h2>",
+        "<h2>Sell-offs: a large trade and two or more falls right after it, in SQL</h2>",
+        f"<pre>{html.escape(SELL_OFFS)}</pre>",
+        _table(found.sell_offs),
+        "<h2>How the queries run</h2>",
         f'<div class="chart">{found.picture}</div>',
         f"<pre>{html.escape(found.plan)}</pre>",
     ]
@@ -104,7 +104,7 @@ def _summary(found: Findings) -> str:
     return (
         f"{found.ticks.num_rows:,} generated trades of four invented companies: "
         f"{found.dips.num_rows:,} dips, of which the {marked} deepest are marked; "
-        f"{found.rotations.num_rows:,} rotations of large trades; {found.chains:,} chains."
+        f"{found.rotations.num_rows:,} rotations of large trades. Searched {found.host}."
     )
 
 

@@ -1,20 +1,26 @@
-"""What the demo looks for, and the search itself.
+"""What the demo looks for, and where: in process or on Spark, with the same findings.
 
-Three patterns over trades: a dip within each symbol (strict), large trades that wander through
-three symbols (next), and the ways through four symbols (any), counted without listing them.
+Three patterns over trades: a dip within each symbol (strict, divided by key), large trades that
+wander through three symbols (next, divided by time range), and a statement in SQL that counts the
+sell-offs which follow a large trade.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import outpace as op
-from outpace.testing.ticks import generate_ticks
+from outpace.plan.batch import plan_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: A trade of so many shares is a large one.
 LARGE: Final = 10_000
@@ -58,59 +64,108 @@ ROTATION: Final = (
     .within("5 minutes")
 )
 
-CHAINS: Final = (
-    op.Query("chains")
-    .order_by("ts")
-    .pattern("A ->> B ->> C ->> D")
-    .define(
-        A="symbol = 'ACME' AND volume >= 1500",
-        B="symbol = 'BOLT' AND volume >= 1500",
-        C="symbol = 'CORE' AND volume >= 1500",
-        D="symbol = 'DUNE' AND volume >= 1500",
-    )
-    .measures(starts="A.ts", ends="D.ts")
-    .within("30 minutes")
+SELL_OFFS: Final = f"""\
+SELECT symbol, count(*) AS sell_offs, max(fall) AS deepest_fall, max(trades) AS longest
+FROM ticks MATCH_RECOGNIZE (
+    PARTITION BY symbol ORDER BY ts
+    MEASURES BIG.price - LAST(DOWN.price) AS fall, COUNT(DOWN.ts) AS trades
+    PATTERN (BIG DOWN{{2,}})
+    DEFINE BIG AS volume >= {LARGE}, DOWN AS price < PREV(price)
 )
+GROUP BY symbol
+ORDER BY symbol
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where the trades are, and how to ask there.
+
+    Parameters
+    ----------
+    name
+        Where that is, in words.
+    match, sql
+        Find the matches of a query, or answer a statement over `ticks`.
+    plan
+        The lines that explain how a query runs there, behind those that hold everywhere.
+    watch
+        Shows a part of the search, by its name, while it runs.
+    """
+
+    name: str
+    match: Callable[[op.Query], pa.Table]
+    sql: Callable[[str], pa.Table]
+    plan: Callable[[op.Query], list[str]]
+    watch: Callable[[str], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The input, the matches of two queries, the number of matches of the third, and how one runs.
+    """The input, what the three patterns found, and how the queries run.
 
-    `plan` explains the dip query as text, `picture` shows its automaton as SVG.
+    `plan` explains the queries as text, `picture` shows the automaton of the dip query as SVG.
     """
 
+    host: str
     ticks: pa.Table
     dips: pa.Table
     rotations: pa.Table
-    chains: int
+    sell_offs: pa.Table
     plan: str
     picture: str
 
 
-#: Called with the name of a part of the search before it runs.
-Announce = Callable[[str], None]
+def local_host(ticks: pa.Table, watch: Callable[[str], AbstractContextManager[object]]) -> Host:
+    """Return the host that searches in this process, with DuckDB around patterns in SQL."""
+    import duckdb
 
-STAGES: Final = 5
+    connection = duckdb.connect()
+    connection.register("ticks", ticks)
+    return Host(
+        name="in process",
+        match=lambda query: op.match(ticks, query),
+        sql=lambda text: op.sql(connection, text),
+        plan=lambda query: [],
+        watch=watch,
+    )
 
 
-def find(rows: int, announce: Announce) -> Findings:
-    """Search generated trades; `announce` is called `STAGES` times."""
-    announce("generate trades")
-    ticks = generate_ticks(rows)
-    announce("find dips")
-    dips = op.match(ticks, DIP)
-    announce("find rotations")
-    rotations = op.match(ticks, ROTATION)
-    announce("count chains")
-    chains = op.search(ticks, CHAINS).count()
-    announce("explain")
+def spark_host(
+    session: SparkSession, path: Path, watch: Callable[[str], AbstractContextManager[object]]
+) -> Host:
+    """Return the host that searches a Parquet file on Spark."""
+    frame = session.read.parquet(str(path))
+    frame.createOrReplaceTempView("ticks")
+    schema = pa.parquet.read_schema(path)
+    return Host(
+        name=f"on Spark {session.version}",
+        match=lambda query: op.match(frame, query).toArrow(),
+        sql=lambda text: op.sql(session, text).toArrow(),
+        plan=lambda query: plan_batch(query, schema).lines(),
+        watch=watch,
+    )
+
+
+def find(ticks: pa.Table, host: Host) -> Findings:
+    """Search trades on a host that has them."""
+    with host.watch("find dips"):
+        dips = host.match(DIP)
+    with host.watch("find rotations"):
+        rotations = host.match(ROTATION).sort_by("starts")
+    with host.watch("count sell-offs"):
+        sell_offs = host.sql(SELL_OFFS)
     explanation = op.explain(DIP, ticks.schema)
-    return Findings(ticks, dips, rotations, chains, explanation.text, explanation.svg)
+    lines = [explanation.text, *host.plan(DIP)]
+    elsewhere = host.plan(ROTATION)
+    if elsewhere:
+        lines += ["", f"query {ROTATION.name}: {ROTATION.to_text()}", *elsewhere]
+    return Findings(host.name, ticks, dips, rotations, sell_offs, "\n".join(lines), explanation.svg)
 
 
 def deepest(dips: pa.Table, count: int) -> pa.Table:
     """Return the dips that fell by the largest share of their top, deepest first."""
     fall = pc.divide(pc.subtract(dips["top"], dips["bottom"]), dips["top"])
-    order = pc.sort_indices(fall, sort_keys=[("", "descending")])
-    return dips.take(order.slice(0, count))
+    ranked = dips.append_column("fall", fall)
+    order = [("fall", "descending"), ("starts", "ascending"), ("symbol", "ascending")]
+    return ranked.sort_by(order).slice(0, count).drop_columns("fall")

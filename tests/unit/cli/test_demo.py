@@ -1,6 +1,10 @@
-"""`outpace demo`: what it prints, the page it writes, and how commands fail."""
+"""`outpace demo --local`: what it prints, the page it writes, and how commands fail."""
 
+import os
 import re
+import subprocess
+import sysconfig
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,8 +12,9 @@ import typer
 from typer.testing import CliRunner
 
 import outpace as op
+from outpace.cli.demo import MEAN_GAP_MS
 from outpace.cli.demo_page import MOST_POINTS, page_of, thinned
-from outpace.cli.demo_search import CHAINS, STAGES, Findings, deepest, find
+from outpace.cli.demo_search import LARGE, Findings, deepest, find, local_host
 from outpace.cli.main import CommandGroup, app
 from outpace.testing.ticks import generate_ticks
 
@@ -18,7 +23,8 @@ ROWS = 1_500
 
 @pytest.fixture(scope="module")
 def found() -> Findings:
-    return find(ROWS, lambda stage: None)
+    ticks = generate_ticks(ROWS, mean_gap_ms=MEAN_GAP_MS)
+    return find(ticks, local_host(ticks, nullcontext))
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -26,8 +32,12 @@ def run(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+def demo(rows: int, out: Path) -> tuple[int, str, str]:
+    return run("demo", "--local", "--rows", str(rows), "--out", str(out))
+
+
 def test_the_demo_writes_a_page_and_says_where(tmp_path: Path) -> None:
-    code, out, _ = run("demo", "--rows", str(ROWS), "--out", str(tmp_path / "deep" / "folder"))
+    code, out, _ = demo(ROWS, tmp_path / "deep" / "folder")
     assert code == 0
     page = tmp_path / "deep" / "folder" / "demo.html"
     assert out.splitlines()[-1].endswith(str(page))
@@ -35,21 +45,29 @@ def test_the_demo_writes_a_page_and_says_where(tmp_path: Path) -> None:
 
 
 def test_the_demo_shows_counts_and_a_plan(tmp_path: Path, found: Findings) -> None:
-    _, out, _ = run("demo", "--rows", str(ROWS), "--out", str(tmp_path))
-    assert f"{ROWS:,} trades" in out
+    _, out, _ = demo(ROWS, tmp_path)
+    assert f"{ROWS:,} trades, searched in process" in out
     assert f"{found.dips.num_rows:,} dips" in out
-    assert f"{found.chains:,} chains" in out
+    assert f"{found.rotations.num_rows:,} rotations" in out
     assert "STRT DOWN+ UP+" in out
+    assert "on Spark" not in out
+
+
+def test_a_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    _, out, _ = demo(ROWS, tmp_path)
+    tables = out.split("the plan")[0]
+    assert "…" not in tables
+    assert max(map(len, tables.splitlines())) <= 80
 
 
 def test_the_demo_works_without_any_trade(tmp_path: Path) -> None:
-    code, out, _ = run("demo", "--rows", "0", "--out", str(tmp_path))
+    code, out, _ = demo(0, tmp_path)
     assert code == 0
     assert "0 trades" in out
 
 
 def test_a_negative_number_of_rows_is_refused(tmp_path: Path) -> None:
-    code, _, error = run("demo", "--rows", "-1", "--out", str(tmp_path))
+    code, _, error = demo(-1, tmp_path)
     assert code == 2
     assert "--rows" in error
 
@@ -68,21 +86,43 @@ def test_rotations_go_through_three_symbols(found: Findings) -> None:
     assert all(len({m["first"], m["second"], m["third"]}) == 3 for m in rotations)
 
 
-def test_chains_are_counted_as_if_listed() -> None:
-    few = generate_ticks(150)
-    assert op.search(few, CHAINS).count() == op.match(few, CHAINS).num_rows > 0
+def test_sell_offs_are_large_trades_with_two_falls_behind_them(found: Findings) -> None:
+    counted = {row["symbol"]: row["sell_offs"] for row in found.sell_offs.to_pylist()}
+    expected: dict[str, int] = {}
+    for symbol in set(found.ticks["symbol"].to_pylist()):
+        mine = [tick for tick in found.ticks.to_pylist() if tick["symbol"] == symbol]
+        at = 0
+        while at + 2 < len(mine):
+            end = at
+            while end + 1 < len(mine) and mine[end + 1]["price"] < mine[end]["price"]:
+                end += 1
+            if mine[at]["volume"] >= LARGE and end >= at + 2:
+                expected[symbol] = expected.get(symbol, 0) + 1
+                at = end
+            at += 1
+    assert counted == expected
+    assert counted
+
+
+def test_without_java_the_demo_says_what_to_do(tmp_path: Path) -> None:
+    script = Path(sysconfig.get_path("scripts")) / "outpace"
+    own = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "SPARK_REMOTE")}
+    done = subprocess.run(
+        [str(script), "demo", "--rows", "10", "--out", str(tmp_path)],
+        env=own | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs Java 17" in done.stderr
+    assert "outpace demo --local" in done.stderr.split("hint:")[1]
 
 
 def test_the_deepest_dips_come_first(found: Findings) -> None:
     falls = [1 - dip["bottom"] / dip["top"] for dip in deepest(found.dips, 10).to_pylist()]
     every = sorted((1 - d["bottom"] / d["top"] for d in found.dips.to_pylist()), reverse=True)
     assert falls == pytest.approx(every[:10])
-
-
-def test_every_stage_is_announced() -> None:
-    stages: list[str] = []
-    find(10, stages.append)
-    assert len(stages) == STAGES
 
 
 def test_the_page_loads_nothing_from_elsewhere(found: Findings) -> None:
