@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,8 +22,16 @@ from outpace.plan.dialect import OWN
 from outpace.plan.statement import Statement, Step, split
 from outpace.spark.match import match_frame
 
+#: Finds the matches of a query in a table.
+Matcher = Callable[[Query], DataFrame]
 
-def sql(session: SparkSession, text: str, dialect: str = OWN) -> DataFrame:
+
+def sql(
+    session: SparkSession,
+    text: str,
+    dialect: str = OWN,
+    matchers: Mapping[str, Matcher] | None = None,
+) -> DataFrame:
     """Run a statement with MATCH_RECOGNIZE on a Spark session.
 
     Parameters
@@ -35,6 +44,9 @@ def sql(session: SparkSession, text: str, dialect: str = OWN) -> DataFrame:
     dialect
         What the statement is written in: "trino", "flink", "oracle", "snowflake" and the like. By
         default it is Spark's SQL around MATCH_RECOGNIZE.
+    matchers
+        How to match tables, by name, that need not become DataFrames first, such as files. They
+        are asked where MATCH_RECOGNIZE reads such a table as it is.
 
     Returns
     -------
@@ -45,7 +57,8 @@ def sql(session: SparkSession, text: str, dialect: str = OWN) -> DataFrame:
     written = "spark" if dialect.lower() == OWN else dialect
     prefix = f"__outpace_{uuid.uuid4().hex[:12]}_"
     statement = split(text, written, database="spark", prefix=prefix)
-    return run_statement(statement, _Spark(session, statement))
+    lower = {name.lower(): matcher for name, matcher in (matchers or {}).items()}
+    return run_statement(statement, _Spark(session, statement, lower))
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,7 @@ class _Spark:
 
     session: SparkSession
     statement: Statement
+    matchers: Mapping[str, Matcher] = field(default_factory=dict)
     matches: dict[str, DataFrame] = field(default_factory=dict)
 
     def ask(self, query: str) -> pa.Table:
@@ -63,8 +77,13 @@ class _Spark:
             raise _told(error, self.statement, SUBQUERY_HINT) from error
 
     def match(self, step: Step, query: Query) -> None:
+        whole = _WHOLE_TABLE.fullmatch(step.source.strip())
+        matcher = self.matchers.get(whole["table"].lower()) if whole else None
         try:
-            self.matches[step.table] = match_frame(self._frame(step.source), query)
+            if matcher is not None:
+                self.matches[step.table] = matcher(query)
+            else:
+                self.matches[step.table] = match_frame(self._frame(step.source), query)
         except PySparkException as error:
             raise _told(error, self.statement) from error
 
@@ -93,6 +112,11 @@ def _reads(query: str, table: str) -> bool:
     return re.search(rf"\b{table}\b", query) is not None
 
 
+#: A step's input that is a table as it is.
+_WHOLE_TABLE = re.compile(
+    r"SELECT \* FROM (?P<quote>`?)(?P<table>\w+)(?P=quote)(?:\s+(?:AS\s+)?`?\w+`?)?",
+    re.IGNORECASE,
+)
 #: How an error of Spark begins: its condition.
 _CONDITION = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
 #: Where what Spark says ends: after it come a code and a text that the user has not written.
