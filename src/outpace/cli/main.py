@@ -1,6 +1,7 @@
 """The command `outpace`: one Typer application, one module for each of its commands.
 
-Any `OutpaceError` becomes its message on standard error and exit code 2, for every command.
+Any `OutpaceError`, also one that was raised in a task of Spark, becomes its message on standard
+error and exit code 2, for every command; so does what Spark itself says of a failed job.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typer.core import TyperGroup
 
 from outpace.cli.bench import bench
 from outpace.cli.demo import demo
+from outpace.cli.run import run
 from outpace.errors import OutpaceError
+from outpace.spark.failure import spark_error
 
 
 class CommandGroup(TyperGroup):
@@ -25,6 +28,15 @@ class CommandGroup(TyperGroup):
         except OutpaceError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(2) from error
+        except Exception as error:
+            if not _comes_from_spark(error):
+                raise
+            typer.echo(str(spark_error(error)), err=True)
+            raise typer.Exit(2) from error
+
+
+def _comes_from_spark(error: Exception) -> bool:
+    return any(kind.__module__.split(".")[0] in ("pyspark", "py4j") for kind in type(error).__mro__)
 
 
 app = typer.Typer(
@@ -39,3 +51,4 @@ def outpace() -> None:
 
 app.command()(demo)
 app.command()(bench)
+app.command()(run)

@@ -76,16 +76,12 @@ def session(
     >>> spark.range(3).count()  # doctest: +SKIP
     3
     """
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise OutpaceError(
-            "PySpark is not installed", detail=str(error), hint="pip install 'outpace[spark]'"
-        ) from error
-    active = SparkSession.getActiveSession()
+    active = _active()
     if active is not None:
         return active
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     builder = SparkSession.builder.appName(name)
     builder = builder.remote(address) if address else builder.master(master or "local[*]")
@@ -101,6 +97,27 @@ def session(
             return builder.getOrCreate()
         except PySparkException as error:
             raise _not_started(error, address, _tail(said)) from error
+
+
+@contextmanager
+def own_session(
+    name: str = "outpace",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Give a session for a command, and stop it at the end unless it was there before.
+
+    The parameters are those of `session`.
+    """
+    before = _active()
+    used = session(name, master=master, remote=remote, conf=conf)
+    try:
+        yield used
+    finally:
+        if before is None:
+            used.stop()
 
 
 def classic_settings(master: str | None = None, *, ui: bool = False) -> dict[str, str]:
@@ -121,6 +138,16 @@ def classic_settings(master: str | None = None, *, ui: bool = False) -> dict[str
         # Few, large partitions; Spark spills what does not fit, and joins small ones.
         settings["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
     return settings
+
+
+def _active() -> SparkSession | None:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise OutpaceError(
+            "PySpark is not installed", detail=str(error), hint="pip install 'outpace[spark]'"
+        ) from error
+    return SparkSession.getActiveSession()
 
 
 def _is_local(master: str | None) -> bool:

@@ -1,0 +1,124 @@
+"""The query file of `outpace run`: SQL, or a Python program that builds one query.
+
+SQL is parsed, never evaluated. A Python file is the user's own program: it runs because the user
+names it on the command line, as `python query.py` would. Errors name the file and the line.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
+from outpace.pattern.lexer import Source, tokenize
+from outpace.pattern.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """A whole statement and where it comes from."""
+
+    text: str
+    dialect: str
+    path: Path
+
+    def located(self, error: OutpaceError) -> OutpaceError:
+        """Say in an error of the statement which file it stands in, and return it."""
+        if error.text == self.text:
+            error.where = str(self.path)
+        return error
+
+
+def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace") -> Query | SqlText:
+    """Read a query file.
+
+    Parameters
+    ----------
+    path
+        A file that ends in .sql (a statement, or a MATCH_RECOGNIZE clause alone) or in .py.
+    name
+        Which query of a Python file is meant, by variable or by its own name.
+    dialect
+        What SQL is written in.
+    """
+    if path.suffix.lower() not in (".sql", ".py"):
+        raise BindError(f"'{path}' is no query file", hint="a query file ends in .sql or in .py")
+    if not path.is_file():
+        raise DataError(f"there is no query file '{path}'")
+    if path.suffix.lower() == ".py":
+        return _from_python(path, name)
+    if name is not None:
+        raise BindError("--name chooses a query of a Python file", hint="SQL has only one")
+    return _from_sql(path, dialect)
+
+
+def _from_sql(path: Path, dialect: str) -> Query | SqlText:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"'{path}' is not UTF-8 text", detail=str(error)) from error
+    statement = SqlText(text, dialect, path)
+    try:
+        first = tokenize(Source(text, where=str(path), dialect=dialect))[0]
+        if first.key == "MATCH_RECOGNIZE":
+            return Query.from_sql(text, dialect=dialect, name=path.stem)
+    except OutpaceError as error:
+        raise statement.located(error) from error.__cause__
+    return statement
+
+
+def _from_python(path: Path, name: str | None) -> Query:
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        namespace = runpy.run_path(str(path), run_name="outpace_query")
+    except OutpaceError as error:
+        place = f"{path}, line {_line(error, path)}"
+        error.where = f"{place}: {error.where}" if error.where else place
+        raise
+    except (Exception, SystemExit) as error:
+        said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        raise BindError(
+            "the query file failed", where=f"{path}, line {_line(error, path)}", detail=said
+        ) from error
+    finally:
+        sys.path.remove(folder)
+    return _chosen(namespace, path, name)
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """Return the line of a file that an error comes from."""
+    if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path) and frame.lineno]
+    return lines[-1] if lines else 1
+
+
+def _chosen(namespace: dict[str, object], path: Path, name: str | None) -> Query:
+    queries = {key: value for key, value in namespace.items() if isinstance(value, Query)}
+    if name is not None:
+        named = {query.name: query for query in queries.values()} | queries
+        if name in named:
+            return named[name]
+        raise BindError(
+            f"there is no query '{name}'", where=str(path), hint=did_you_mean(name, named)
+        )
+    if "query" in queries:
+        return queries["query"]
+    distinct = list(dict.fromkeys(queries.values()))
+    if len(distinct) == 1:
+        return distinct[0]
+    if not queries:
+        raise BindError(
+            "the file defines no query", where=str(path), hint='query = op.Query("name")...'
+        )
+    raise BindError(
+        f"the file defines {len(queries)} queries",
+        where=str(path),
+        detail=", ".join(queries),
+        hint="call one of them query, or choose with --name",
+    )
