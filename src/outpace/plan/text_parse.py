@@ -125,9 +125,10 @@ def _parse_csv(schema: pa.Schema, names: Sequence[str], delimiter: str, block: b
     if not block.strip():
         return schema.empty_table()
     table = arrow_csv.read_csv(
-        io.BytesIO(block),
+        # Arrow takes an empty value at the end of a text for a quoted one.
+        io.BytesIO(block if block.endswith(b"\n") else block + b"\n"),
         read_options=arrow_csv.ReadOptions(
-            column_names=list(names), use_threads=False, block_size=max(len(block), 1)
+            column_names=list(names), use_threads=False, block_size=len(block) + 1
         ),
         parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
         convert_options=arrow_csv.ConvertOptions(

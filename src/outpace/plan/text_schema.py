@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -74,6 +75,8 @@ def tell_schema(
         infer = partial(_infer_csv, tuple(names), told, delimiter)
     try:
         table = infer(block)
+        if not is_csv:
+            table = _with_times_as_text(table, known, block)
     except PARSE_ERRORS:
         untyped = pa.schema([(name, pa.binary()) for name in names])
         for schema in (untyped, known):
@@ -112,6 +115,15 @@ def _infer_json(known: pa.Schema, block: bytes) -> pa.Table:
     )
 
 
+def _with_times_as_text(table: pa.Table, known: pa.Schema, block: bytes) -> pa.Table:
+    """Read the columns again that Arrow takes for times, whether they have a zone or not."""
+    times = [f.name for f in table.schema if pa.types.is_timestamp(f.type)]
+    told = [name for name in times if name not in known.names]
+    if not told:
+        return table
+    return _infer_json(pa.schema([*known, *((name, pa.string()) for name in told)]), block)
+
+
 def _changing(block: bytes, infer: Parse) -> Fault:
     """Return the fault of the line whose value has another type than those before it."""
     lines = block.split(b"\n")
@@ -147,12 +159,11 @@ def _mixed(name: str, column: pa.ChunkedArray, block: bytes) -> Fault | None:
 def _spark_type(column: pa.ChunkedArray) -> pa.DataType:
     """Return the type that a column has on Spark."""
     if pa.types.is_string(column.type) and column.null_count < len(column):
-        try:
-            # JSON has no times; text with a zone is one where every value of the block is.
-            pc.cast(column, pa.timestamp("us", "UTC"))
-        except pa.ArrowInvalid:
-            return pa.string()
-        return pa.timestamp("us", "UTC")
+        for zone in ("UTC", None):
+            with suppress(pa.ArrowInvalid):
+                # Text is a time where every value of the block is, all with a zone or none.
+                pc.cast(column, pa.timestamp("us", zone))
+                return pa.timestamp("us", zone)
     return _plain_type(column.type)
 
 
