@@ -7,7 +7,7 @@ needs no network.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -24,7 +24,7 @@ from outpace.cli.demo_page import cell_text, page_of
 from outpace.cli.demo_search import Findings, Host, deepest, find, local_host, spark_host
 from outpace.cli.progress import spark_progress
 from outpace.errors import OutpaceError
-from outpace.spark.session import session as spark_session
+from outpace.spark.session import own_session
 from outpace.testing.ticks import generate_ticks
 
 #: How many matches a table shows.
@@ -68,16 +68,14 @@ def _host(console: Console, ticks: pa.Table, file: Path | None, master: str) -> 
     if file is None:
         yield local_host(ticks, console.status)
         return
-    with console.status("start Spark"):
-        try:
-            session = spark_session("outpace demo", master=master)
-        except OutpaceError as error:
-            hint = f"{error.hint}; or search in process: outpace demo --local"
-            raise OutpaceError(error.message, detail=error.detail, hint=hint) from error
-    try:
+    with ExitStack() as stack:
+        with console.status("start Spark"):
+            try:
+                session = stack.enter_context(own_session("outpace demo", master=master))
+            except OutpaceError as error:
+                hint = f"{error.hint}; or search in process: outpace demo --local"
+                raise OutpaceError(error.message, detail=error.detail, hint=hint) from error
         yield spark_host(session, file, partial(spark_progress, session))
-    finally:
-        session.stop()
 
 
 def _report(console: Console, found: Findings) -> None:
