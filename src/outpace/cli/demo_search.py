@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: A trade of so many shares is a large one.
-LARGE: Final = 10_000
+LARGE: Final = 100_000
 
 DIP: Final = (
     op.Query("dip")
@@ -61,7 +61,7 @@ ROTATION: Final = (
         third="C.symbol",
         shares="SUM(volume)",
     )
-    .within("5 minutes")
+    .within("2 minutes")
 )
 
 SELL_OFFS: Final = f"""\

@@ -18,7 +18,7 @@ from outpace.cli.demo_search import LARGE, Findings, deepest, find, local_host
 from outpace.cli.main import CommandGroup, app
 from outpace.testing.ticks import generate_ticks
 
-ROWS = 1_500
+ROWS = 4_000
 
 
 @pytest.fixture(scope="module")
