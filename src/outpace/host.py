@@ -10,6 +10,7 @@ from outpace.errors import DataError
 from outpace.local.frames import TableLike
 from outpace.local.match import match as match_table
 from outpace.pattern.query import Query
+from outpace.plan.files import ParquetFiles
 
 if TYPE_CHECKING:
     import duckdb
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
 
 @overload
-def match(data: DataFrame, query: Query) -> DataFrame: ...
+def match(data: DataFrame | ParquetFiles, query: Query) -> DataFrame: ...
 @overload
 def match(data: TableLike, query: Query) -> pa.Table: ...
-def match(data: TableLike, query: Query) -> object:
+def match(data: TableLike | ParquetFiles, query: Query) -> object:
     """Find the matches of a query.
 
     Parameters
     ----------
     data
-        A Spark DataFrame (classic or Connect), an Arrow table, a pandas or polars frame, or a
-        DuckDB relation.
+        A Spark DataFrame (classic or Connect), Parquet files (see `parquet`) for the active Spark
+        session, an Arrow table, a pandas or polars frame, or a DuckDB relation.
     query
         What to detect and what to return.
 
@@ -46,6 +47,10 @@ def match(data: TableLike, query: Query) -> object:
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
+    if isinstance(data, ParquetFiles):
+        from outpace.spark.files import match_files
+
+        return match_files(data, query)
     if type(data).__module__.startswith("pyspark.sql"):
         from outpace.spark.match import match_frame
 

@@ -83,6 +83,17 @@ class CoreMatcher:
         joined = self._joined([_slice(block, block.size)])
         self._held = joined.slice(max(0, joined.num_rows - self._back))
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the next rows are needed even if no match starts in them."""
+        return self._open_from < self._pushed or self._back > 0
+
+    def leave_out(self, rows: int) -> None:
+        """Count rows of the core that are not needed, and in which no match starts."""
+        assert not self.needs_rows
+        self._pushed += rows
+        self._open_from = self._pushed
+
     def push(self, block: Block, *, searched: bool = True) -> Iterator[Part]:
         """Take the next rows of the core; `searched=False` promises that no match starts in them.
 

@@ -1,0 +1,146 @@
+"""Matching Parquet files on Spark: tasks read row groups with PyArrow, and only matches cross.
+
+Spark divides ids among its tasks and nothing else; a task reads the row groups of its ids. Keyed
+queries are packed and shuffled as blocks, unkeyed ones are cut into cores that need no merging, and
+where the order of the rows is not known Spark sorts them. The memory of a task is that of
+`plan.file_match`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from outpace.errors import DataError
+from outpace.pattern.query import Query
+from outpace.plan.batch import Cut
+from outpace.plan.file_match import FilesPlan, match_all, match_core, plan_files
+from outpace.plan.files import FileList, ParquetFiles, Statistics, list_files
+from outpace.spark.blocks import match_blocks
+from outpace.spark.match import match_frame
+
+Batches = Iterable[pa.RecordBatch]
+
+#: Matches go back to Spark in batches of this many rows.
+_BATCH_ROWS: Final = 65_536
+
+
+def match_files(files: ParquetFiles, query: Query) -> DataFrame:
+    """Find the matches of a query in files; only footers are read before the result is used."""
+    session = active_session()
+    plan = plan_session_files(session, files, query)
+    if plan.cut is Cut.KEY:
+        return match_blocks(session, plan.files, query)
+    if plan.spark_sorts:
+        return match_frame(rows_frame(session, plan.files, plan.columns), query)
+    # Tasks need to know what to read, not what the footers say of it.
+    sent = replace(plan, files=plan.files.only(()))
+    if plan.cut is Cut.NONE:
+        ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
+    else:
+        ids, run = session.range(0, plan.cores), partial(_match_core, sent)
+    return ids.mapInArrow(run, from_arrow_schema(plan.bound.output))
+
+
+def plan_session_files(session: SparkSession, files: ParquetFiles, query: Query) -> FilesPlan:
+    """Plan a query over files; an order that is declared is measured where no footer tells it."""
+    listing = list_files(files)
+    plan = plan_files(listing, query)
+    if plan.cut is Cut.KEY or not files.ordered:
+        return plan
+    if plan.order.measurable:
+        plan = plan_files(_measured(session, listing, plan.bound.order_by[0]), query)
+    if plan.order.broken is not None:
+        sorts = "Spark sorts the rows" if plan.spark_sorts else "row groups are taken in order"
+        warnings.warn(
+            f"the files are not in the declared order: {plan.order.broken.name} comes before the"
+            f" row group ahead of it; {sorts}",
+            stacklevel=3,
+        )
+    return plan
+
+
+def active_session() -> SparkSession:
+    """Return the active Spark session, classic or Connect; none is made here."""
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise DataError(
+            "files are matched on Spark, and there is no active session",
+            hint="make one with SparkSession.builder.getOrCreate(), or read the files with"
+            " pyarrow.parquet.read_table to match them in process",
+        )
+    return session
+
+
+def rows_frame(session: SparkSession, files: FileList, columns: Sequence[str]) -> DataFrame:
+    """Return the rows of files as a DataFrame, read by PyArrow in the tasks."""
+    schema = pa.schema([files.schema.field(name) for name in columns])
+    read = partial(_read, files.only(()), tuple(columns))
+    return session.range(0, len(files.groups)).mapInArrow(read, from_arrow_schema(schema))
+
+
+def _read(files: FileList, columns: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+    for number in _ids(batches):
+        for piece in files.batches(files.groups[number], columns):
+            yield from piece.to_batches()
+
+
+def _match_all(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    for _ in _ids(batches):
+        for found in match_all(plan):
+            yield from found.to_batches(_BATCH_ROWS)
+
+
+def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    # A partition of a range has consecutive numbers: together they are one core.
+    units = list(_ids(batches))
+    if units:
+        for found in match_core(plan, units[0], units[-1] + 1):
+            yield from found.to_batches(_BATCH_ROWS)
+
+
+def _ids(batches: Batches) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _measured(session: SparkSession, files: FileList, column: str) -> FileList:
+    """Return the files with statistics of a column that were read from the rows."""
+    schema = _measures(files, column)
+    measure = partial(_measure, files.only(()), column)
+    frame = session.range(0, len(files.groups)).mapInArrow(measure, from_arrow_schema(schema))
+    known = {row["group"]: row for row in frame.toArrow().cast(schema).to_pylist()}
+    groups = []
+    for number, group in enumerate(files.groups):
+        row = known[number]
+        measured = Statistics(row["least"], row["greatest"], row["nulls"])
+        groups.append(replace(group, statistics={**group.statistics, column: measured}))
+    return replace(files, groups=tuple(groups))
+
+
+def _measure(files: FileList, column: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    schema = _measures(files, column)
+    for number in _ids(batches):
+        values = files.read(files.groups[number], [column]).column(column)
+        ends = pc.min_max(values)
+        row = {
+            "group": number,
+            "least": ends["min"].as_py(),
+            "greatest": ends["max"].as_py(),
+            "nulls": values.null_count,
+        }
+        yield pa.RecordBatch.from_pylist([row], schema)
+
+
+def _measures(files: FileList, column: str) -> pa.Schema:
+    kind = files.schema.field(column).type
+    numbers = [("group", pa.int64()), ("nulls", pa.int64())]
+    return pa.schema([*numbers, ("least", kind), ("greatest", kind)])
