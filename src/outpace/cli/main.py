@@ -15,7 +15,7 @@ from outpace.cli.bench import bench
 from outpace.cli.demo import demo
 from outpace.cli.run import run
 from outpace.errors import OutpaceError
-from outpace.spark.failure import spark_error
+from outpace.spark.failure import comes_from_spark, spark_error
 
 
 class CommandGroup(TyperGroup):
@@ -29,14 +29,10 @@ class CommandGroup(TyperGroup):
             typer.echo(str(error), err=True)
             raise typer.Exit(2) from error
         except Exception as error:
-            if not _comes_from_spark(error):
+            if not comes_from_spark(error):
                 raise
             typer.echo(str(spark_error(error)), err=True)
             raise typer.Exit(2) from error
-
-
-def _comes_from_spark(error: Exception) -> bool:
-    return any(kind.__module__.split(".")[0] in ("pyspark", "py4j") for kind in type(error).__mro__)
 
 
 app = typer.Typer(

@@ -20,12 +20,20 @@ from rich.text import Text
 
 import outpace as op
 from outpace.cli.progress import spark_progress
-from outpace.cli.run_input import Input, TextOptions, format_named, read_inputs
+from outpace.cli.run_input import (
+    Input,
+    TextOptions,
+    damage_named_in,
+    format_named,
+    read_inputs,
+)
 from outpace.cli.run_query import SqlText, read_query
 from outpace.errors import BindError, DataError, OutpaceError
 from outpace.pattern.query import Query
-from outpace.plan.files import ParquetFiles
+from outpace.plan.batch import plan_batch
+from outpace.plan.files import FileList
 from outpace.plan.text_files import TextList
+from outpace.spark.failure import comes_from_spark, spark_error
 from outpace.spark.session import own_session
 
 if TYPE_CHECKING:
@@ -87,12 +95,17 @@ def run(
     with own_session(
         f"outpace run {query.name}", master=master, remote=remote, conf=settings
     ) as session:
-        if explain:
-            _explain(session, asked, read)
-            return
-        with spark_progress(session, query.name):
-            found = _found(session, asked, read)
-            _deliver(found, target, limit)
+        try:
+            if explain:
+                _explain(session, asked, read)
+                return
+            with spark_progress(session, query.name):
+                _deliver(_found(session, asked, read), target, limit)
+        except Exception as error:
+            if not comes_from_spark(error):
+                raise
+            told = spark_error(error)
+            raise damage_named_in(str(told), read) or told from error
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -133,7 +146,7 @@ def _found(session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input
     matchers = {
         one.name: partial(_match, session, one)
         for one in inputs
-        if one.name is not None and isinstance(one.content, ParquetFiles)
+        if one.name is not None and isinstance(one.content, FileList)
     }
     try:
         return sql(session, asked.text, asked.dialect, matchers)
@@ -142,18 +155,25 @@ def _found(session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input
 
 
 def _match(session: SparkSession, source: Input, query: Query) -> DataFrame:
-    if isinstance(source.content, ParquetFiles):
-        return op.match(source.content, query)
+    if isinstance(source.content, FileList):
+        return op.match(source.content.files, query)
     return op.match(_frame(session, source), query)
 
 
 def _frame(session: SparkSession, source: Input) -> DataFrame:
     """Return the rows of an input as they are."""
-    if isinstance(source.content, TextList):
+    content = source.content
+    if isinstance(content, TextList):
         from outpace.spark.rows_text import read_text
 
-        return read_text(session, source.content)
-    return session.read.parquet(*(Path(file).as_uri() for file in source.files))
+        return read_text(session, content)
+    local = not any("://" in path for path in content.files.paths)
+    if local and not any(group.constants for group in content.groups):
+        # Spark's own reader leaves out what a statement does not use.
+        return session.read.parquet(*(Path(file).as_uri() for file in source.files))
+    from outpace.spark.files import rows_frame
+
+    return rows_frame(session, content, content.schema.names)
 
 
 def _deliver(found: DataFrame, target: Target, limit: int) -> None:
@@ -192,7 +212,16 @@ def _counted(rows: int) -> str:
 
 def _explain(session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input]) -> None:
     """Print what the query means and how Spark would run it."""
+    from outpace.plan.file_match import plan_files
+
     if isinstance(asked, Query):
-        typer.echo(op.explain(asked, inputs[0].schema).text + "\n")
+        source = inputs[0].content
+        typer.echo(op.explain(asked, source.schema).text + "\n")
+        plan = (
+            plan_files(source, asked)
+            if isinstance(source, FileList)
+            else plan_batch(asked, source.schema)
+        )
+        typer.echo("\n".join(plan.lines()) + "\n")
     typer.echo("Spark's plan")
     _found(session, asked, inputs).explain("formatted")

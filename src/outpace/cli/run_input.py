@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.errors import BindError, DataError, did_you_mean
-from outpace.plan.files import ParquetFiles, list_files, parquet
+from outpace.plan.files import FileList, RowGroup, list_files, parquet
 from outpace.plan.find_files import find_files
 from outpace.plan.text_files import TextList, list_text, parse_schema
 from outpace.plan.text_lines import is_compressed
@@ -59,16 +59,18 @@ class Input:
         Its name in a statement; None where the path gives none.
     files
         The files that were found.
-    schema
-        Their columns.
     content
-        What to read.
+        What they hold.
     """
 
     name: str | None
     files: tuple[str, ...]
-    schema: pa.Schema
-    content: ParquetFiles | TextList
+    content: FileList | TextList
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.content.schema
 
 
 def format_named(name: str) -> DataFormat:
@@ -140,6 +142,33 @@ def split_name(text: str) -> tuple[str | None, str]:
     return next((word for word in words[:2] if _WORD.fullmatch(word)), None), text
 
 
+def damage_named_in(said: str, inputs: Sequence[Input]) -> DataError | None:
+    """Return where a Parquet file that a failure names cannot be read, if it cannot.
+
+    What the file holds is read again, one column of one row group at a time.
+    """
+    for source in inputs:
+        listing = source.content
+        if isinstance(listing, FileList):
+            for group in listing.groups:
+                if group.path in said:
+                    for column in listing.schema.names:
+                        error = _unreadable(listing, group, column)
+                        if error is not None:
+                            return error
+    return None
+
+
+def _unreadable(listing: FileList, group: RowGroup, column: str) -> DataError | None:
+    try:
+        listing.read(group, [column])
+    except DataError as error:
+        return DataError(
+            f"cannot read column '{column}' in {group.name}", detail=error.detail, hint=error.hint
+        )
+    return None
+
+
 def _unpacked(path: str) -> str:
     """Return a path without the ending of a compressed file."""
     return path.rpartition(".")[0] if is_compressed(path) else path
@@ -154,9 +183,7 @@ def _read(
     if kind is DataFormat.PARQUET:
         if options.schema is not None:
             raise BindError("Parquet has its own schema", hint="--schema goes with CSV and JSON")
-        named = parquet(list(paths))
-        # A bad footer is told before Spark starts.
-        return Input(name, files, list_files(named).schema, named)
+        return Input(name, files, list_files(parquet(list(paths))))
     listed = list_text(
         TextFormat.CSV if kind is DataFormat.CSV else TextFormat.JSON,
         paths,
@@ -164,7 +191,7 @@ def _read(
         delimiter=options.delimiter,
         header=options.header or kind is DataFormat.JSON,
     )
-    return Input(name, files, listed.schema, listed)
+    return Input(name, files, listed)
 
 
 def _told_format(files: Sequence[str]) -> DataFormat:

@@ -63,6 +63,17 @@ def spark_error(error: BaseException) -> OutpaceError:
     return _as_raised(found["kind"], found["text"]) if found else _in_spark_words(text)
 
 
+def comes_from_spark(error: Exception) -> bool:
+    """Say whether PySpark or py4j raised an error.
+
+    Examples
+    --------
+    >>> comes_from_spark(ValueError())
+    False
+    """
+    return any(kind.__module__.split(".")[0] in ("pyspark", "py4j") for kind in type(error).__mro__)
+
+
 def _as_raised(kind: str, text: str) -> OutpaceError:
     """Return the error that prints as a text."""
     first, *rest = text.splitlines()

@@ -1,0 +1,352 @@
+"""`outpace run`: what it writes is the result in process; bad input is named and leaves nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+from typer.testing import CliRunner
+
+import outpace as op
+from outpace.cli.main import app
+from outpace.cli.progress import ClassicFeed, Tasks, spark_progress
+from outpace.errors import DataError
+from outpace.spark.failure import spark_error
+from outpace.testing.ticks import generate_ticks
+
+CLAUSE = """MATCH_RECOGNIZE (
+    PARTITION BY symbol ORDER BY ts
+    MEASURES LAST(DOWN.price) AS bottom, COUNT(*) AS ticks, LAST(ts) AS ends
+    PATTERN (STRT DOWN+ UP+)
+    DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)
+)"""
+STATEMENT = f"SELECT symbol, bottom, ticks, ends FROM ticks {CLAUSE}"
+PROGRAM = '''
+import outpace as op
+
+DIP = """%s"""
+query = op.Query.from_sql(DIP, name="dip")
+'''
+
+TICKS = generate_ticks(600)
+NAMES = ["symbol", "bottom", "ticks", "ends"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the same ticks in every format, and the same query in every form."""
+    pq.write_table(TICKS, tmp_path / "ticks.parquet", row_group_size=150, compression="zstd")
+    (tmp_path / "many").mkdir()
+    for number in range(3):
+        pq.write_table(TICKS.slice(number * 200, 200), tmp_path / "many" / f"{number}.parquet")
+    text = io.BytesIO()
+    pa.csv.write_csv(TICKS, text)
+    (tmp_path / "ticks.csv").write_bytes(text.getvalue())
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(text.getvalue()))
+    lines = [json.dumps(row, default=str) for row in TICKS.to_pylist()]
+    (tmp_path / "ticks.jsonl").write_text("\n".join(lines))
+    (tmp_path / "statement.sql").write_text(STATEMENT)
+    (tmp_path / "clause.sql").write_text(CLAUSE)
+    (tmp_path / "program.py").write_text(PROGRAM % CLAUSE)
+    return tmp_path
+
+
+@pytest.fixture
+def run(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    monkeypatch.chdir(folder)
+    yield Run(folder)
+    spark.catalog.dropTempView("ticks")
+
+
+class Run:
+    """Runs the command in this process, on the session of the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, ["run", *arguments])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+
+def expected() -> list[tuple[object, ...]]:
+    return rows(op.match(TICKS, op.Query.from_sql(CLAUSE)).select(NAMES))
+
+
+def rows(table: pa.Table) -> list[tuple[object, ...]]:
+    if not pa.types.is_timestamp(table.schema.field("ends").type):
+        zoned = pa.timestamp("us", "UTC")
+        table = table.set_column(3, "ends", table["ends"].cast(zoned))
+    plain = table.set_column(3, "ends", table["ends"].cast(pa.timestamp("us", "UTC")))
+    return sorted(zip(*(plain[name].to_pylist() for name in NAMES), strict=True))
+
+
+def read_json(path: Path) -> pa.Table:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return pa.Table.from_pylist(found).select(NAMES)
+
+
+def test_each_kind_of_query_input_and_output(run: Run, folder: Path) -> None:
+    good = expected()
+    assert len(good) > 50
+
+    code, out, error = run("statement.sql", "--input", "ticks.parquet", "-o", "found.parquet")
+    assert (code, error) == (0, "")
+    assert out == f"{len(good)} rows in {folder}/found.parquet\n"
+    assert rows(pq.read_table(folder / "found.parquet")) == good
+
+    assert run("program.py", "-i", "ticks.csv", "--output", "found.csv")[0] == 0
+    assert rows(pa.csv.read_csv(folder / "found.csv")) == good
+
+    assert run("clause.sql", "-i", "ticks.jsonl", "--output", "found.jsonl.gz")[0] == 0
+    (folder / "found.jsonl").write_bytes(gzip.decompress((folder / "found.jsonl.gz").read_bytes()))
+    assert rows(read_json(folder / "found.jsonl")) == good
+
+    assert run("statement.sql", "-i", "ticks=many", "--output", "parts/")[0] == 0
+    assert rows(pq.read_table(folder / "parts")) == good
+    hidden = [one.name for one in folder.iterdir() if one.name.startswith(".")]
+    assert hidden == []
+
+
+def test_the_console_shows_the_first_rows_and_their_number(run: Run) -> None:
+    good = expected()
+    code, out, _ = run("statement.sql", "-i", "ticks=packed.csv.gz", "--limit", "2")
+    assert code == 0
+    assert out.splitlines()[-1] == f"{len(good)} rows, the first 2 shown"
+    assert out.count("ACME") + out.count("BOLT") + out.count("CORE") + out.count("DUNE") == 2
+    code, out, _ = run("program.py", "-i", "ticks.parquet", "--output-format", "csv")
+    assert code == 0
+    assert rows(pa.csv.read_csv(io.BytesIO(out.encode()))) == good
+
+
+def test_a_statement_joins_several_inputs(run: Run, folder: Path) -> None:
+    (folder / "names.csv").write_text("symbol,title\nACME,Acme Corporation\n")
+    (folder / "join.sql").write_text(
+        f"SELECT title, count(*) AS n FROM (SELECT * FROM ticks WHERE volume > 0) {CLAUSE} m "
+        "JOIN names ON names.symbol = m.symbol GROUP BY title"
+    )
+    arguments = ["-i", "ticks.parquet", "-i", "names.csv", "--output-format", "json"]
+    code, out, error = run("join.sql", *arguments)
+    assert (code, error) == (0, "")
+    count = sum(1 for row in expected() if row[0] == "ACME")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"title": "Acme Corporation", "n": count}
+    ]
+
+
+def test_a_result_without_rows_keeps_its_columns(run: Run, folder: Path) -> None:
+    (folder / "none.sql").write_text(f"SELECT * FROM ticks {CLAUSE} WHERE ticks < 0")
+    for name in ("none.parquet", "none.csv"):
+        assert run("none.sql", "-i", "ticks.parquet", "-o", name)[0] == 0
+    assert pq.read_table(folder / "none.parquet").schema.names == NAMES
+    assert pq.read_table(folder / "none.parquet").num_rows == 0
+    assert (folder / "none.csv").read_text() == "symbol,bottom,ticks,ends\n"
+    assert run("none.sql", "-i", "ticks.parquet")[1] == "0 rows\n"
+
+
+def bad_csv(folder: Path) -> tuple[list[str], list[str]]:
+    lines = (folder / "ticks.csv").read_text().splitlines()
+    symbol, at, _, volume = lines[400].split(",")
+    lines[400] = f"{symbol},{at},cheap,{volume}"
+    (folder / "bad.csv").write_text("\n".join(lines))
+    types = ["--schema", "price double"]
+    return ["ticks=bad.csv", *types], [
+        "'cheap' is not of type double",
+        "bad.csv, line 401",
+        "price",
+    ]
+
+
+def bad_json(folder: Path) -> tuple[list[str], list[str]]:
+    lines = (folder / "ticks.jsonl").read_text().splitlines()
+    row = json.loads(lines[300])
+    lines[300] = json.dumps({**row, "volume": "many"})
+    (folder / "bad.jsonl").write_text("\n".join(lines))
+    types = ["--schema", "volume bigint"]
+    return ["ticks=bad.jsonl", *types], ["'\"many\"' is not of type bigint", "bad.jsonl, line 301"]
+
+
+def bad_parquet(folder: Path) -> tuple[list[str], list[str]]:
+    content = bytearray((folder / "ticks.parquet").read_bytes())
+    metadata = pq.read_metadata(folder / "ticks.parquet").row_group(2)
+    column = metadata.column(2)
+    assert column.path_in_schema == "price"
+    start = column.data_page_offset
+    middle = start + column.total_compressed_size // 2
+    content[middle : middle + 20] = b"\xff" * 20
+    (folder / "bad.parquet").write_bytes(content)
+    return ["ticks=bad.parquet"], ["column 'price' in row group 2 of", "bad.parquet"]
+
+
+@pytest.mark.parametrize("query", ["statement.sql", "filtered.sql"])
+@pytest.mark.parametrize("spoil", [bad_csv, bad_json, bad_parquet])
+def test_bad_data_is_named_and_leaves_nothing(
+    run: Run, folder: Path, spoil: object, query: str
+) -> None:
+    assert callable(spoil)
+    (folder / "filtered.sql").write_text(
+        f"SELECT symbol, bottom FROM (SELECT * FROM ticks WHERE volume > 0) {CLAUSE}"
+    )
+    arguments, said = spoil(folder)
+    (folder / "found.csv").write_text("what was there before")
+    before = sorted(folder.iterdir())
+    code, out, error = run(query, "-i", *arguments, "-o", "found.csv", "--overwrite")
+    assert (code, out) == (2, "")
+    assert error.startswith("[data] ")
+    assert all(words in error for words in said), error
+    assert "Traceback" not in error
+    assert len(error.splitlines()) < 8
+    assert sorted(folder.iterdir()) == before
+    assert (folder / "found.csv").read_text() == "what was there before"
+
+
+def test_what_spark_says_of_a_job_is_kept(run: Run, folder: Path) -> None:
+    (folder / "cast.sql").write_text(f"SELECT CAST(symbol AS INT) AS n FROM ticks {CLAUSE}")
+    before = sorted(folder.iterdir())
+    code, _, error = run("cast.sql", "-i", "ticks.parquet", "-o", "found/")
+    assert code == 2
+    assert error.startswith("[data] Spark: ")
+    assert "cannot be cast" in error
+    assert "\tat " not in error
+    assert sorted(folder.iterdir()) == before
+
+
+def test_an_output_is_replaced_only_when_asked(run: Run, folder: Path) -> None:
+    assert (
+        run("clause.sql", "-i", "ticks.parquet", "-o", "found/", "--output-format", "csv")[0] == 0
+    )
+    first = sorted(one.name for one in (folder / "found").iterdir())
+    code, _, error = run("clause.sql", "-i", "ticks.parquet", "-o", "found/")
+    assert code == 2
+    assert "--overwrite replaces it" in error
+    assert sorted(one.name for one in (folder / "found").iterdir()) == first
+    assert run("clause.sql", "-i", "ticks.parquet", "-o", "found/", "--overwrite")[0] == 0
+    assert rows(pq.read_table(folder / "found")) == expected()
+    (folder / "found" / "notes.txt").write_text("mine")
+    code, _, error = run("clause.sql", "-i", "ticks.parquet", "-o", "found/", "--overwrite")
+    assert code == 2
+    assert "notes.txt" in error
+
+
+def test_explain_shows_the_plan_and_runs_nothing(
+    run: Run, folder: Path, spark: SparkSession
+) -> None:
+    before = sorted(folder.iterdir())
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    code, out, _ = run("program.py", "-i", "ticks.parquet", "-o", "found.csv", "--explain")
+    assert code == 0
+    assert "STRT DOWN+ UP+" in out
+    assert "row groups: 4" in out
+    assert "MapInArrow" in out
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
+    assert sorted(folder.iterdir()) == before
+    code, out, _ = run("statement.sql", "-i", "ticks.csv", "--explain")
+    assert code == 0
+    assert "MapInArrow" in out
+
+
+def test_an_error_in_a_statement_names_the_file(run: Run, folder: Path) -> None:
+    (folder / "wrong.sql").write_text(STATEMENT.replace("DOWN.price", "DOWN.pirce"))
+    code, _, error = run("wrong.sql", "-i", "ticks.parquet")
+    assert code == 2
+    assert error.startswith("[bind] unknown column 'pirce'")
+    assert "wrong.sql, line 3, column 14" in error
+
+
+def test_an_error_of_a_task_comes_back_word_for_word(spark: SparkSession) -> None:
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            raise DataError("no", where="x.csv, line 2", detail="one\n  two", hint="try again")
+        yield from ()
+
+    frame = spark.range(2).mapInArrow(fail, "id bigint")
+    for act in (frame.collect, frame.toArrow, lambda: frame.write.format("noop").save()):
+        with pytest.raises(Exception, match="no") as caught:
+            act()
+        told = spark_error(caught.value)
+        assert type(told) is DataError
+        assert str(told) == ("[data] no\n  x.csv, line 2\n  one\n    two\n  hint: try again"), str(
+            caught.value
+        )
+
+
+def test_tasks_are_counted_while_a_job_runs(spark: SparkSession) -> None:
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.3)
+            yield batch
+
+    feed = ClassicFeed(spark)
+    job = threading.Thread(
+        target=spark.range(0, 6, 1, 6).mapInArrow(slow, "id bigint").toArrow, daemon=True
+    )
+    seen = [feed.tasks()]
+    job.start()
+    while job.is_alive():
+        time.sleep(0.1)
+        seen.append(feed.tasks())
+    seen.append(feed.tasks())
+    assert seen[0] == Tasks(0, 0)
+    assert seen[-1] == Tasks(6, 6)
+    done = [tasks.done for tasks in seen]
+    assert done == sorted(done)
+    assert len(set(done)) > 2
+
+
+def shown_while(spark: SparkSession, seconds: float, patience: float, *, terminal: bool) -> str:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=terminal, width=80)
+    with spark_progress(spark, "dip.sql", console=console, patience_seconds=patience):
+        time.sleep(seconds)
+    return text.getvalue()
+
+
+def test_a_bar_appears_only_on_a_terminal_and_only_when_it_takes_long(spark: SparkSession) -> None:
+    assert "dip.sql" in shown_while(spark, 0.6, 0.1, terminal=True)
+    assert shown_while(spark, 0.2, 30, terminal=True) == ""
+    assert shown_while(spark, 0.6, 0.1, terminal=False) == ""
+
+
+@pytest.mark.usefixtures("java")
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "long.sql").write_text("SELECT sum(id % 7) AS n FROM range(1000000000000)")
+    (tmp_path / "one.csv").write_text("x\n1\n")
+    (tmp_path / "out").mkdir()
+    command = [f"{sysconfig.get_path('scripts')}/outpace", "run", "long.sql", "-i", "one.csv"]
+    with subprocess.Popen(
+        [*command, "-o", "out/found.csv", "--master", "local[2]"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    ) as process:
+        until = time.monotonic() + 240
+        while not list((tmp_path / "out").glob(".found.csv.*/parts/_temporary")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=240)
+    assert process.returncode == 130
+    assert (out, error.strip()) == ("", "")
+    assert list((tmp_path / "out").iterdir()) == []
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["long.sql", "one.csv", "out"]
