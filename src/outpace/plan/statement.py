@@ -191,6 +191,7 @@ class _Splitter:
         start = keyword
         while start > 0 and not self._begins_factor(start):
             start = self.partner[start - 1] if self.tokens[start - 1].key == ")" else start - 1
+        start = self._values(start)
         inside = self._outside_parentheses(start, keyword)
         misplaced = any(token.key in _NOT_IN_FACTOR for token in inside)
         if start in (0, keyword) or misplaced:
@@ -204,6 +205,14 @@ class _Splitter:
             hint = "its input is computed before the rest of the statement: write the join inside"
             raise self._error(message, start, hint=hint, kind=UnsupportedError)
         return _Unit(start, keyword, self.partner[keyword + 1])
+
+    def _values(self, start: int) -> int:
+        """Return where VALUES stands if `start` is one of its rows, else `start`."""
+        row = start
+        while row > 1 and self.tokens[row - 1].key == "," and self.tokens[row - 2].key == ")":
+            row = self.partner[row - 2]
+        rows = self.tokens[start].key == "(" and row > 0 and self.tokens[row - 1].key == "VALUES"
+        return row - 1 if rows else start
 
     def _begins_factor(self, index: int) -> bool:
         before = self.tokens[index - 1]

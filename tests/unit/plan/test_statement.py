@@ -33,6 +33,8 @@ def outer(text: str, dialect: str = "outpace") -> str:
         ("(SELECT * FROM ticks WHERE id > 3)", " m"),
         ("(SELECT * FROM ticks, other) AS t(id, value)", " m"),
         ("(VALUES (1, 'a'), (2, 'b')) t(id, value)", " m"),
+        ("VALUES (1, 'a'), (2, 'b'), ((3), 'c') AS t(id, value)", " m"),
+        ("VALUES (1, 'a') t(id, value)", ""),
         ("(VALUES (1, 'a'), (2, 'b'))t(id, value)", ""),
         ("TABLE(generate(3))", " m"),
         ("range(10) AS t(id)", " m"),
