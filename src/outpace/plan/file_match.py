@@ -28,6 +28,7 @@ from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
 from outpace.errors import OutpaceError, UnsupportedError
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query, Rows
 from outpace.plan.batch import Cut, divide
 from outpace.plan.blocks import pack_units, plan_blocks
@@ -170,9 +171,12 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
 def _divide(query: Query, task: Task) -> tuple[Cut, str]:
     """Return how rows are divided.
 
-    A task has rows by their place in the files, so rows of matches and rows at a distance are no
-    reason against cutting, as they are where rows are told apart by their time.
+    Keyed rows are packed by key, whatever their times. A task has the others by their place in the
+    files, so rows of matches and rows at a distance are no reason against cutting, as they are
+    where rows are told apart by their time.
     """
+    if task.bound.partition_by:
+        return Cut.KEY, ", ".join(print_name(name) for name in task.bound.partition_by)
     by_match = query.rows is not Rows.ALL_WITH_UNMATCHED
     return divide(replace(query, rows=Rows.ONE) if by_match else query, task.bound, 0, 0)
 
