@@ -15,9 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from outpace.cli.demo import MEAN_GAP_MS
-from outpace.cli.demo_search import DIP, ROTATION, find, local_host, spark_host
-from outpace.plan.batch import Cut, plan_batch
-from outpace.testing.ticks import SCHEMA, generate_ticks
+from outpace.cli.demo_search import find, local_host, spark_host
+from outpace.testing.ticks import generate_ticks
 
 ROWS = 4_000
 
@@ -43,11 +42,6 @@ def test_spark_finds_what_is_found_in_process(spark: SparkSession, tmp_path: Pat
     assert there.sell_offs.to_pylist() == here.sell_offs.to_pylist()
     assert "divided by time range" in there.plan
     assert "divided by key" in there.plan
-
-
-def test_one_pattern_is_divided_by_key_and_one_by_time_range() -> None:
-    assert plan_batch(DIP, SCHEMA).cut is Cut.KEY
-    assert plan_batch(ROTATION, SCHEMA).cut is Cut.RANGE
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import outpace as op
-from outpace.plan.batch import plan_batch
+from outpace.plan.file_match import plan_files
+from outpace.plan.files import list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,15 +135,17 @@ def local_host(ticks: pa.Table, watch: Callable[[str], AbstractContextManager[ob
 def spark_host(
     session: SparkSession, path: Path, watch: Callable[[str], AbstractContextManager[object]]
 ) -> Host:
-    """Return the host that searches a Parquet file on Spark."""
-    frame = session.read.parquet(str(path))
-    frame.createOrReplaceTempView("ticks")
-    schema = pa.parquet.read_schema(path)
+    """Return the host that searches a Parquet file on Spark.
+
+    Spark's tasks read the file for the queries; the statement reads it as a view of the session.
+    """
+    files = op.parquet(path)
+    session.read.parquet(str(path)).createOrReplaceTempView("ticks")
     return Host(
         name=f"on Spark {session.version}",
-        match=lambda query: op.match(frame, query).toArrow(),
+        match=lambda query: op.match(files, query).toArrow(),
         sql=lambda text: op.sql(session, text).toArrow(),
-        plan=lambda query: plan_batch(query, schema).lines(),
+        plan=lambda query: plan_files(list_files(files), query).lines(),
         watch=watch,
     )
 
@@ -156,7 +159,7 @@ def find(ticks: pa.Table, host: Host) -> Findings:
     with host.watch("count sell-offs"):
         sell_offs = host.sql(SELL_OFFS)
     explanation = op.explain(DIP, ticks.schema)
-    lines = [explanation.text, *host.plan(DIP)]
+    lines = [explanation.text, "", *host.plan(DIP)]
     elsewhere = host.plan(ROTATION)
     if elsewhere:
         lines += ["", f"query {ROTATION.name}: {ROTATION.to_text()}", *elsewhere]
