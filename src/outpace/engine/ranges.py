@@ -1,132 +1,267 @@
-"""Cutting an unkeyed query into time ranges, and putting the matches of the ranges together.
+"""Cutting a query with WITHIN into time ranges: packing rows by range, matching a range.
 
-A range is a partition of its own, with every row that a match of its own starts could need. It
-finds the match of each of its starts, as if nothing were skipped. Whether a start counts depends
-only on the matches before it, so one pass over the matches in order of their starts gives what an
-uncut run gives. Rows with equal times are told apart by their rank among them, which is the same
-in every range that has them.
+A range has the rows of its time and those that follow within one window, so each match lies whole
+in the range of its first event, and one key's rows are matched in many places at once. A range
+finds the match of each of its starts as if nothing were skipped; of these it gives those that may
+count whatever the range before it found (`merge_ranges.py` decides). Rows with equal times are told
+apart by their rank among them, which is the same in every range that has them.
+
+Memory: packing holds the rows that it is given twice; matching the rows of one range, of one bucket
+of keys, and the matches of their starts.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from outpace.engine.kernels.starts import keep_starts
-from outpace.engine.match.after import FIRST_ROW, MISSING
-from outpace.engine.match.times import as_integers
-from outpace.errors import MatchError
-from outpace.pattern.bound import BoundQuery
-from outpace.pattern.expression import Expression, Name, Navigate
-from outpace.pattern.query import AfterMatch, Query, Skip
+from outpace.engine.border import remembers
+from outpace.engine.buckets import key_buckets
+from outpace.engine.core import skip_rows
+from outpace.engine.kernels.grouping import group_rows, is_ascending
+from outpace.engine.kernels.starts import reachable_starts
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Block, Found, Integers, Task
+from outpace.engine.match.operator import kept_columns, match_block, take_matches, whole_block
+from outpace.engine.match.output import match_rows
+from outpace.engine.match.times import time_values
+from outpace.engine.merge_ranges import Flaw, with_places
+from outpace.engine.partition import one_array, placed
+from outpace.pattern.query import AfterMatch, Skip
 
+#: The column that says which range a row is matched in.
 RANGE: Final = "__outpace_range"
-RANK: Final = "__outpace_rank"
-FIRST_TIME: Final = "__outpace_first_time"
-FIRST_RANK: Final = "__outpace_first_rank"
-_TARGET_TIME: Final = "__outpace_target_time"
-_TARGET_RANK: Final = "__outpace_target_rank"
 
-
-def range_query(query: Query, bound: BoundQuery) -> Query:
-    """Return the query that a range runs: every start, and what putting together needs."""
-    assert bound.time is not None
-    after = query.effective_skip
-    measures = [
-        *query.outputs,
-        (FIRST_TIME, Navigate("first", Name((bound.time,)))),
-        (FIRST_RANK, Navigate("first", Name((RANK,)))),
+#: A row of packed ranges: which keys, which range, where the block's rows stand among all rows.
+PACKED: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("range", pa.int64(), nullable=False),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
     ]
-    if after.skip is Skip.PAST_LAST_ROW:
-        measures += [
-            (_TARGET_TIME, Navigate("last", Name((bound.time,)))),
-            (_TARGET_RANK, Navigate("last", Name((RANK,)))),
-        ]
-    elif after.skip in (Skip.TO_FIRST, Skip.TO_LAST):
-        assert after.variable is not None
-        kind = "first" if after.skip is Skip.TO_FIRST else "last"
-        measures += [
-            (_TARGET_TIME, _at(kind, after.variable, bound.time)),
-            (_TARGET_RANK, _at(kind, after.variable, RANK)),
-        ]
-    return replace(query, partitions=(RANGE,), skip=AfterMatch(Skip.NONE), outputs=tuple(measures))
+)
+
+#: Keys are divided into this many buckets, so that a task holds few of them at a time.
+KEY_BUCKETS: Final = 128
+
+#: Ranges are matched together until they have this many rows.
+ROWS_AT_ONCE: Final = 1 << 19
 
 
-def _at(kind: str, variable: str, column: str) -> Expression:
-    return Navigate("first" if kind == "first" else "last", Name((variable, column)))
+@dataclass(frozen=True)
+class Ranges:
+    """A query cut into ranges of a width, which is at least WITHIN.
+
+    Parameters
+    ----------
+    task
+        The query.
+    width
+        The length of a range in units of the time column.
+    """
+
+    task: Task
+    width: int
+
+    @property
+    def within(self) -> int:
+        """The length of a window."""
+        assert self.task.bound.within is not None
+        return self.task.bound.within
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows that are packed."""
+        return kept_columns(self.task, self.task.bound.schema)
+
+    @property
+    def rows(self) -> pa.Schema:
+        """The schema of the rows that are packed."""
+        return pa.schema([self.task.bound.schema.field(name) for name in self.columns])
 
 
-class Ranks:
-    """Adds each row's rank among the rows of its range with the same time, over many tables."""
+def pack_ranges(ranges: Ranges, table: pa.Table, position: int) -> pa.RecordBatch:
+    """Pack rows by key bucket and range, with the schema `PACKED`; each row is in one or two.
 
-    def __init__(self, time: str) -> None:
-        self._time = time
-        self._last: tuple[int, int] | None = None
-        self._count = 0
-
-    def add(self, table: pa.Table) -> pa.Table:
-        """Return the table with the column of ranks; rows come sorted by range and time."""
-        size = table.num_rows
-        if not size:
-            return table.append_column(RANK, pa.array([], pa.int64()))
-        times = as_integers(table.column(self._time))
-        ranges = table.column(RANGE).to_numpy()
-        new = np.ones(size, np.bool_)
-        new[1:] = (np.diff(times) != 0) | (np.diff(ranges) != 0)
-        new[0] = (int(ranges[0]), int(times[0])) != self._last
-        places = np.arange(size)
-        starts = np.maximum.accumulate(np.where(new, places, 0))
-        ranks = places - starts
-        if not new[0]:
-            first_run = int(np.argmax(new)) if new.any() else size
-            ranks[:first_run] += self._count
-        self._last = (int(ranges[-1]), int(times[-1]))
-        self._count = int(ranks[-1]) + 1
-        return table.append_column(RANK, pa.array(ranks, pa.int64()))
-
-
-def core_matches(found: pa.Table, width: int) -> pa.Table:
-    """Keep the matches that start in the range itself, not in the rows it shares with the next."""
-    own = as_integers(found.column(FIRST_TIME)) // width
-    return found.filter(pa.array(own == found.column(RANGE).to_numpy()))
-
-
-class RangeFilter:
-    """Drops matches that an earlier match rules out, as matches come in order of their starts."""
-
-    def __init__(self, after: AfterMatch) -> None:
-        self._after = after
-        self._past_last = after.skip is Skip.PAST_LAST_ROW
-        self._barrier = np.array([np.iinfo(np.int64).min, 0], np.int64)
-
-    def keep(self, found: pa.Table) -> pa.Table:
-        """Return the matches that stay."""
-        times = as_integers(found.column(FIRST_TIME))
-        ranks = found.column(FIRST_RANK).to_numpy()
-        missing = found.column(_TARGET_TIME).is_null().to_numpy()
-        target_times = np.where(missing, times, _filled(found.column(_TARGET_TIME), times))
-        target_ranks = np.where(missing, ranks, _filled(found.column(_TARGET_RANK), ranks))
-        at_start = (target_times == times) & (target_ranks == ranks)
-        kept, failed = keep_starts(
-            times, ranks, target_times, target_ranks, at_start, self._past_last,
-            self._after.strict, self._barrier,
-        )  # fmt: skip
-        if failed >= 0:
-            raise MatchError(
-                MISSING if missing[failed] else FIRST_ROW,
-                detail=f"variable {self._after.variable}",
-            )
-        return found.filter(pa.array(kept))
+    Parameters
+    ----------
+    ranges
+        The query and how it is cut.
+    table
+        Rows in any order.
+    position
+        Where the rows stand among all rows that are packed, which decides ties.
+    """
+    bound = ranges.task.bound
+    columns = {name: one_array(table.column(name)) for name in ranges.columns}
+    times = time_values(bound, columns)
+    keys = [columns[name] for name in bound.partition_by]
+    order, bounds, times = _grouped(times, keys)
+    rows = pa.RecordBatch.from_arrays(
+        [column if order is None else _ordered(column, order) for column in columns.values()],
+        schema=ranges.rows,
+    )
+    buckets, numbers, blocks = [], [], []
+    for bucket in np.flatnonzero(np.diff(bounds)):
+        low, high = int(bounds[bucket]), int(bounds[bucket + 1])
+        for number, first, stop in _slices(ranges, times[low:high]):
+            buckets.append(bucket)
+            numbers.append(number)
+            blocks.append(memoryview(rows.slice(low + first, stop - first).serialize()))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(buckets, pa.int32()),
+            pa.array(numbers, pa.int64()),
+            pa.array(np.full(len(blocks), position), pa.int64()),
+            pa.array(blocks, pa.binary()),
+        ],
+        schema=PACKED,
+    )
 
 
-def _filled(column: pa.ChunkedArray, default: np.ndarray) -> np.ndarray:
-    if column.null_count == 0:
-        return as_integers(column)
-    first = column.filter(pc.is_valid(column))
-    if not len(first):
-        return default
-    return as_integers(pc.fill_null(column, first[0]))
+def _grouped(
+    times: Integers, keys: Sequence[pa.Array]
+) -> tuple[npt.NDArray[np.int32] | None, Integers, Integers]:
+    """Return the order by key bucket and time, ties as they came; the buckets' bounds; the times.
+
+    The order is None where rows are in order already.
+    """
+    by_time = None if is_ascending(times) else np.argsort(times, kind="stable").astype(np.int32)
+    if by_time is not None:
+        times = times[by_time]
+    if not keys:
+        return by_time, np.array([0, len(times)], np.int64), times
+    buckets = key_buckets(keys, KEY_BUCKETS)
+    if by_time is not None:
+        buckets = buckets[by_time]
+    order = np.empty(len(times), np.int32)
+    bounds = group_rows(buckets, KEY_BUCKETS, order)
+    return (order if by_time is None else by_time[order]), bounds, times[order]
+
+
+def _ordered(column: pa.Array, order: npt.NDArray[np.int32]) -> pa.Array:
+    return placed(column, order, None, np.zeros(1, np.int64))
+
+
+def _slices(ranges: Ranges, times: Integers) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges that sorted times belong to, and the rows of each."""
+    width, reach = ranges.width, ranges.within - 1
+    own, before = times // width, (times - reach) // width
+    numbers = np.unique(np.concatenate([own, before]))
+    firsts = np.searchsorted(times, numbers * width)
+    stops = np.searchsorted(times, (numbers + 1) * width + reach)
+    for number, first, stop in zip(numbers, firsts, stops, strict=True):
+        yield int(number), int(first), int(stop)
+
+
+@dataclass(frozen=True)
+class PackedRange:
+    """A block of a range as it comes: its bucket and range, and its bytes."""
+
+    bucket: int
+    number: int
+    block: pa.Buffer
+
+
+class RangeMatcher:
+    """Matches ranges that come as blocks, in order of bucket, range and position.
+
+    Parameters
+    ----------
+    ranges
+        The query and how it is cut.
+    rows_at_once
+        Complete ranges are matched together when they have this many rows.
+    """
+
+    def __init__(self, ranges: Ranges, *, rows_at_once: int = ROWS_AT_ONCE) -> None:
+        self._ranges = ranges
+        self._task = _every_start(ranges.task)
+        self._matcher = choose_matcher(self._task).matcher
+        self._rows_at_once = rows_at_once
+        self._schema = ranges.rows
+
+    def matches(self, packed: Iterable[PackedRange]) -> Iterator[pa.Table]:
+        """Yield the matches that start in the ranges, with the columns of `merged_schema`."""
+        waiting: list[pa.Table] = []
+        rows = 0
+        last: tuple[int, int] | None = None
+        for part in packed:
+            if rows >= self._rows_at_once and (part.bucket, part.number) != last:
+                yield self._match(waiting)
+                waiting, rows = [], 0
+            last = (part.bucket, part.number)
+            waiting.append(self._rows(part))
+            rows += waiting[-1].num_rows
+        if waiting:
+            yield self._match(waiting)
+
+    def _rows(self, part: PackedRange) -> pa.Table:
+        # Kernels want their numbers aligned, and a block lies wherever the one before it ends.
+        aligned = pa.py_buffer(part.block.to_pybytes())
+        batch = pa.ipc.read_record_batch(aligned, self._schema)
+        number = pa.array(np.full(batch.num_rows, part.number), pa.int64())
+        return pa.Table.from_batches([batch]).append_column(RANGE, number)
+
+    def _match(self, tables: list[pa.Table]) -> pa.Table:
+        block = whole_block(self._task, pa.concat_tables(tables))
+        found = match_block(self._task, self._matcher, block).found
+        segment_range = block.columns[RANGE].take(pa.array(block.segments[:-1])).to_numpy()
+        end = (segment_range[found.segment] + 1) * self._ranges.width
+        found = take_matches(found, np.flatnonzero(block.times[found.start] < end))
+        if not remembers(self._ranges.task):
+            return match_rows(self._task, block, found)[0]
+        return self._possible(block, found, segment_range)
+
+    def _possible(self, block: Block, found: Found, segment_range: Integers) -> pa.Table:
+        """Return the matches that may count, and what they rule out."""
+        named = skip_rows(self._ranges.task, found)
+        # Preferred matches come in order of their starts, range by range.
+        start = found.start.astype(np.int64)
+        barrier = np.maximum(named - 1, start)
+        flaw = np.where(named < 0, Flaw.MISSING, np.where(named == start, Flaw.FIRST_ROW, 0))
+        # A match that starts in an earlier range ends before this time.
+        entered_before = segment_range * self._ranges.width + self._ranges.within - 1
+        entered = np.ones(len(start), np.bool_)
+        same = np.diff(found.segment) == 0
+        early = block.times[start[:-1]] < entered_before[found.segment[1:]]
+        entered[1:] = ~same | early
+        may_count = np.flatnonzero(reachable_starts(start, barrier + 1, entered))
+        found, start, barrier = take_matches(found, may_count), start[may_count], barrier[may_count]
+        table, match = match_rows(self._task, block, found)
+        ranks = _ranks(block)
+        places = (block.times[start], ranks[start], block.times[barrier], ranks[barrier])
+        return with_places(table, [place[match] for place in places], flaw[may_count][match])
+
+
+def _every_start(task: Task) -> Task:
+    """Return a task that finds the match of each start, range by range."""
+    bound = task.bound
+    query = bound.query
+    if remembers(task):
+        query = replace(query, skip=AfterMatch(Skip.TO_NEXT_ROW))
+    return replace(
+        task,
+        bound=replace(
+            bound,
+            query=query,
+            partition_by=(RANGE, *bound.partition_by),
+            schema=bound.schema.append(pa.field(RANGE, pa.int64())),
+        ),
+    )
+
+
+def _ranks(block: Block) -> Integers:
+    """Return each row's rank among the rows of its partition with the same time."""
+    new = np.ones(block.size, np.bool_)
+    new[1:] = block.times[1:] != block.times[:-1]
+    new[block.segments[:-1]] = True
+    places = np.arange(block.size)
+    ranks: Integers = places - np.maximum.accumulate(np.where(new, places, 0))
+    return ranks

@@ -1,49 +1,49 @@
 """The plan of a batch on Spark: what Catalyst computes, what crosses to Python, how rows are cut.
 
-Predicates that need only their own row become bits of one small integer column, computed where the
-data is; the query that runs in Python reads the bits. Columns that nothing else needs stay behind,
-and where the semantics allow it so do the rows that no step can use.
+Conditions that need only their own row, also as parts of larger ones, become bits of byte columns,
+computed where the data is; the query that runs in Python reads the bits. Columns that nothing else
+needs stay behind, and where the semantics allow it so do the rows that no step can use. The result
+is that of the query as it was.
 """
 
 from __future__ import annotations
 
-import decimal
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.match.bits import BITS, BitTask, with_bits
+from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.reach import reach_of
 from outpace.errors import UnsupportedError
 from outpace.pattern import ast, expression
-from outpace.pattern.ast import Link
-from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass, Read
-from outpace.pattern.bound import walk as walk_bound
-from outpace.pattern.expression import Binary, Expression, Literal, Name
-from outpace.pattern.print_expression import print_expression
+from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Consume, Query, Rows, Selection, Skip, WithinKind
+from outpace.plan.catalyst import catalyst_text
 
-#: The column of bits, one for each predicate that Catalyst computes.
-MASK: Final = "__outpace_mask"
+#: Ranges are this many times as long as WITHIN, so a row is in two of them one time in so many,
+#: and a task holds the rows of so many windows and one more.
+RANGE_FACTOR: Final = 32
 
-#: Ranges are this many times as long as WITHIN, so a row is in two of them one time in so many.
-RANGE_FACTOR: Final = 64
-
-_BITS_MAX = 31
-
-_BINARY = frozenset({"=", "<>", "<", "<=", ">", ">=", "and", "or", "+", "-", "*", "||"})
-_CALLS = frozenset({"lower", "upper", "abs", "length", "coalesce"})
+_BITS_PER_COLUMN: Final = 8
 
 
 class Cut(Enum):
     """How rows are divided among tasks."""
 
     KEY = "by key"
+    KEY_AND_RANGE = "by key and time range"
     RANGE = "by time range"
     NONE = "not at all"
+
+    @property
+    def by_range(self) -> bool:
+        """Whether ranges of time are tasks of their own."""
+        return self in (Cut.RANGE, Cut.KEY_AND_RANGE)
 
 
 @dataclass(frozen=True)
@@ -52,191 +52,164 @@ class BatchPlan:
 
     Parameters
     ----------
-    query
-        The query that Python runs: predicates that Catalyst computes are replaced by bits.
     bound
         The user's query, bound; its output is the result's schema.
     bits
-        The Spark SQL text of each pushed predicate, by its bit, and the variable it defines.
+        The query that Python runs; it reads bits where Catalyst computes conditions.
+    computed
+        The Spark SQL of each bit, and the variable that it belongs to.
     columns
         The input columns that cross.
-    drop_unused
-        Whether rows without any bit stay behind.
     cut, reason
         How rows are divided, and why not by range where they are not.
     width
         The length of a range in units of the time column.
     """
 
-    query: Query
     bound: BoundQuery
-    bits: tuple[tuple[str, str], ...]
+    bits: BitTask
+    computed: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
-    drop_unused: bool
     cut: Cut
     reason: str
     width: int = 0
 
     @property
-    def mask_sql(self) -> str:
-        """Return the Spark SQL text of the column of bits."""
-        terms = [
-            f"CASE WHEN {sql} THEN {1 << bit} ELSE 0 END" for bit, (_, sql) in enumerate(self.bits)
-        ]
-        kind = "TINYINT" if len(terms) < 8 else "SMALLINT" if len(terms) < 16 else "INT"
-        return f"CAST({' + '.join(terms)} AS {kind})"
+    def task(self) -> Task:
+        """The query that Python runs."""
+        return self.bits.task
 
     @property
-    def mask_type(self) -> pa.DataType:
-        """Return the type of the column of bits."""
-        return (
-            pa.int8() if len(self.bits) < 8 else pa.int16() if len(self.bits) < 16 else pa.int32()
-        )
+    def bit_columns(self) -> dict[str, str]:
+        """The Spark SQL of each column of bits, signed bytes, by the column's name."""
+        columns: dict[str, list[str]] = {}
+        for number, (_, sql) in enumerate(self.computed):
+            column, bit = divmod(number, _BITS_PER_COLUMN)
+            # The highest bit of a signed byte counts below zero.
+            value = 1 << bit if bit < _BITS_PER_COLUMN - 1 else -(1 << bit)
+            term = f"CASE WHEN {sql} THEN {value} ELSE 0 END"
+            columns.setdefault(f"{BITS}{column}", []).append(term)
+        return {name: f"CAST({' + '.join(terms)} AS TINYINT)" for name, terms in columns.items()}
+
+    @property
+    def used_sql(self) -> str | None:
+        """The Spark SQL that says which rows cross; None where all do."""
+        if not self.bits.drop_unused:
+            return None
+        return " OR ".join(dict.fromkeys(sql for _, sql in self.computed))
+
+    @property
+    def crossing(self) -> pa.Schema:
+        """The columns that cross, in their order."""
+        fields = [self.bound.schema.field(name) for name in self.columns]
+        fields += [pa.field(name, pa.int8()) for name in self.bit_columns]
+        # Rows without any column would not be counted on the way.
+        return pa.schema(fields or [pa.field(f"{BITS}0", pa.int8())])
+
+    @property
+    def merges(self) -> bool:
+        """Whether a match of one range can rule out matches of the next."""
+        every = self.bound.query.effective_skip.skip in (Skip.NONE, Skip.TO_NEXT_ROW)
+        return self.cut.by_range and not every
 
     def lines(self) -> list[str]:
-        """Return what `explain()` shows of the plan."""
-        pushed = [f"  bit {bit}: {name} AS {sql}" for bit, (name, sql) in enumerate(self.bits)]
-        dropped = "rows without a bit stay behind" if self.drop_unused else "every row crosses"
-        return [
-            "on Spark",
-            f"  computed by Catalyst: {len(self.bits)} of {len(self.bound.predicates)} predicates",
-            *pushed,
-            f"  columns that cross: {', '.join((*self.columns, *([MASK] if self.bits else [])))}",
-            f"  rows: {dropped}",
-            f"  divided {self.cut.value}" + (f": {self.reason}" if self.reason else ""),
+        r"""Return what `explain()` shows of the plan.
+
+        Examples
+        --------
+        >>> query = (Query("q").order_by("ts").pattern("A -> B").within(10)
+        ...          .define(A="kind = 'a'", B="kind = 'b' AND v > A.v").measures(at="B.ts"))
+        >>> plan = plan_batch(query, pa.schema(
+        ...     [("ts", pa.int64()), ("kind", pa.string()), ("v", pa.int64())]))
+        >>> print("\n".join(plan.lines()))
+        on Spark
+          computed by Catalyst: 2 conditions
+            A: (`kind` = 'a')
+            B: (`kind` = 'b')
+          columns that cross to Python: ts, v, and 1 byte of bits
+          rows that cross: those that fit a condition above
+          divided by time range: ranges of 320, each with the next 10 as well
+          then: one task goes over the matches and drops those that an earlier one rules out
+          ties: rows that are equal in ts keep the DataFrame's order, which Spark may not fix
+        """
+        return ["on Spark", *(f"  {line}" for line in self._lines())]
+
+    def _lines(self) -> list[str]:
+        size = len(self.bit_columns)
+        added = [f"{size} byte{'s' * (size > 1)} of bits"] if size else []
+        crossing = [", ".join(map(print_name, self.columns)), *added]
+        lines = [
+            f"computed by Catalyst: {_count(len(self.computed), 'condition')}",
+            *(f"  {name}: {sql}" for name, sql in self.computed),
+            f"columns that cross to Python: {', and '.join(filter(None, crossing)) or 'none'}",
+            "rows that cross: "
+            + ("those that fit a condition above" if self.bits.drop_unused else "all"),
+            f"divided {self.cut.value}: {self._division()}",
         ]
+        if self.merges:
+            where = (
+                "a task goes over the matches of each key"
+                if self.bound.partition_by
+                else ("one task goes over the matches")
+            )
+            lines.append(f"then: {where} and drops those that an earlier one rules out")
+        order = ", ".join(map(print_name, self.bound.order_by))
+        if order:
+            lines.append(
+                f"ties: rows that are equal in {order} keep the DataFrame's order, "
+                "which Spark may not fix"
+                if self.cut.by_range
+                else f"ties: rows that are equal in {order} have no order of their own on Spark"
+            )
+        return lines
+
+    def _division(self) -> str:
+        keys = ", ".join(map(print_name, self.bound.partition_by))
+        if self.cut.by_range:
+            ranges = f"ranges of {self.width}, each with the next {self.bound.within} as well"
+            return f"{keys}; {ranges}" if keys else ranges
+        if self.cut is Cut.KEY:
+            return f"{keys}; not by time range: {self.reason}"
+        return self.reason
 
 
 def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
-    r"""Plan a batch over rows of a schema.
+    """Plan a batch over rows of a schema.
 
     Examples
     --------
-    >>> query = (Query("q").order_by("ts").pattern("A -> B").within(10)
-    ...          .define(A="kind = 'a'", B="kind = 'b' AND v > A.v").measures(at="B.ts"))
-    >>> plan = plan_batch(query, pa.schema(
-    ...     [("ts", pa.int64()), ("kind", pa.string()), ("v", pa.int64())]))
-    >>> print("\n".join(plan.lines()))
-    on Spark
-      computed by Catalyst: 1 of 2 predicates
-      bit 0: A AS kind = 'a'
-      columns that cross: ts, kind, v, __outpace_mask
-      rows: every row crosses
-      divided by time range
+    >>> query = Query("q").partition_by("key").order_by("ts").pattern("A B")
+    >>> schema = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
+    >>> plan = plan_batch(query.measures(n="COUNT(*)"), schema)
+    >>> plan.cut, plan.reason, plan.columns
+    (<Cut.KEY: 'by key'>, 'there is no WITHIN', ('ts', 'key'))
     """
     if query.operator is not None:
         raise UnsupportedError(
             "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
         )
     task = prepare(query, schema)
-    definitions = dict(query.definitions)
-    bits: list[tuple[str, str]] = []
-    for predicate in task.bound.predicates:
-        if (
-            predicate.kind is PredicateClass.LOCAL
-            and len(bits) < _BITS_MAX
-            and not _reads_floats(predicate, schema)
-        ):
-            sql = _spark_text(definitions[predicate.name], predicate.name)
-            if sql is not None:
-                bits.append((predicate.name, sql))
-    pushed = {name: bit for bit, (name, _) in enumerate(bits)}
-    rewritten = replace(
-        query,
-        definitions=tuple(
-            (name, _bit_test(pushed[name]) if name in pushed else tree)
-            for name, tree in query.definitions
-        ),
-    )
+    bits = with_bits(task, lambda condition: catalyst_text(condition) is not None)
+    computed = []
+    for predicate in bits.predicates:
+        assert predicate.expression is not None
+        sql = catalyst_text(predicate.expression)
+        assert sql is not None
+        computed.append((predicate.name, sql))
     cut, reason = divide(query, task.bound, reach_of(task).back, reach_of(task).ahead)
-    plan = BatchPlan(
-        query=rewritten,
+    return BatchPlan(
         bound=task.bound,
-        bits=tuple(bits),
-        columns=(),
-        drop_unused=_can_drop(
-            query, task.bound, pushed, reach_of(task).back or reach_of(task).ahead
-        ),
+        bits=bits,
+        computed=tuple(computed),
+        columns=kept_columns(bits.task, schema),
         cut=cut,
         reason=reason,
         width=(task.bound.within or 0) * RANGE_FACTOR,
-    )
-    crossing = prepare(rewritten, schema.append(pa.field(MASK, plan.mask_type)))
-    names = kept_columns(crossing, schema)
-    return replace(plan, columns=tuple(name for name in names if name != MASK))
-
-
-def quoted(name: str) -> str:
-    """Return a column name as Spark SQL reads it, whatever it contains."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _bit_test(bit: int) -> Expression:
-    shifted = Binary("div", Name((MASK,)), Literal(1 << bit))
-    return Binary("=", Binary("%", shifted, Literal(2)), Literal(1))
-
-
-def _spark_text(tree: Expression, variable: str) -> str | None:
-    """Return a predicate as Spark SQL, or None where Spark might not mean the same."""
-    if not all(_same_in_spark(node) for node in expression.walk(tree)):
-        return None
-
-    def unqualified(node: Expression) -> Expression:
-        if isinstance(node, Name) and len(node.parts) > 1 and node.parts[0] == variable:
-            return Name(node.parts[1:])
-        return node
-
-    return print_expression(expression.transform(tree, unqualified), dialect="spark")
-
-
-def _reads_floats(predicate: Predicate, schema: pa.Schema) -> bool:
-    """Say whether a predicate may meet NaN, which Spark takes for the largest number."""
-    assert predicate.expression is not None
-    reads = [node for node in walk_bound(predicate.expression) if isinstance(node, Read)]
-    return any(node.path or pa.types.is_floating(schema.field(node.column).type) for node in reads)
-
-
-def _same_in_spark(node: Expression) -> bool:
-    match node:
-        case Binary(operator=operator):
-            return operator in _BINARY
-        case expression.Call(name=name):
-            return name in _CALLS
-        case expression.Like(pattern=pattern, escape=escape):
-            # Spark's LIKE has a default escape character, SQL's has none.
-            plain = isinstance(pattern, Literal) and "\\" not in str(pattern.value)
-            return plain and escape is None
-        case Literal(value=value):
-            return value is None or isinstance(value, bool | int | float | str | decimal.Decimal)
-        case (
-            Name()
-            | expression.Unary()
-            | expression.IsNull()
-            | expression.Between()
-            | expression.InList()
-            | expression.Case()
-        ):
-            return True
-        case _:
-            return False
-
-
-def _can_drop(query: Query, bound: BoundQuery, pushed: dict[str, int], reaches: int) -> bool:
-    assert query.tree is not None
-    anchored = any(isinstance(n, ast.AtStart | ast.AtEnd) for n in ast.walk(query.tree))
-    return (
-        len(pushed) == len(bound.predicates)
-        and Link.STRICT not in ast.links(query.tree)
-        and not anchored
-        and not reaches
-        and query.rows is not Rows.ALL_WITH_UNMATCHED
     )
 
 
 def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut, str]:
     """Return how rows can be divided, and why not by range where they cannot."""
-    if bound.partition_by:
-        return Cut.KEY, ", ".join(print_name(name) for name in bound.partition_by)
     assert query.tree is not None
     reasons = {
         "there is no WITHIN": bound.within is None,
@@ -251,16 +224,20 @@ def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut,
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
         "unmatched rows are asked for": query.rows is Rows.ALL_WITH_UNMATCHED,
-        "rows of matches are asked for": query.rows is not Rows.ONE,
         "all matches are asked for and some are skipped": (
             query.effective_selection is Selection.ALL
             and query.effective_skip.skip is not Skip.NONE
         ),
     }
+    whole, ranged = (Cut.KEY, Cut.KEY_AND_RANGE) if bound.partition_by else (Cut.NONE, Cut.RANGE)
     for reason, holds in reasons.items():
         if holds:
-            return Cut.NONE, reason
-    return Cut.RANGE, ""
+            return whole, reason
+    return ranged, ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
 
 
 def _numbered(query: Query) -> bool:

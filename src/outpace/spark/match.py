@@ -1,10 +1,13 @@
-"""Matching a Spark DataFrame: project and filter in Catalyst, cross once, match, merge.
+"""Matching a Spark DataFrame: project and filter in Catalyst, cross, match, merge.
 
-Keyed queries are shuffled by key and sorted by Spark, so a task holds one stretch of rows at a
-time. Unkeyed queries with WITHIN are cut into time ranges; each row goes to its range and, near a
-border, to the range before it as well (the halo), so every match lies whole in the range of its
-first event. Ranges match every start; where the query skips, one task goes over the matches, not
-the rows, and drops those that an earlier match rules out.
+Queries with WITHIN are cut by time range, and by key where they have keys: rows are packed into
+blocks as soon as they cross, each near a border also for the range before (the halo), Spark brings
+the blocks of a range to one task, and the task finds every match that starts in the range. Where
+the query skips, a last pass goes over the matches of a key, not its rows, and drops those that an
+earlier match rules out. Other keyed queries are shuffled by key and sorted by Spark.
+
+Memory: packing holds `PACK_ROWS` rows or `PACK_BYTES`; matching one range of a bucket of keys, or,
+of rows that Spark sorts, one stretch of them and what WITHIN leaves open.
 """
 
 from __future__ import annotations
@@ -14,59 +17,83 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
+from outpace.engine.match.bits import BITS
 from outpace.engine.match.groups import SortedGroups
-from outpace.engine.match.operator import prepare
-from outpace.engine.ranges import (
-    FIRST_RANK,
-    FIRST_TIME,
-    RANGE,
-    RANK,
-    RangeFilter,
-    Ranks,
-    core_matches,
-    range_query,
-)
-from outpace.pattern.query import AfterMatch, Query, Skip
-from outpace.plan.batch import MASK, BatchPlan, Cut, plan_batch, quoted
+from outpace.engine.merge_ranges import START, RangeFilter, merged_schema
+from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.pattern.query import Query
+from outpace.plan.batch import BatchPlan, plan_batch
+from outpace.plan.catalyst import quoted
 from outpace.spark.schema import arrow_schema, with_schema
 
 Batches = Iterable[pa.RecordBatch]
+Change = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 #: Matches go back to Spark in batches of this many rows.
 _BATCH_ROWS: Final = 65_536
 
+#: Rows are packed when there are so many of them, or so many bytes.
+PACK_ROWS: Final = 1 << 19
+PACK_BYTES: Final = 64 << 20
+
+#: Blocks of one partition are numbered from its number times this.
+_BLOCKS_MAX: Final = 1 << 32
+
 
 def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used."""
-    plan = plan_batch(query, arrow_schema(frame))
-    crossing = _project(frame, plan)
-    if plan.cut is Cut.RANGE:
-        return _by_range(crossing, plan)
-    order = [_order_column(plan, index) for index in range(len(plan.bound.order_by))]
+    schema = arrow_schema(frame)
+    plan = plan_batch(query, schema)
+    rows = crossing_rows(frame, plan)
+    if plan.cut.by_range:
+        return _by_range(rows, plan, query, schema)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
-    placed = crossing.repartition(*keys) if keys else crossing.repartition(1)
+    order = [_order_column(plan, index) for index in range(len(plan.bound.order_by))]
+    placed = rows.repartition(*keys) if keys else rows.repartition(1)
     if keys or order:
         placed = placed.sortWithinPartitions(*keys, *order)
-    return _map(placed, partial(_match_groups, plan.query), plan.bound.output)
+    return _map(placed, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output)
 
 
-def _project(frame: DataFrame, plan: BatchPlan) -> DataFrame:
+def crossing_rows(frame: DataFrame, plan: BatchPlan) -> DataFrame:
+    """Return what of a DataFrame crosses to Python: bits, the columns that are used, used rows."""
+    binary = _without_collations(frame)
+    used = binary if plan.used_sql is None else binary.filter(sf.expr(plan.used_sql))
     columns = [sf.col(quoted(name)) for name in plan.columns]
-    if plan.bits:
-        columns.append(sf.expr(plan.mask_sql).alias(MASK))
-    elif not columns:
-        # Rows without any column would not be counted on the way.
-        columns.append(sf.lit(0).cast("tinyint").alias(MASK))
-    fields = [frame.schema[name] for name in plan.columns]
-    if len(columns) > len(fields):
-        fields += from_arrow_schema(pa.schema([(MASK, plan.mask_type)])).fields
-    projected = with_schema(frame.select(*columns), StructType(fields))
-    return projected.filter(sf.col(MASK) != 0) if plan.drop_unused else projected
+    columns += [sf.expr(sql).alias(name) for name, sql in plan.bit_columns.items()]
+    if not columns:
+        columns.append(sf.lit(0).cast("tinyint").alias(plan.crossing.names[0]))
+    fields = [binary.schema[name] for name in plan.columns]
+    fields += from_arrow_schema(plan.crossing).fields[len(fields) :]
+    return with_schema(used.select(*columns), StructType(fields))
+
+
+def _without_collations(frame: DataFrame) -> DataFrame:
+    """Return the DataFrame with text that compares byte by byte, as it does in process."""
+    if not any(_collated(field) for field in frame.schema.fields):
+        return frame
+    fields = [
+        StructField(field.name, StringType()) if _collated(field) else field
+        for field in frame.schema.fields
+    ]
+    columns = [
+        sf.collate(quoted(field.name), "UTF8_BINARY").alias(field.name)
+        if _collated(field)
+        else sf.col(quoted(field.name))
+        for field in frame.schema.fields
+    ]
+    return with_schema(frame.select(*columns), StructType(fields))
+
+
+def _collated(field: StructField) -> bool:
+    kind = field.dataType
+    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"
 
 
 def _order_column(plan: BatchPlan, index: int) -> Column:
@@ -77,51 +104,29 @@ def _order_column(plan: BatchPlan, index: int) -> Column:
     return column.asc_nulls_first() if first else column.asc_nulls_last()
 
 
-def _by_range(crossing: DataFrame, plan: BatchPlan) -> DataFrame:
-    assert plan.bound.time is not None
-    assert plan.bound.within is not None
-    time = sf.col(quoted(plan.bound.time))
-    kind = plan.bound.schema.field(plan.bound.time).type
-    if pa.types.is_timestamp(kind):
-        time = sf.unix_micros(time) if kind.tz else sf.unix_micros(sf.to_utc_timestamp(time, "UTC"))
-    elif pa.types.is_date(kind):
-        time = sf.unix_micros(time.cast("timestamp"))
-    own = _floor(time, plan.width)
-    earliest = _floor(time - sf.lit(plan.bound.within - 1), plan.width)
-    ranges = sf.when(earliest < own, sf.array(earliest, own)).otherwise(sf.array(own))
-    copies = crossing.select("*", sf.explode(ranges).alias(RANGE))
-    fields = [*crossing.schema.fields, StructField(RANGE, LongType())]
-    placed = with_schema(copies, StructType(fields)).repartition(RANGE)
-    order = [_order_column(plan, index) for index in range(len(plan.bound.order_by))]
-    # Rows that are equal in the query's order must come in the same order in both ranges.
-    rest = [sf.col(quoted(c)) for c in crossing.columns if c not in plan.bound.order_by]
-    placed = placed.sortWithinPartitions(sf.col(RANGE), *order, *rest)
-    ranged = range_query(plan.query, plan.bound)
-    schema = arrow_schema(placed).append(pa.field(RANK, pa.int64()))
-    output = prepare(ranged, schema).bound.output
-    found = _map(placed, partial(_match_ranges, ranged, plan.bound.time, plan.width), output)
-    if plan.query.effective_skip.skip not in (Skip.NONE, Skip.TO_NEXT_ROW):
-        merged = found.repartition(1).sortWithinPartitions(FIRST_TIME, FIRST_RANK)
-        found = _map(merged, partial(_merge, plan.query.effective_skip), output)
-    named = found.select(*[sf.col(quoted(name)) for name in plan.bound.output.names])
-    return with_schema(named, from_arrow_schema(plan.bound.output))
+def _by_range(rows: DataFrame, plan: BatchPlan, query: Query, schema: pa.Schema) -> DataFrame:
+    packed = _map(rows, partial(_pack, query, schema), plan.crossing, PACKED)
+    bucket, number, position, _ = PACKED.names
+    placed = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
+    output = plan.bound.output
+    if not plan.merges:
+        return _map(placed, partial(_match_ranges, query, schema), PACKED, output)
+    merging = merged_schema(output)
+    found = _map(placed, partial(_match_ranges, query, schema), PACKED, merging)
+    keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
+    by_key = found.repartition(*keys) if keys else found.repartition(1)
+    ordered = by_key.sortWithinPartitions(*keys, *START)
+    return _map(ordered, partial(_merge, query, plan.bound.partition_by), merging, output)
 
 
-def _floor(time: Column, width: int) -> Column:
-    step = sf.lit(width).cast("bigint")
-    return ((time - sf.pmod(time, step)) / step).cast("bigint")
-
-
-def _map(
-    frame: DataFrame, change: Callable[[Batches], Iterator[pa.RecordBatch]], output: pa.Schema
-) -> DataFrame:
-    """Let Python change the rows of a DataFrame."""
-    names = frame.columns
+def _map(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) -> DataFrame:
+    """Let Python change the rows of a DataFrame, which has the columns that are given."""
+    names = given.names
     if any("." in name or "`" in name for name in names):
         # PySpark would take such a name for a path, so it gets another one on the way.
         fields = [
             StructField(f"_{number}", field.dataType)
-            for number, field in enumerate(frame.schema.fields)
+            for number, field in enumerate(from_arrow_schema(given).fields)
         ]
         renamed = frame.toDF(*(field.name for field in fields))
         frame = with_schema(renamed, StructType(fields))
@@ -129,38 +134,69 @@ def _map(
     return frame.mapInArrow(change, schema=from_arrow_schema(output))
 
 
-def _renamed(
-    change: Callable[[Batches], Iterator[pa.RecordBatch]], names: list[str], batches: Batches
-) -> Iterator[pa.RecordBatch]:
+def _renamed(change: Change, names: list[str], batches: Batches) -> Iterator[pa.RecordBatch]:
     return change(batch.rename_columns(names) for batch in batches)
 
 
-def _match_groups(query: Query, batches: Batches) -> Iterator[pa.RecordBatch]:
-    tables = (pa.Table.from_batches([batch]) for batch in batches)
-    for found in _matches(query, tables):
+def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    groups: SortedGroups | None = None
+    for batch in batches:
+        if groups is None:
+            groups = SortedGroups(plan_batch(query, schema).task)
+        for found in groups.push(_as_planned(pa.Table.from_batches([batch]))):
+            yield from found.to_batches(_BATCH_ROWS)
+    if groups is not None:
+        for found in groups.finish():
+            yield from found.to_batches(_BATCH_ROWS)
+
+
+def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    plan = plan_batch(query, schema)
+    ranges = Ranges(plan.task, plan.width)
+    context = TaskContext.get()
+    position = (0 if context is None else context.partitionId()) * _BLOCKS_MAX
+    for number, table in enumerate(_collected(batches)):
+        yield pack_ranges(ranges, _as_planned(table), position + number)
+
+
+def _collected(batches: Batches) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= PACK_ROWS or size >= PACK_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(waiting)
+
+
+def _as_planned(table: pa.Table) -> pa.Table:
+    """Return the rows with bytes of bits as the engine has them: without a sign."""
+    for place, name in enumerate(table.column_names):
+        if name.startswith(BITS):
+            table = table.set_column(place, name, table.column(place).cast(pa.uint8(), safe=False))
+    return table
+
+
+def _match_ranges(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    plan = plan_batch(query, schema)
+    for found in RangeMatcher(Ranges(plan.task, plan.width)).matches(_blocks(batches)):
         yield from found.to_batches(_BATCH_ROWS)
 
 
-def _match_ranges(
-    query: Query, time: str, width: int, batches: Batches
-) -> Iterator[pa.RecordBatch]:
-    ranks = Ranks(time)
-    tables = (ranks.add(pa.Table.from_batches([batch])) for batch in batches)
-    for found in _matches(query, tables):
-        yield from core_matches(found, width).to_batches(_BATCH_ROWS)
-
-
-def _matches(query: Query, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    groups: SortedGroups | None = None
-    for table in tables:
-        if groups is None:
-            groups = SortedGroups(prepare(query, table.schema))
-        yield from groups.push(table)
-    if groups is not None:
-        yield from groups.finish()
-
-
-def _merge(after: AfterMatch, batches: Batches) -> Iterator[pa.RecordBatch]:
-    ranges = RangeFilter(after)
+def _blocks(batches: Batches) -> Iterator[PackedRange]:
     for batch in batches:
-        yield from ranges.keep(pa.Table.from_batches([batch])).to_batches(_BATCH_ROWS)
+        buckets, numbers, _, blocks = batch.columns
+        for bucket, number, block in zip(
+            buckets.to_pylist(), numbers.to_pylist(), blocks, strict=True
+        ):
+            yield PackedRange(bucket, number, block.as_buffer())
+
+
+def _merge(query: Query, keys: tuple[str, ...], batches: Batches) -> Iterator[pa.RecordBatch]:
+    merge = RangeFilter(query.effective_skip, keys)
+    for batch in batches:
+        yield from merge.keep(pa.Table.from_batches([batch])).to_batches(_BATCH_ROWS)

@@ -41,7 +41,8 @@ def test_reachable_starts_are_those_that_some_walk_meets(
     size, jumps = stretch
     expected = {met for entry in range(last + 1) for met in walk(entry, jumps, size)[0]}
     starts, targets = arrays(jumps)
-    reached = reachable_starts(starts, targets, last)
+    entered = np.concatenate([[True], starts[:-1] < last])[: len(starts)]
+    reached = reachable_starts(starts, targets, entered)
     assert set(starts[reached].tolist()) == expected
 
 

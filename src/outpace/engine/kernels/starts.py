@@ -13,49 +13,40 @@ from outpace.engine.match.contract import Booleans, Integers
 def keep_starts(
     times: Integers,
     ranks: Integers,
-    target_times: Integers,
-    target_ranks: Integers,
-    at_start: Booleans,
-    past_last: bool,
-    strict: bool,
+    barrier_times: Integers,
+    barrier_ranks: Integers,
+    fresh: Booleans,
     barrier: Integers,
-) -> tuple[npt.NDArray[np.bool_], int]:
-    """Mark the matches that stay; `barrier` (time, rank) is the first start that may, updated.
+) -> npt.NDArray[np.bool_]:
+    """Mark the matches that stay, in order of their starts.
 
-    Returns the marks, and the first match whose skip target is its own start or missing where that
-    is an error, or -1.
+    A place is a time and a rank among the rows with that time. Each match comes with the last start
+    that it rules out; where `fresh`, nothing before counts. `barrier` is the last start that is
+    ruled out so far, and is updated.
     """
     kept = np.zeros(len(times), np.bool_)
     for match in range(len(times)):
         time, rank = times[match], ranks[match]
-        if time < barrier[0] or (time == barrier[0] and rank < barrier[1]):
+        ruled_out = time < barrier[0] or (time == barrier[0] and rank <= barrier[1])
+        if ruled_out and not fresh[match]:
             continue
         kept[match] = True
-        if not past_last and at_start[match]:
-            if strict:
-                return kept, match
-            barrier[0], barrier[1] = time, rank + 1
-            continue
-        barrier[0], barrier[1] = target_times[match], target_ranks[match]
-        if past_last:
-            barrier[1] += 1
-    return kept, -1
+        barrier[0], barrier[1] = barrier_times[match], barrier_ranks[match]
+    return kept
 
 
 @compiled_when_worth
-def reachable_starts(starts: Integers, targets: Integers, last_entry: int) -> npt.NDArray[np.bool_]:
+def reachable_starts(
+    starts: Integers, targets: Integers, entered: Booleans
+) -> npt.NDArray[np.bool_]:
     """Mark the matches that may stay when it is not known where the search enters.
 
     The matches of all starts come in order of their starts, each with its target: the first start
-    that it leaves, later than its own. The search enters at any row up to `last_entry`, takes the
-    first start from there, goes on at its target, and so on. What no such chain meets is ruled out
-    whatever came before.
+    that it leaves, later than its own. The search enters before any match that is `entered`, takes
+    the first start from there, goes on at its target, and so on. What no such chain meets is ruled
+    out whatever came before.
     """
-    reached = np.zeros(len(starts), np.bool_)
-    entering = 0
-    while entering < len(starts) and (entering == 0 or starts[entering - 1] < last_entry):
-        reached[entering] = True
-        entering += 1
+    reached = entered.copy()
     for match in range(len(starts)):
         if reached[match]:
             following = match + np.searchsorted(starts[match:], targets[match])

@@ -17,6 +17,14 @@ from outpace.pattern.query import Rows
 
 def match_table(task: Task, block: Block, found: Found) -> pa.Table:
     """Return the result table of the matches, in their order."""
+    return match_rows(task, block, found)[0]
+
+
+def match_rows(task: Task, block: Block, found: Found) -> tuple[pa.Table, Integers]:
+    """Return the result table of the matches, and which match each row belongs to.
+
+    With unmatched rows asked for, the table alone is meant.
+    """
     bound = task.bound
     rows_mode = bound.query.rows
     row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode)
@@ -28,7 +36,8 @@ def match_table(task: Task, block: Block, found: Found) -> pa.Table:
         if name not in measures
     }
     columns.update(measures)
-    return pa.table([columns[name] for name in bound.output.names], schema=bound.output)
+    table = pa.table([columns[name] for name in bound.output.names], schema=bound.output)
+    return table, match_index
 
 
 def timed_out_schema(task: Task) -> pa.Schema:
