@@ -1,0 +1,49 @@
+"""The documentation's snippets that need Spark run too, page by page, on the tests' session.
+
+They are marked as not to be run with the reasons "needs a Spark session" and "starts Spark".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from docs.test_snippets import PAGES, PROJECT, Snippet, run_console, run_python, snippets
+from pyspark.sql import SparkSession
+
+from outpace.testing.ticks import generate_ticks
+
+RUN = ("no-run needs a Spark session", "no-run starts Spark")
+
+
+def on_spark(snippet: Snippet) -> bool:
+    return snippet.tags in RUN
+
+
+def read(page: Path) -> list[Snippet]:
+    return list(snippets(str(page.relative_to(PROJECT)), page.read_text(encoding="utf-8")))
+
+
+SPARK_PAGES = [page for page in PAGES if any(map(on_spark, read(page)))]
+
+
+@pytest.mark.parametrize("page", SPARK_PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_snippets_of_a_page_run_on_spark(
+    page: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(PROJECT / "examples")
+    (tmp_path / "out").mkdir()
+    pq.write_table(generate_ticks(2_000), tmp_path / "out" / "ticks.parquet", row_group_size=500)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for snippet in read(page):
+        if snippet.language == "python" and (on_spark(snippet) or not snippet.tags):
+            run_python(snippet, namespace)
+        elif snippet.language == "console" and on_spark(snippet):
+            run_console(snippet)
+
+
+def test_there_are_such_pages() -> None:
+    assert PROJECT / "README.md" in SPARK_PAGES
+    assert PROJECT / "docs" / "how-to" / "run-on-spark.md" in SPARK_PAGES
