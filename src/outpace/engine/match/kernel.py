@@ -136,14 +136,9 @@ class KernelMatcher:
 
     def _run_chain(self, rows: Rows, cursor: Cursor, buffers: _Buffers) -> None:
         assert self._chain is not None
-        longest = int((rows.visible - rows.begin).max(initial=0))
-        starts = np.empty(longest, _row_type(len(rows.masks)))
-        taken = np.empty(longest * len(self._chain), starts.dtype)
         past_last = self._rules.skip == kernels.SKIP_PAST_LAST
         while (
-            search_chain(
-                self._chain, past_last, self._rules, rows, cursor, buffers.arrays, starts, taken
-            )
+            search_chain(self._chain, past_last, self._rules, rows, cursor, buffers.arrays)
             == kernels.FULL
         ):
             buffers.grow()
