@@ -22,7 +22,7 @@ from outpace.errors import (
     StateError,
     UnsupportedError,
 )
-from outpace.host import match, sql
+from outpace.host import explain, match, sql
 from outpace.local.match import Search, search
 from outpace.local.stream import StreamMatcher
 from outpace.local.stream import open_query as open
@@ -42,7 +42,6 @@ from outpace.pattern.builder import (
 )
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query
-from outpace.plan.explain import explain
 from outpace.plan.files import parquet
 
 __all__ = [

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, TypeGuard, overload
 import pyarrow as pa
 
 from outpace.errors import DataError
-from outpace.local.frames import TableLike
+from outpace.local.frames import TableLike, to_arrow
 from outpace.local.match import match as match_table
-from outpace.pattern.query import Query
+from outpace.pattern.query import Query, register_explainer
+from outpace.plan.batch import plan_batch
+from outpace.plan.explain import Explanation
+from outpace.plan.explain import explain as explain_plan
 from outpace.plan.files import ParquetFiles
 
 if TYPE_CHECKING:
@@ -51,11 +54,47 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
         from outpace.spark.files import match_files
 
         return match_files(data, query)
-    if type(data).__module__.startswith("pyspark.sql"):
+    if _is_spark_frame(data):
         from outpace.spark.match import match_frame
 
-        return match_frame(data, query)  # type: ignore[arg-type]  # told by its module's name
+        return match_frame(data, query)
     return match_table(data, query)
+
+
+def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = None) -> Explanation:
+    """Explain a query: what it finds, how it is matched, and where each part of it runs.
+
+    Parameters
+    ----------
+    query
+        What to explain.
+    data
+        What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
+        files the explanation says what Spark computes, what crosses to Python and how rows are
+        divided. Without it, what depends on types is left out.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A B").define(B="x > 1").measures(n="COUNT(*)")
+    >>> explain(query, pa.table({"ts": [1], "x": [2]})).matcher
+    'kernel'
+    """
+    if data is None or isinstance(data, pa.Schema):
+        return explain_plan(query, data)
+    if isinstance(data, ParquetFiles):
+        from outpace.spark.files import active_session, plan_session_files
+
+        plan = plan_session_files(active_session(), data, query)
+        return explain_plan(query, plan.files.schema, plan.lines())
+    if _is_spark_frame(data):
+        from outpace.spark.schema import arrow_schema
+
+        schema = arrow_schema(data)
+        return explain_plan(query, schema, plan_batch(query, schema).lines())
+    return explain_plan(query, to_arrow(data).schema)
+
+
+register_explainer(explain)
 
 
 @overload
@@ -113,6 +152,11 @@ def sql(
         f"expected a Spark session or a DuckDB connection, not an object of type {name}",
         hint="duckdb.connect() gives a connection; no Spark session is created here",
     )
+
+
+def _is_spark_frame(value: object) -> TypeGuard[DataFrame]:
+    # The classic and the Connect class are told by their module: neither is imported without need.
+    return type(value).__module__.startswith("pyspark.sql")
 
 
 def _is_duckdb_connection(value: object) -> TypeGuard[duckdb.DuckDBPyConnection]:

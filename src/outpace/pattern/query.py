@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import pyarrow as pa
-
 from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
@@ -323,17 +321,18 @@ class Query(Clauses):
 
         return "" if self.tree is None else print_pattern(self.tree)
 
-    def explain(self, schema: pa.Schema | None = None) -> Explained:
+    def explain(self, data: object = None) -> Explained:
         """Show the pattern, the automaton, and where each part of the query runs.
 
         Parameters
         ----------
-        schema
-            The input's columns. Without it, what depends on types is left out.
+        data
+            The input or its Arrow schema. A Spark DataFrame or Parquet files also show what Spark
+            does. Without it, what depends on types is left out.
         """
         if not _explainers:
             raise UnsupportedError("no planner is loaded", hint="import outpace first")
-        return _explainers[-1](self, schema)
+        return _explainers[-1](self, data)
 
     @property
     def effective_selection(self) -> Selection:
@@ -368,11 +367,11 @@ class Explained(Protocol):
         """The automaton as SVG."""
 
 
-#: What `Query.explain` calls: the planner registers itself, as this package cannot import it.
-_explainers: list[Callable[[Query, pa.Schema | None], Explained]] = []
+#: What `Query.explain` calls: the host registers itself, as this package cannot import it.
+_explainers: list[Callable[[Query, object], Explained]] = []
 
 
-def register_explainer(explain: Callable[[Query, pa.Schema | None], Explained]) -> None:
+def register_explainer(explain: Callable[[Query, object], Explained]) -> None:
     """Set what `Query.explain` calls."""
     _explainers[:] = [explain]
 

@@ -7,6 +7,7 @@ columns of the result, and the warnings. Nothing is matched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -21,7 +22,7 @@ from outpace.pattern.bind import bind
 from outpace.pattern.check import check_clauses
 from outpace.pattern.print_pattern import print_pattern
 from outpace.pattern.print_query import print_match_recognize
-from outpace.pattern.query import Consume, Query, Selection, Skip, register_explainer
+from outpace.pattern.query import Consume, Query, Selection, Skip
 from outpace.pattern.types import type_name
 from outpace.plan.explain_conditions import Condition, conditions_of, conditions_section
 from outpace.plan.explain_cost import cost_section, memory_section
@@ -44,6 +45,8 @@ class Explanation:
         The query bound to a schema, or None without one.
     matcher
         The name of the matcher that will run, or None without a schema.
+    placement
+        How a host divides the rows of its data, a title and indented lines; empty in process.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Explanation:
     program: Program
     task: Task | None = None
     matcher: str | None = None
+    placement: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -73,6 +77,11 @@ class Explanation:
             ("automaton", automaton_section(self.program)),
             ("conditions", conditions_section(self._conditions, self.matcher)),
             ("stages", self._stages()),
+            *(
+                [(self.placement[0], [line[2:] for line in self.placement[1:]])]
+                if self.placement
+                else []
+            ),
             ("cost", self._cost()),
             ("memory", memory_section(self.query, self.program, self.task)),
         ]
@@ -129,8 +138,9 @@ class Explanation:
         )
         keys = ", ".join(query.partitions)
         measured = ", ".join(name for name, _ in query.outputs)
+        ties = "" if self.placement else "; rows with equal values keep the input's order"
         lines = [
-            f"order: rows are sorted by {ordered}; rows with equal values keep the input's order"
+            f"order: rows are sorted by {ordered}{ties}"
             if ordered
             else "order: none given, rows keep the input's order",
             f"partition: by {keys}, each matched on its own"
@@ -141,14 +151,15 @@ class Explanation:
             f"measures: {measured}" if measured else "measures: none",
             f"rows: {query.rows.value}",
         ]
-        return [
-            *lines,
-            "left out: reorderer (the rows are sorted here), splitter (the query has no windows), "
-            "merger (one instance)",
-        ]
+        left_out = ["reorderer (the rows are sorted here)", "splitter (the query has no windows)"]
+        if not self.placement:
+            left_out.append("merger (one instance)")
+        return [*lines, f"left out: {', '.join(left_out)}"]
 
 
-def explain(query: Query, schema: pa.Schema | None = None) -> Explanation:
+def explain(
+    query: Query, schema: pa.Schema | None = None, placement: Sequence[str] = ()
+) -> Explanation:
     """Explain a query, with a schema also what depends on types.
 
     Parameters
@@ -157,6 +168,8 @@ def explain(query: Query, schema: pa.Schema | None = None) -> Explanation:
         What to explain.
     schema
         The columns of its input.
+    placement
+        How a host divides the rows, see `Explanation`.
 
     Raises
     ------
@@ -174,7 +187,7 @@ def explain(query: Query, schema: pa.Schema | None = None) -> Explanation:
     if schema is None:
         return Explanation(query, program)
     task = Task(bind(query, schema), program)
-    return Explanation(query, program, task, choose_matcher(task).name)
+    return Explanation(query, program, task, choose_matcher(task).name, tuple(placement))
 
 
 _MATCHERS = {
@@ -199,6 +212,3 @@ def _selection(query: Query) -> str:
 
 def _columns(schema: pa.Schema) -> list[str]:
     return [f"{field.name}: {type_name(field.type)}" for field in schema]
-
-
-register_explainer(explain)
