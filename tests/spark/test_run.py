@@ -6,8 +6,10 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import sysconfig
 import threading
 import time
@@ -190,8 +192,7 @@ def bad_parquet(folder: Path) -> tuple[list[str], list[str]]:
     column = metadata.column(2)
     assert column.path_in_schema == "price"
     start = column.data_page_offset
-    middle = start + column.total_compressed_size // 2
-    content[middle : middle + 20] = b"\xff" * 20
+    content[start : start + 20] = b"\xff" * 20
     (folder / "bad.parquet").write_bytes(content)
     return ["ticks=bad.parquet"], ["column 'price' in row group 2 of", "bad.parquet"]
 
@@ -268,7 +269,7 @@ def test_an_error_in_a_statement_names_the_file(run: Run, folder: Path) -> None:
     code, _, error = run("wrong.sql", "-i", "ticks.parquet")
     assert code == 2
     assert error.startswith("[bind] unknown column 'pirce'")
-    assert "wrong.sql, line 3, column 14" in error
+    assert "wrong.sql, line 3, column 19" in error
 
 
 def test_an_error_of_a_task_comes_back_word_for_word(spark: SparkSession) -> None:
@@ -278,7 +279,8 @@ def test_an_error_of_a_task_comes_back_word_for_word(spark: SparkSession) -> Non
         yield from ()
 
     frame = spark.range(2).mapInArrow(fail, "id bigint")
-    for act in (frame.collect, frame.toArrow, lambda: frame.write.format("noop").save()):
+    written = frame.write.format("noop").mode("append")
+    for act in (frame.collect, frame.toArrow, written.save):
         with pytest.raises(Exception, match="no") as caught:
             act()
         told = spark_error(caught.value)
@@ -323,6 +325,57 @@ def test_a_bar_appears_only_on_a_terminal_and_only_when_it_takes_long(spark: Spa
     assert "dip.sql" in shown_while(spark, 0.6, 0.1, terminal=True)
     assert shown_while(spark, 0.2, 30, terminal=True) == ""
     assert shown_while(spark, 0.6, 0.1, terminal=False) == ""
+
+
+ON_CONNECT = """
+import sys, threading
+import outpace as op
+from outpace.cli.main import app
+from outpace.cli.progress import ConnectFeed
+from typer.testing import CliRunner
+
+spark = op.spark.session(remote="local[2]")
+assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
+feed = ConnectFeed(spark)
+for arguments in (
+    ["statement.sql", "-i", "ticks.parquet", "-o", "found.parquet"],
+    ["program.py", "-i", "ticks.csv", "--limit", "1"],
+    ["statement.sql", "-i", "ticks=bad.csv", "--schema", "price double", "-o", "bad.json"],
+):
+    done = CliRunner().invoke(app, ["run", *arguments])
+    print(done.exit_code, done.stdout, done.stderr, sep="\\n", end="\\n---\\n")
+print(feed.tasks())
+feed.close()
+spark.stop()
+"""
+
+
+@pytest.mark.usefixtures("java")
+def test_the_command_runs_on_connect(folder: Path) -> None:
+    _, said = bad_csv(folder)
+    # With SPARK_TESTING the server listens on a free port.
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_CONNECT],
+        cwd=folder,
+        env={**environment, "SPARK_TESTING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    file, console, failed, counted = done.stdout.split("---\n")
+    good = expected()
+    assert file.startswith(f"0\n{len(good)} rows in ")
+    assert rows(pq.read_table(folder / "found.parquet")) == good
+    assert f"{len(good)} rows, the first 1 shown" in console
+    assert failed.startswith("2\n")
+    assert all(words in failed for words in said), failed
+    assert not (folder / "bad.json").exists()
+    tasks = re.fullmatch(r"Tasks\(done=(\d+), total=(\d+)\)", counted.strip())
+    assert tasks is not None
+    assert int(tasks[1]) == int(tasks[2]) > 0
 
 
 @pytest.mark.usefixtures("java")

@@ -207,6 +207,6 @@ def _told_format(files: Sequence[str]) -> DataFormat:
         raise DataError(
             "the files of an input have different formats",
             detail="\n".join(kinds.values()),
-            hint="give each an --input of its own",
+            hint="give each a name of its own: --input name=path",
         )
     return next(iter(kinds))

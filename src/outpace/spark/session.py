@@ -7,6 +7,7 @@ asked for, and its workers run the Python that runs the caller.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -34,6 +35,9 @@ _SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
+#: Where PySpark logs failures that it also raises.
+_FAILURE_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 #: What a session with all parts on this machine gets on top.
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -58,8 +62,8 @@ def session(
     master
         Where Spark runs: "local[*]" by default.
     remote
-        The address of a Spark Connect server, as "sc://host"; by default what the environment
-        variable SPARK_REMOTE says, unless there is a `master`.
+        The address of a Spark Connect server, as "sc://host", or "local[2]" for one of its own; by
+        default what the environment variable SPARK_REMOTE says, unless there is a `master`.
     conf
         Settings of Spark, which go before those made here.
     ui
@@ -85,10 +89,10 @@ def session(
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     builder = SparkSession.builder.appName(name)
     builder = builder.remote(address) if address else builder.master(master or "local[*]")
+    if _is_local(address or master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not address:
         _require_java()
-        if _is_local(master):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**({} if address else classic_settings(master, ui=ui)), **(conf or {})}
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -109,15 +113,16 @@ def own_session(
 ) -> Iterator[SparkSession]:
     """Give a session for a command, and stop it at the end unless it was there before.
 
-    The parameters are those of `session`.
+    The parameters are those of `session`. In the block PySpark logs no failures: they are raised.
     """
     before = _active()
     used = session(name, master=master, remote=remote, conf=conf)
-    try:
-        yield used
-    finally:
-        if before is None:
-            used.stop()
+    with _quiet_loggers():
+        try:
+            yield used
+        finally:
+            if before is None:
+                used.stop()
 
 
 def classic_settings(master: str | None = None, *, ui: bool = False) -> dict[str, str]:
@@ -163,6 +168,21 @@ def _require_java() -> None:
             detail=f"JAVA_HOME is {home}" if home else "there is no java on the PATH",
             hint="install Java 17 and set JAVA_HOME to its folder",
         )
+
+
+@contextmanager
+def _quiet_loggers() -> Iterator[None]:
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in _FAILURE_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager
