@@ -1,6 +1,6 @@
 """Packing rows into blocks, one for each bucket of keys, and matching the blocks of a bucket.
 
-A block is an Arrow IPC stream with one record batch. Rows keep their order inside a block, and
+A block is an Arrow IPC stream with one record batch, integers narrowed to their range. Rows keep their order inside a block, and
 blocks put together in the order of their positions give all rows of a bucket in the order in which
 they were packed, so what a bucket matches is what its keys match in the whole input. Packing takes
 time linear in the rows and memory for two copies of them; matching holds the rows of one bucket.
@@ -21,6 +21,7 @@ from outpace.engine.match.bits import BitTask, bit_columns
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.operator import kept_columns, match_block, whole_block
 from outpace.engine.match.output import match_table
+from outpace.engine.narrow import narrow, widen
 from outpace.engine.partition import one_array, placed
 
 #: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
@@ -94,7 +95,7 @@ class BlockMatcher:
 
     def match(self, blocks: Blocks) -> pa.Table:
         """Return the matches of the blocks of one bucket or several; there is a block at least."""
-        block = whole_block(self._task, unpack(blocks))
+        block = whole_block(self._task, unpack(blocks, self._task.bound.schema))
         return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
 
 
@@ -126,15 +127,18 @@ def pack(
     --------
     >>> rows = {"x": pa.array([10, 11, 12, 13])}
     >>> packed = pack(rows, np.array([1, 0, 1, 2], np.int32), 2, position=7)
-    >>> [unpack([(7, block.as_buffer())])["x"].to_pylist() for block in packed["block"]]
+    >>> blocks = [(7, block.as_buffer()) for block in packed["block"]]
+    >>> [unpack([block], pa.schema({"x": pa.int64()}))["x"].to_pylist() for block in blocks]
     [[11], [10, 12]]
     """
     order = np.empty(len(buckets), np.int32)
     bounds = group_rows(buckets, count + 1, order)
-    rows = pa.RecordBatch.from_arrays(
-        [placed(column, order, buckets, bounds) for column in columns.values()],
-        names=list(columns),
-    )
+    fields, arrays = [], []
+    for name, column in columns.items():
+        field, narrowed = narrow(name, column)
+        fields.append(field)
+        arrays.append(placed(narrowed, order, buckets, bounds))
+    rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     filled = np.flatnonzero(np.diff(bounds[: count + 1]))
     blocks = [rows.slice(bounds[b], bounds[b + 1] - bounds[b]) for b in filled]
     # Writing to nothing first tells the size, so that what is written for good never moves.
@@ -151,13 +155,16 @@ def pack(
     )
 
 
-def unpack(blocks: Blocks) -> pa.Table:
-    """Put blocks together by their positions; there is a block at least."""
-    tables = []
+def unpack(blocks: Blocks, schema: pa.Schema) -> pa.Table:
+    """Put blocks together by their positions; `schema` has their columns and maybe others."""
+    chunks: dict[str, list[pa.Array]] = {}
     for _, block in sorted(blocks, key=lambda placed_block: placed_block[0]):
         with pa.ipc.open_stream(block, options=_ALIGNED) as reader:
-            tables.append(reader.read_all())
-    return pa.concat_tables(tables)
+            rows = reader.read_next_batch()
+        for field, column in zip(rows.schema, rows.columns, strict=True):
+            wide = widen(field, column, schema.field(field.name).type)
+            chunks.setdefault(field.name, []).append(wide)
+    return pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()})
 
 
 def _write(blocks: Sequence[pa.RecordBatch], sink: pa.NativeFile) -> list[int]:

@@ -229,7 +229,7 @@ def _column_codes(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
         column = column.cast(value_type(kind))
     if pa.types.is_floating(kind):
         # Zero and negative zero are equal, but have different bits.
-        column = pc.add(column, pa.scalar(0.0, kind))
+        column = pc.add(column.cast(pa.float64()), 0.0)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return _with_firsts(np.asarray(encoded.indices.to_numpy(zero_copy_only=False)))
 
