@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("workload", ["w2", "w1k"])
 def test_a_workload_finds_what_it_finds_in_process(spark, folder, kind, workload):
     n = 300_000
-    result = measure(spark, workload, kind, n, 2, 1, folder)
+    result = measure(spark, workload, kind, n, 2, 1, folder, warm_runs=0)
     expected = run(workload, n, 1)
     assert {name: result[name] for name in _SUMS} == {name: expected[name] for name in _SUMS}
     assert {name: result[name] for name in ("workload", "host", "input", "n", "n_small")} == {

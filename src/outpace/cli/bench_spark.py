@@ -28,8 +28,9 @@ from outpace.errors import MatchError
 from outpace.host import match
 from outpace.pattern.bind import bind
 from outpace.pattern.query import Query
-from outpace.plan.batch import MASK, plan_batch, quoted
+from outpace.plan.batch import plan_batch
 from outpace.plan.files import parquet
+from outpace.spark.match import crossing_rows
 from outpace.spark.schema import arrow_schema
 from outpace.testing.workloads import WORKLOADS
 
@@ -37,10 +38,7 @@ from outpace.testing.workloads import WORKLOADS
 SMALLER: Final = 5
 
 #: Runs of the smaller job before anything counts: they start the workers and warm the compilers.
-_WARM_RUNS: Final = 2
-
-#: Tasks of the ceiling from Parquet, for each core.
-_TASKS_PER_CORE: Final = 2
+WARM_RUNS: Final = 2
 
 _COUNT_SCHEMA: Final = "rows bigint"
 
@@ -118,15 +116,22 @@ class Runs(Generic[Answer]):
 
 
 def measure(
-    session: SparkSession, workload: str, kind: str, n: int, cores: int, repeat: int, folder: Path
+    session: SparkSession,
+    workload: str,
+    kind: str,
+    n: int,
+    cores: int,
+    repeat: int,
+    folder: Path,
+    warm_runs: int = WARM_RUNS,
 ) -> dict[str, object]:
     """Measure one workload on a session, from Parquet files or from a DataFrame."""
     query = WORKLOADS[workload]()
     small, large = max(1, n // SMALLER), n
     paths = [str(events_file(folder, size)) for size in (small, large)]
     run = partial(job, session, query, kind)
-    ceiling = partial(_ceiling, session, query, kind, cores)
-    for _ in range(_WARM_RUNS):
+    ceiling = partial(_ceiling, session, query, kind)
+    for _ in range(warm_runs):
         run(paths[0])
         ceiling(paths[0])
     jobs, ceilings = Runs(run), Runs(ceiling)
@@ -166,10 +171,10 @@ def job(session: SparkSession, query: Query, kind: str, path: str) -> Found:
     return Found(*row)
 
 
-def _ceiling(session: SparkSession, query: Query, kind: str, cores: int, path: str) -> int:
+def _ceiling(session: SparkSession, query: Query, kind: str, path: str) -> int:
     """Return how many rows were counted by a job that does all but match."""
     counted = (
-        _read_files(session, query, cores, path)
+        _read_files(session, query, path)
         if kind == "parquet"
         else _cross(session.read.parquet(path), query)
     )
@@ -178,35 +183,27 @@ def _ceiling(session: SparkSession, query: Query, kind: str, cores: int, path: s
     return int(row[0] or 0)
 
 
-def _read_files(session: SparkSession, query: Query, cores: int, path: str) -> DataFrame:
+def _read_files(session: SparkSession, query: Query, path: str) -> DataFrame:
+    """Divide the row groups as matching does, and read the columns that it reads."""
     with pq.ParquetFile(path) as file:
-        groups = file.num_row_groups
         columns = bind(query, file.schema_arrow).columns
-    tasks = max(1, min(groups, cores * _TASKS_PER_CORE))
-    read = partial(_read_groups, path, tuple(columns), groups, tasks)
-    return session.range(0, tasks, 1, tasks).mapInArrow(read, _COUNT_SCHEMA)
+        groups = session.range(0, file.num_row_groups)
+    return groups.mapInArrow(partial(_read_groups, path, list(columns)), _COUNT_SCHEMA)
 
 
 def _read_groups(
-    path: str, columns: Sequence[str], groups: int, tasks: int, batches: Iterable[pa.RecordBatch]
+    path: str, columns: list[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read the row groups of each task that comes in, and nothing else."""
-    for task in (task for batch in batches for task in batch.column(0).to_pylist()):
-        rows = 0
-        with pq.ParquetFile(path) as file:
-            for group in range(task * groups // tasks, (task + 1) * groups // tasks):
-                rows += file.read_row_group(group, list(columns), use_threads=False).num_rows
-        yield _count_of(rows)
+    rows = 0
+    with pq.ParquetFile(path) as file:
+        for group in (group for batch in batches for group in batch.column(0).to_pylist()):
+            rows += file.read_row_group(group, columns, use_threads=False).num_rows
+    yield _count_of(rows)
 
 
 def _cross(frame: DataFrame, query: Query) -> DataFrame:
-    plan = plan_batch(query, arrow_schema(frame))
-    columns = [sf.col(quoted(name)) for name in plan.columns]
-    if plan.bits:
-        columns.append(sf.expr(plan.mask_sql).alias(MASK))
-    crossing = frame.select(*columns)
-    if plan.drop_unused:
-        crossing = crossing.filter(sf.col(MASK) != 0)
+    """Let the rows and columns cross that matching lets cross."""
+    crossing = crossing_rows(frame, plan_batch(query, arrow_schema(frame)))
     return crossing.mapInArrow(_count_rows, _COUNT_SCHEMA)
 
 
