@@ -29,7 +29,7 @@ from outpace.engine.match.reach import reach_of
 from outpace.errors import OutpaceError, UnsupportedError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query
 from outpace.plan.batch import Cut, divide
 from outpace.plan.blocks import pack_units, plan_blocks
 from outpace.plan.file_order import GroupOrder, order_groups
@@ -146,7 +146,7 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
         for group in files.groups
         if not bits.drop_unused or may_use(task.bound.predicates, group)
     ]
-    cut, reason = _divide(query, task)
+    cut, reason = _divide(query, task.bound)
     order = order_groups(used, task.bound)
     groups = tuple(used) if order.groups is None or cut is Cut.KEY else order.groups
     columns = kept_columns(task, files.schema)
@@ -168,17 +168,13 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
     )
 
 
-def _divide(query: Query, task: Task) -> tuple[Cut, str]:
+def _divide(query: Query, bound: BoundQuery) -> tuple[Cut, str]:
     """Return how rows are divided.
 
-    Keyed rows are packed by key, whatever their times. A task has the others by their place in the
-    files, so rows of matches and rows at a distance are no reason against cutting, as they are
-    where rows are told apart by their time.
+    A task has rows by their place in the files, so rows at a distance are no reason against
+    cutting, as they are where rows are told apart by their time.
     """
-    if task.bound.partition_by:
-        return Cut.KEY, ", ".join(print_name(name) for name in task.bound.partition_by)
-    by_match = query.rows is not Rows.ALL_WITH_UNMATCHED
-    return divide(replace(query, rows=Rows.ONE) if by_match else query, task.bound, 0, 0)
+    return (Cut.KEY, "") if bound.partition_by else divide(query, bound, 0, 0)
 
 
 def match_all(plan: FilesPlan) -> Iterator[pa.Table]:
