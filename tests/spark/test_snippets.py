@@ -5,6 +5,8 @@ They are marked as not to be run with the reasons "needs a Spark session" and "s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,6 +27,19 @@ def read(page: Path) -> list[Snippet]:
     return list(snippets(str(page.relative_to(PROJECT)), page.read_text(encoding="utf-8")))
 
 
+@contextmanager
+def working_folder(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Let relative paths mean those of a folder in Java too, which never follows `chdir`."""
+    hadoop = spark._jvm.org.apache.hadoop.fs
+    files = hadoop.FileSystem.get(spark._jsc.hadoopConfiguration())
+    before = files.getWorkingDirectory()
+    files.setWorkingDirectory(hadoop.Path(str(folder)))
+    try:
+        yield
+    finally:
+        files.setWorkingDirectory(before)
+
+
 SPARK_PAGES = [page for page in PAGES if any(map(on_spark, read(page)))]
 
 
@@ -37,11 +52,12 @@ def test_snippets_of_a_page_run_on_spark(
     (tmp_path / "out").mkdir()
     pq.write_table(generate_ticks(2_000), tmp_path / "out" / "ticks.parquet", row_group_size=500)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for snippet in read(page):
-        if snippet.language == "python" and (on_spark(snippet) or not snippet.tags):
-            run_python(snippet, namespace)
-        elif snippet.language == "console" and on_spark(snippet):
-            run_console(snippet)
+    with working_folder(spark, tmp_path):
+        for snippet in read(page):
+            if snippet.language == "python" and (on_spark(snippet) or not snippet.tags):
+                run_python(snippet, namespace)
+            elif snippet.language == "console" and on_spark(snippet):
+                run_console(snippet)
 
 
 def test_there_are_such_pages() -> None:
