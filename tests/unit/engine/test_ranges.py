@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outpace as op
 from outpace.engine.border import remembers
-from outpace.engine.merge_ranges import START, RangeFilter
 from outpace.engine.match.operator import prepare
+from outpace.engine.merge_ranges import START, RangeFilter
 from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
-from outpace.errors import DataError, MatchError
 
 WITHIN = 5
 
@@ -65,7 +65,7 @@ def cut_and_merged(
     packed = pa.Table.from_batches(
         [
             pack_ranges(ranges, table.slice(low, high - low), position)
-            for position, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False))
+            for position, (low, high) in enumerate(itertools.pairwise(bounds))
         ],
         schema=PACKED,
     ).sort_by([("bucket", "ascending"), ("range", "ascending"), ("position", "ascending")])
