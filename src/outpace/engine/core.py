@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from outpace.engine.match.contract import Block, Found, Integers, Resume, Task
 from outpace.engine.match.operator import prepare, take_matches
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.times import time_values
-from outpace.engine.partition import one_array
+from outpace.engine.partition import gather, one_array, sort_rows
 from outpace.pattern.query import AfterMatch, Selection, Skip
 
 
@@ -221,11 +222,20 @@ def with_skip(task: Task, after: AfterMatch) -> Task:
     return prepare(replace(task.bound.query, skip=after), task.bound.schema)
 
 
+def unkeyed_block(task: Task, table: pa.Table) -> Block:
+    """Return rows of one partition as a block, sorted where they are not."""
+    order, _ = sort_rows(table, task.bound)
+    if order is None:
+        return sorted_block(task, table)
+    columns = {name: gather(table.column(name), order) for name in table.column_names}
+    return sorted_block(task, pa.table(columns))
+
+
 def sorted_block(task: Task, table: pa.Table) -> Block:
     """Return sorted rows of one partition as a block."""
     columns = {name: one_array(table.column(name)) for name in table.column_names}
     size = table.num_rows
-    numbers = np.arange(size, dtype=np.int64)
+    numbers = _numbers(size)
     return Block(
         columns=columns,
         segments=np.array([0, size], np.int64),
@@ -235,6 +245,16 @@ def sorted_block(task: Task, table: pa.Table) -> Block:
         times=time_values(task.bound, columns),
         ended=True,
     )
+
+
+def _numbers(size: int) -> Integers:
+    """Return the numbers from 0 on; blocks of one size after another share them."""
+    return _powers(max(16, size).bit_length())[:size]
+
+
+@lru_cache(maxsize=32)
+def _powers(bits: int) -> Integers:
+    return np.arange(1 << bits, dtype=np.int64)
 
 
 def skip_rows(task: Task, found: Found) -> Integers:

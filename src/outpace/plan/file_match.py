@@ -19,11 +19,11 @@ from functools import lru_cache
 import pyarrow as pa
 
 from outpace.engine.border import find_entry
-from outpace.engine.core import CoreMatcher
+from outpace.engine.core import CoreMatcher, unkeyed_block
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.groups import SortedGroups
-from outpace.engine.match.operator import kept_columns, prepare, whole_block
+from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
 from outpace.errors import OutpaceError, UnsupportedError
@@ -171,10 +171,13 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
 def _divide(query: Query, bound: BoundQuery) -> tuple[Cut, str]:
     """Return how rows are divided.
 
-    A task has rows by their place in the files, so rows at a distance are no reason against
-    cutting, as they are where rows are told apart by their time.
+    Keyed rows are packed by key, whatever their times. A task has the others by their place in the
+    files, so rows at a distance are no reason against cutting, as they are where rows are told
+    apart by their time.
     """
-    return (Cut.KEY, "") if bound.partition_by else divide(query, bound, 0, 0)
+    if bound.partition_by:
+        return Cut.KEY, ", ".join(print_name(name) for name in bound.partition_by)
+    return divide(query, bound, 0, 0)
 
 
 def match_all(plan: FilesPlan) -> Iterator[pa.Table]:
@@ -213,7 +216,7 @@ def _reader(plan: FilesPlan, task: Task) -> Callable[[int], Block]:
         first, stop = plan.units[unit]
         groups = plan.files.groups[first:stop]
         tables = [plan.files.read(group, plan.columns) for group in groups]
-        return whole_block(task, pa.concat_tables(tables))
+        return unkeyed_block(task, pa.concat_tables(tables))
 
     return read
 

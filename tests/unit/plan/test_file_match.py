@@ -116,7 +116,6 @@ def test_a_row_group_without_a_start_is_read_only_for_windows_that_reach_into_it
     assert in_any_order(list(match_core(plan, 0, 4))) == ["{'s': 29, 'e': 30}"]
 
 
-@pytest.mark.usefixtures("small_units")
 def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"key": ["a", "b"], "ts": [1, 2]}), file)
@@ -124,6 +123,7 @@ def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -
     assert plan_files(list_files(parquet(file)), query).cut is Cut.KEY
 
 
+@pytest.mark.usefixtures("small_units")
 def test_a_row_group_that_no_step_can_use_is_not_read(tmp_path: Path) -> None:
     kinds = [0, 2, 2, 2, 2, 2, 1, 2]
     plan = plan_of(events(kinds), 2, chain(), tmp_path)
