@@ -35,9 +35,6 @@ _SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
-#: Where PySpark logs failures that it also raises.
-_FAILURE_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-
 #: What a session with all parts on this machine gets on top.
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -113,11 +110,12 @@ def own_session(
 ) -> Iterator[SparkSession]:
     """Give a session for a command, and stop it at the end unless it was there before.
 
-    The parameters are those of `session`. In the block PySpark logs no failures: they are raised.
+    The parameters are those of `session`. In the block nothing is logged: PySpark raises failures
+    as well, and an interrupt is none.
     """
     before = _active()
     used = session(name, master=master, remote=remote, conf=conf)
-    with _quiet_loggers():
+    with _without_logging():
         try:
             yield used
         finally:
@@ -171,18 +169,13 @@ def _require_java() -> None:
 
 
 @contextmanager
-def _quiet_loggers() -> Iterator[None]:
-    from pyspark.logger import PySparkLogger
-
-    loggers = [PySparkLogger.getLogger(name) for name in _FAILURE_LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+def _without_logging() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 @contextmanager
