@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import outpace as op
-from outpace.plan.file_match import plan_files
-from outpace.plan.files import list_files
+from outpace.plan.explain import Explanation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,8 +87,8 @@ class Host:
         Where that is, in words.
     match, sql
         Find the matches of a query, or answer a statement over `ticks`.
-    plan
-        The lines that explain how a query runs there, behind those that hold everywhere.
+    explain
+        Says how a query runs there.
     watch
         Shows a part of the search, by its name, while it runs.
     """
@@ -97,7 +96,7 @@ class Host:
     name: str
     match: Callable[[op.Query], pa.Table]
     sql: Callable[[str], pa.Table]
-    plan: Callable[[op.Query], list[str]]
+    explain: Callable[[op.Query], Explanation]
     watch: Callable[[str], AbstractContextManager[object]]
 
 
@@ -127,7 +126,7 @@ def local_host(ticks: pa.Table, watch: Callable[[str], AbstractContextManager[ob
         name="in process",
         match=lambda query: op.match(ticks, query),
         sql=lambda text: op.sql(connection, text),
-        plan=lambda query: [],
+        explain=lambda query: op.explain(query, ticks),
         watch=watch,
     )
 
@@ -145,7 +144,7 @@ def spark_host(
         name=f"on Spark {session.version}",
         match=lambda query: op.match(files, query).toArrow(),
         sql=lambda text: op.sql(session, text).toArrow(),
-        plan=lambda query: plan_files(list_files(files), query).lines(),
+        explain=lambda query: op.explain(query, files),
         watch=watch,
     )
 
@@ -158,9 +157,9 @@ def find(ticks: pa.Table, host: Host) -> Findings:
         rotations = host.match(ROTATION).sort_by("starts")
     with host.watch("count sell-offs"):
         sell_offs = host.sql(SELL_OFFS)
-    explanation = op.explain(DIP, ticks.schema)
-    lines = [explanation.text, "", *host.plan(DIP)]
-    elsewhere = host.plan(ROTATION)
+    explanation = host.explain(DIP)
+    lines = [explanation.text]
+    elsewhere = host.explain(ROTATION).placement
     if elsewhere:
         lines += ["", f"query {ROTATION.name}: {ROTATION.to_text()}", *elsewhere]
     return Findings(host.name, ticks, dips, rotations, sell_offs, "\n".join(lines), explanation.svg)
