@@ -1,9 +1,10 @@
 """Packing rows into blocks, one for each bucket of keys, and matching the blocks of a bucket.
 
-A block is an Arrow IPC stream with one record batch, integers narrowed to their range. Rows keep their order inside a block, and
-blocks put together in the order of their positions give all rows of a bucket in the order in which
-they were packed, so what a bucket matches is what its keys match in the whole input. Packing takes
-time linear in the rows and memory for two copies of them; matching holds the rows of one bucket.
+A block is an Arrow IPC stream with one record batch, integers narrowed to their range. Rows keep
+their order inside a block, and blocks put together in the order of their positions give all rows of
+a bucket in the order in which they were packed, so what a bucket matches is what its keys match in
+the whole input. Packing takes time linear in the rows and memory for two copies of them; matching
+holds the rows of one bucket.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from outpace.engine.buckets import key_buckets
 from outpace.engine.kernels.grouping import group_rows
-from outpace.engine.match.bits import BitTask, bit_columns
+from outpace.engine.match.bits import BITS, BitTask, bit_columns
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.operator import kept_columns, match_block, whole_block
 from outpace.engine.match.output import match_table
@@ -68,22 +69,48 @@ class Packer:
         self._bits = bits
         self._count = count
         self._kept = kept_columns(bits.task, bits.task.bound.schema)
-        computed = bits.task.bound.schema.names
-        self.reads = tuple(name for name in computed if name in bits.reads or name in self._kept)
+        bound = bits.task.bound
+        self.keys = bound.partition_by
+        #: The columns that a table to be packed has to have.
+        self.reads = tuple(
+            name
+            for name in bound.schema.names
+            if name in bits.reads or (name in self._kept and not name.startswith(BITS))
+        )
 
     def pack(self, table: pa.Table, position: int) -> pa.RecordBatch:
         """Pack the rows of a table, which stand at a position among all rows."""
+        columns, used = self._computed(table)
+        buckets = self.buckets(table)
+        if used is not None:
+            np.putmask(buckets, used == 0, self._count)
+        return pack(columns, buckets, self._count, position)
+
+    def select(self, table: pa.Table, bucket: int) -> pa.Table:
+        """Return the rows of one bucket as `pack` would have packed them."""
+        columns, used = self._computed(table)
+        wanted = self.buckets(table) == bucket
+        if used is not None:
+            wanted &= used != 0
+        return pa.table(columns).filter(pa.array(wanted))
+
+    def buckets(self, table: pa.Table) -> npt.NDArray[np.int32]:
+        """Return the bucket of each row of a table, which has the key columns."""
+        return key_buckets([table.column(name) for name in self.keys], self._count)
+
+    def _computed(
+        self, table: pa.Table
+    ) -> tuple[dict[str, pa.Array], npt.NDArray[np.uint8] | None]:
+        """Return the columns that travel, and which rows do where not all have to."""
         columns = {name: one_array(table.column(name)) for name in table.column_names}
         bits = bit_columns(self._bits.predicates, columns, table.num_rows)
         columns.update(bits)
-        keys = [columns[name] for name in self._bits.task.bound.partition_by]
-        buckets = key_buckets(keys, self._count)
+        used = None
         if self._bits.drop_unused:
             used = np.zeros(table.num_rows, np.uint8)
             for column in bits.values():
                 used |= column.to_numpy()
-            np.putmask(buckets, used == 0, self._count)
-        return pack({name: columns[name] for name in self._kept}, buckets, self._count, position)
+        return {name: columns[name] for name in self._kept}, used
 
 
 class BlockMatcher:
@@ -95,7 +122,11 @@ class BlockMatcher:
 
     def match(self, blocks: Blocks) -> pa.Table:
         """Return the matches of the blocks of one bucket or several; there is a block at least."""
-        block = whole_block(self._task, unpack(blocks, self._task.bound.schema))
+        return self.match_rows(unpack(blocks, self._task.bound.schema))
+
+    def match_rows(self, rows: pa.Table) -> pa.Table:
+        """Return the matches of all rows of some keys."""
+        block = whole_block(self._task, rows)
         return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
 
 

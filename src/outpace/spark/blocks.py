@@ -50,11 +50,10 @@ def _pack(
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
     packer = Packer(with_bits(prepare(query, files.schema)), buckets)
-    reads = [name for name in packer.reads if name in files.schema.names]
     for batch in batches:
         for unit in batch.column(0).to_pylist():
             first, stop = units[unit]
-            groups = [files.read(group, reads) for group in files.groups[first:stop]]
+            groups = [files.read(group, packer.reads) for group in files.groups[first:stop]]
             yield packer.pack(pa.concat_tables(groups), unit)
 
 

@@ -6,6 +6,7 @@ import datetime
 import subprocess
 import sys
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -87,9 +88,8 @@ def in_blocks(table: pa.Table, bits: BitTask, cuts: list[int], buckets: int) -> 
     packer = Packer(bits, buckets)
     edges = [0, *sorted(cut % (table.num_rows + 1) for cut in cuts), table.num_rows]
     stored: dict[int, list[tuple[int, pa.Buffer]]] = {}
-    for position, (first, stop) in enumerate(zip(edges, edges[1:], strict=False)):
-        reads = [name for name in packer.reads if name in table.column_names]
-        piece = table.slice(first, stop - first).select(reads)
+    for position, (first, stop) in enumerate(pairwise(edges)):
+        piece = table.slice(first, stop - first).select(packer.reads)
         for row in packer.pack(piece, position).to_pylist():
             block = pa.py_buffer(row["block"])
             stored.setdefault(row["bucket"], []).insert(0, (row["position"], block))
@@ -115,7 +115,12 @@ def test_blocks_give_what_the_table_gives(
     table: pa.Table, query: Query, cuts: list[int], buckets: int
 ) -> None:
     bits = with_bits(prepare(query, table.schema))
-    assert as_rows(in_blocks(table, bits, cuts, buckets)) == as_rows(match(table, query))
+    expected = as_rows(match(table, query))
+    assert as_rows(in_blocks(table, bits, cuts, buckets)) == expected
+    packer, matcher = Packer(bits, buckets), BlockMatcher(bits)
+    selected = [packer.select(table, bucket) for bucket in range(buckets)]
+    found = [matcher.match_rows(rows) for rows in selected if rows.num_rows]
+    assert as_rows(pa.concat_tables([bits.task.bound.output.empty_table(), *found])) == expected
 
 
 def test_many_variables_have_bits_in_several_columns() -> None:

@@ -1,0 +1,101 @@
+"""Keyed queries over Parquet files give what the same rows give in process, as packed blocks."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import outpace as op
+from outpace.plan import blocks
+
+SIZE = 6000
+
+
+@pytest.fixture(autouse=True)
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets and units as if there were many rows."""
+    monkeypatch.setattr(blocks, "_SPREAD_ROWS", SIZE // 5)
+    monkeypatch.setattr(blocks, "UNIT_ROWS", 900)
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(3)
+    names = [None, "ä", "b" * 20, *(f"key{number}" for number in range(20))]
+    return pa.table(
+        {
+            # Not in order, and with ties: the order of the files decides between them.
+            "ts": pa.array(rng.integers(0, SIZE // 2, SIZE)).cast(pa.timestamp("us", "UTC")),
+            "id": pa.array(np.arange(SIZE)),
+            "name": pa.array(rng.choice(np.array(names, object), SIZE), pa.string()),
+            "part": pa.array([Decimal(int(n)) / 4 for n in rng.integers(0, 3, SIZE)]),
+            "kind": pa.array(rng.choice(list("abcdef"), SIZE)),
+            "v": pa.array(rng.random(SIZE), mask=rng.random(SIZE) < 0.1),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("events")
+    for number in range(3):
+        part = table.slice(number * SIZE // 3, SIZE // 3)
+        pq.write_table(part, path / f"part-{number}.parquet", row_group_size=400 + number)
+    return path
+
+
+BASE = (
+    op.Query("q")
+    .order_by("ts")
+    .define(A="kind = 'a'", B="kind = 'b'", C="kind = 'c' AND v > A.v")
+    .measures(first="FIRST(id)", last="LAST(id)", n="COUNT(*)", mean="AVG(v)")
+)
+
+QUERIES = {
+    "next": BASE.partition_by("name").pattern("A -> B -> C").within("1 ms"),
+    "strict": BASE.partition_by("part").pattern("A B C").within("1 s"),
+    "any": BASE.partition_by("name").pattern("A ->> B -> C").within("500 us").no_skip(),
+    "numbered": BASE.partition_by("name", "part")
+    .pattern("A -> B+ -> C")
+    .measures(number="MATCH_NUMBER()", before="PREV(A.id)"),
+    "rows": BASE.partition_by("part").pattern("A B C").all_rows_per_match(unmatched=True),
+}
+
+
+def rows(table: pa.Table) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_blocks_give_what_in_process_gives(
+    spark: SparkSession, table: pa.Table, folder: Path, name: str
+) -> None:
+    query = QUERIES[name]
+    expected = op.match(table, query)
+    assert expected.num_rows > 5
+    found = op.match(op.parquet(folder), query)
+    assert found.columns == expected.column_names
+    assert rows(found.toArrow()) == rows(expected)
+
+
+def test_only_blocks_are_shuffled(spark: SparkSession, folder: Path) -> None:
+    found = op.match(op.parquet(folder), QUERIES["next"])
+    plan = found._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
+    assert plan.count("Exchange ") == 1
+    assert "Sort" not in plan
+    exchange = next(line for line in plan.splitlines() if "Exchange " in line)
+    assert "bucket" in exchange
+    assert found.rdd.getNumPartitions() == 5
+
+
+def test_empty_files_have_no_matches(spark: SparkSession, table: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
+    found = op.match(op.parquet(tmp_path), QUERIES["next"]).toArrow()
+    assert found.num_rows == 0
+    assert found.column_names == op.match(table, QUERIES["next"]).column_names

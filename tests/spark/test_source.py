@@ -1,0 +1,104 @@
+"""The data source `outpace.matches` gives what the same rows give in process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrameReader, SparkSession
+
+import outpace as op
+from outpace.spark.source import read_options
+
+SIZE = 3000
+
+TEXT = """
+    {partition} ORDER BY ts
+    MEASURES FIRST(ts) AS first, LAST(ts) AS last, COUNT(*) AS n
+    PATTERN (A B+ C)
+    {within}
+    DEFINE A AS kind = 'a', B AS kind = 'b', C AS kind = 'c'
+"""
+UNKEYED = TEXT.format(partition="", within="WITHIN 20")
+UNCUT = TEXT.format(partition="", within="")
+KEYED = TEXT.format(partition="PARTITION BY key", within="")
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(9)
+    return pa.table(
+        {
+            "ts": pa.array(np.arange(SIZE)),
+            "kind": pa.array(rng.choice(list("abc"), SIZE)),
+            "key": pa.array(rng.choice(["x", "y", None], SIZE).tolist()),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("events")
+    pq.write_table(table.slice(0, 2000), path / "1.parquet", row_group_size=700)
+    pq.write_table(table.slice(2000), path / "2.parquet", row_group_size=300)
+    return path
+
+
+def reading(spark: SparkSession, text: str) -> DataFrameReader:
+    return spark.read.format("outpace.matches").option("query", text)
+
+
+def rows(table: pa.Table) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("text", [UNKEYED, UNCUT, KEYED], ids=["unkeyed", "uncut", "keyed"])
+def test_the_source_gives_what_in_process_gives(
+    spark: SparkSession, table: pa.Table, folder: Path, text: str
+) -> None:
+    expected = op.match(table, op.Query.from_sql(text))
+    assert expected.num_rows > 20
+    found = reading(spark, text).load(str(folder))
+    assert found.columns == expected.column_names
+    assert rows(found.toArrow()) == rows(expected)
+
+
+def test_the_source_serves_sql_and_several_paths(
+    spark: SparkSession, table: pa.Table, folder: Path
+) -> None:
+    paths = [str(folder / "1.parquet"), str(folder / "2.parquet")]
+    reading(spark, KEYED).load(paths).createOrReplaceTempView("found")
+    counted = spark.sql("SELECT key, count(*) AS n FROM found WHERE n > 3 GROUP BY key").collect()
+    expected = op.match(table, op.Query.from_sql(KEYED)).to_pylist()
+    for row in counted:
+        assert row.n == sum(1 for found in expected if found["key"] == row.key and found["n"] > 3)
+    assert {row.key for row in counted} == {"x", "y", None}
+
+
+def test_errors_reach_the_user(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises(AnalysisException, match="needs the option 'query'"):
+        spark.read.format("outpace.matches").load(str(folder))
+    descending = UNKEYED.replace("ORDER BY ts", "ORDER BY ts DESC").replace("WITHIN 20", "")
+    with pytest.raises(Exception, match="a data source cannot sort"):
+        reading(spark, descending).load(str(folder)).collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "needs the option 'query'"),
+        ({"query": " "}, "needs the option 'query'"),
+        ({"query": UNKEYED}, "needs a path"),
+        ({"query": UNKEYED, "path": "x", "dialct": "trino"}, "no option 'dialct'"),
+        ({"query": UNKEYED, "path": "x", "dialect": "trinno"}, "no dialect 'trinno'"),
+        ({"query": UNKEYED, "path": "x", "ordered": "maybe"}, "true or false, not 'maybe'"),
+        ({"query": "PATTERN (A", "path": "x"}, "option query"),
+    ],
+)
+def test_options_are_checked(options: dict[str, str], message: str) -> None:
+    with pytest.raises(op.OutpaceError, match=message):
+        read_options(options)
