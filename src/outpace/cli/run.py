@@ -7,7 +7,7 @@ output is left, and what was there before is untouched.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -30,7 +30,6 @@ from outpace.cli.run_input import (
 from outpace.cli.run_query import SqlText, read_query
 from outpace.errors import BindError, DataError, OutpaceError
 from outpace.pattern.query import Query
-from outpace.plan.batch import plan_batch
 from outpace.plan.files import FileList
 from outpace.plan.text_files import TextList
 from outpace.spark.failure import comes_from_spark, spark_error
@@ -212,16 +211,31 @@ def _counted(rows: int) -> str:
 
 def _explain(session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input]) -> None:
     """Print what the query means and how Spark would run it."""
-    from outpace.plan.file_match import plan_files
-
-    if isinstance(asked, Query):
-        source = inputs[0].content
-        typer.echo(op.explain(asked, source.schema).text + "\n")
-        plan = (
-            plan_files(source, asked)
-            if isinstance(source, FileList)
-            else plan_batch(asked, source.schema)
-        )
-        typer.echo("\n".join(plan.lines()) + "\n")
+    for query, source in _parts(asked, inputs):
+        data = None
+        if source is not None:
+            content = source.content
+            data = content.files if isinstance(content, FileList) else _frame(session, source)
+        typer.echo(op.explain(query, data).text + "\n")
+    found = _found(session, asked, inputs)
     typer.echo("Spark's plan")
-    _found(session, asked, inputs).explain("formatted")
+    found.explain("formatted")
+
+
+def _parts(asked: Query | SqlText, inputs: Sequence[Input]) -> Iterator[tuple[Query, Input | None]]:
+    """Yield each query with the input that it reads as it is."""
+    if isinstance(asked, Query):
+        yield asked, inputs[0]
+        return
+    from outpace.plan.dialect import OWN
+    from outpace.plan.statement import split
+    from outpace.spark.sql import whole_table
+
+    named = {one.name.lower(): one for one in inputs if one.name is not None}
+    written = "spark" if asked.dialect.lower() == OWN else asked.dialect
+    try:
+        steps = split(asked.text, written, database="spark").steps
+    except OutpaceError as error:
+        raise asked.located(error) from error.__cause__
+    for step in steps:
+        yield step.query, None if step.lookups else named.get(whole_table(step) or "")

@@ -61,6 +61,21 @@ def sql(
     return run_statement(statement, _Spark(session, statement, lower))
 
 
+def whole_table(step: Step) -> str | None:
+    """Return the name, in lower case, of the table that a step reads as it is; None if it does not.
+
+    Examples
+    --------
+    >>> clause = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A))"
+    >>> sources = ["Ticks AS t", "(SELECT 1 AS ts)"]
+    >>> texts = [f"SELECT * FROM {source} {clause}" for source in sources]
+    >>> [whole_table(split(text, "trino", database="spark").steps[0]) for text in texts]
+    ['ticks', None]
+    """
+    found = _WHOLE_TABLE.fullmatch(step.source.strip())
+    return found["table"].lower() if found else None
+
+
 @dataclass(frozen=True)
 class _Spark:
     """A session while it runs a statement, with the matches of the steps so far."""
@@ -77,8 +92,7 @@ class _Spark:
             raise _told(error, self.statement, SUBQUERY_HINT) from error
 
     def match(self, step: Step, query: Query) -> None:
-        whole = _WHOLE_TABLE.fullmatch(step.source.strip())
-        matcher = self.matchers.get(whole["table"].lower()) if whole else None
+        matcher = self.matchers.get(whole_table(step) or "")
         try:
             if matcher is not None:
                 self.matches[step.table] = matcher(query)
