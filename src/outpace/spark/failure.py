@@ -18,6 +18,10 @@ _OWN: Final = re.compile(
     r"(?=\s*\Z|\s*SQLSTATE: |\n\s*at [\w.$]+\(|\n\s*\n|\nDriver stacktrace)",
     re.MULTILINE | re.DOTALL,
 )
+#: A trace of Python: its frames are indented, its error is not.
+_TRACE: Final = re.compile(
+    r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<error>\w.*)"
+)
 _HINT: Final = "  hint: "
 #: How an error of Spark begins: its condition.
 _CONDITION: Final = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
@@ -55,12 +59,30 @@ def spark_error(error: BaseException) -> OutpaceError:
       hint: name the types
     >>> print(spark_error(RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")))
     [data] Spark: division by zero
+
+    Another error of Python is told with the line that it comes from:
+
+    >>> print(spark_error(RuntimeError('''Traceback (most recent call last):
+    ...   File "worker.py", line 7, in main
+    ...     process()
+    ...   File "operator.py", line 3, in step
+    ...     return 1 / 0
+    ... ZeroDivisionError: division by zero
+    ...  SQLSTATE: 38000''')))
+    [error] a task failed: ZeroDivisionError: division by zero
+      File "operator.py", line 3, in step
     """
     if isinstance(error, OutpaceError):
         return error
     text = str(error)
     found = _OWN.search(text)
-    return _as_raised(found["kind"], found["text"]) if found else _in_spark_words(text)
+    if found:
+        return _as_raised(found["kind"], found["text"])
+    trace = _TRACE.search(text)
+    if trace:
+        frames = re.findall(r"^ +(File .*)$", trace["frames"], re.MULTILINE)
+        return OutpaceError(f"a task failed: {trace['error']}", detail=(frames or [None])[-1])
+    return _in_spark_words(text)
 
 
 def comes_from_spark(error: Exception) -> bool:
