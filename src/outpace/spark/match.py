@@ -106,13 +106,18 @@ def _order_column(plan: BatchPlan, index: int) -> Column:
 
 def _by_range(rows: DataFrame, plan: BatchPlan, query: Query, schema: pa.Schema) -> DataFrame:
     packed = _map(rows, partial(_pack, query, schema), plan.crossing, PACKED)
+    return match_packed(packed, plan, partial(_ranges, query, schema))
+
+
+def match_packed(packed: DataFrame, plan: BatchPlan, ranges: Callable[[], Ranges]) -> DataFrame:
+    """Find the matches of a query in packed ranges; `ranges` says in a task how they are cut."""
     bucket, number, position, _ = PACKED.names
     placed = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
-    output = plan.bound.output
+    output, query = plan.bound.output, plan.bound.query
     if not plan.merges:
-        return _map(placed, partial(_match_ranges, query, schema), PACKED, output)
+        return _map(placed, partial(_match_ranges, ranges), PACKED, output)
     merging = merged_schema(output)
-    found = _map(placed, partial(_match_ranges, query, schema), PACKED, merging)
+    found = _map(placed, partial(_match_ranges, ranges), PACKED, merging)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     by_key = found.repartition(*keys) if keys else found.repartition(1)
     ordered = by_key.sortWithinPartitions(*keys, *START)
@@ -150,9 +155,13 @@ def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator
             yield from found.to_batches(_BATCH_ROWS)
 
 
-def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _ranges(query: Query, schema: pa.Schema) -> Ranges:
     plan = plan_batch(query, schema)
-    ranges = Ranges(plan.task, plan.width)
+    return Ranges(plan.task, plan.width)
+
+
+def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    ranges = _ranges(query, schema)
     context = TaskContext.get()
     position = (0 if context is None else context.partitionId()) * _BLOCKS_MAX
     for number, table in enumerate(_collected(batches)):
@@ -181,9 +190,8 @@ def _as_planned(table: pa.Table) -> pa.Table:
     return table
 
 
-def _match_ranges(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    plan = plan_batch(query, schema)
-    for found in RangeMatcher(Ranges(plan.task, plan.width)).matches(_blocks(batches)):
+def _match_ranges(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
+    for found in RangeMatcher(ranges()).matches(_blocks(batches)):
         yield from found.to_batches(_BATCH_ROWS)
 
 
