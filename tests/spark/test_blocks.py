@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 import outpace as op
 from outpace.plan import blocks
+from outpace.plan.batch import RANGE_FACTOR
+from outpace.plan.files import list_files
 
 SIZE = 6000
 
@@ -81,6 +83,31 @@ def test_blocks_give_what_in_process_gives(
     assert expected.num_rows > 5
     found = op.match(op.parquet(folder), query)
     assert found.columns == expected.column_names
+    assert rows(found.toArrow()) == rows(expected)
+
+
+@pytest.mark.parametrize("name", ["next", "any"])
+def test_a_key_with_many_rows_is_cut_by_time(
+    spark: SparkSession,
+    table: pa.Table,
+    folder: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocks, "BUCKET_ROWS", SIZE // 4)
+    query = QUERIES[name].partition_by("part").within("30 us")
+    files = list_files(op.parquet(folder))
+    plan = blocks.plan_blocks(files, query)
+    assert plan.width == 30 * RANGE_FACTOR
+    assert "by time range: one key has about 2," in "\n".join(plan.lines())
+    even = blocks.plan_blocks(files, query.partition_by("name"))
+    assert even.width == 0
+    assert "not by time range: no key has too many rows" in "\n".join(even.lines())
+    expected = op.match(table, query)
+    assert expected.num_rows > 5
+    found = op.match(op.parquet(folder), query)
+    executed = found._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
+    assert "hashpartitioning(bucket" in executed
     assert rows(found.toArrow()) == rows(expected)
 
 

@@ -86,13 +86,15 @@ class Packer:
             np.putmask(buckets, used == 0, self._count)
         return pack(columns, buckets, self._count, position)
 
-    def select(self, table: pa.Table, bucket: int) -> pa.Table:
-        """Return the rows of one bucket as `pack` would have packed them."""
+    def select(self, table: pa.Table, bucket: int | None = None) -> pa.Table:
+        """Return the rows of one bucket, or of all, as `pack` would have packed them."""
         columns, used = self._computed(table)
-        wanted = self.buckets(table) == bucket
-        if used is not None:
-            wanted &= used != 0
-        return pa.table(columns).filter(pa.array(wanted))
+        rows = pa.table(columns)
+        wanted = None if used is None else used != 0
+        if bucket is not None:
+            owned = self.buckets(table) == bucket
+            wanted = owned if wanted is None else owned & wanted
+        return rows if wanted is None else rows.filter(pa.array(wanted))
 
     def buckets(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the bucket of each row of a table, which has the key columns."""

@@ -2,7 +2,8 @@
 
 Row groups are packed into blocks by key bucket, the blocks of a bucket come together in one task,
 and that task matches the bucket as a table. A bucket has at most about `BUCKET_ROWS` rows and
-`BUCKET_BYTES` bytes where keys are many and even; more where one key alone has more.
+`BUCKET_BYTES` bytes where keys are many and even. Where one key alone has more rows, a query with
+WITHIN that can be cut is cut by time range too; without that a task holds all rows of the key.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from outpace.errors import UnsupportedError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query
+from outpace.plan.batch import plan_batch
 from outpace.plan.files import FileList
+from outpace.plan.skew import rows_of_largest_key
 
 #: What a task that matches holds of its input: the smaller of the two limits counts.
 BUCKET_ROWS: Final = 2_000_000
@@ -49,6 +52,10 @@ class BlockPlan:
         The row groups that are packed together: the first, and the one after the last.
     buckets
         The number of buckets.
+    width
+        The length of a range in units of the time column; 0 where keys are not cut.
+    reason
+        Why keys are cut, or not.
     """
 
     query: Query
@@ -57,6 +64,8 @@ class BlockPlan:
     packed: tuple[str, ...]
     units: tuple[tuple[int, int], ...]
     buckets: int
+    width: int
+    reason: str
 
     @property
     def bound(self) -> BoundQuery:
@@ -72,16 +81,20 @@ class BlockPlan:
             f"  columns read: {', '.join(self.reads)}",
             f"  computed where rows are read: {computed or 'nothing'}",
             f"  packed: {', '.join(self.packed)}; {dropped}",
-            f"  divided by key: {keys}, {self.buckets} buckets",
+            f"  divided by key: {keys}, {self.buckets} buckets"
+            if not self.width
+            else f"  divided by key and time range: {keys}; ranges of {self.width}",
+            f"  {'' if self.width else 'not '}by time range: {self.reason}",
         ]
 
 
-def plan_blocks(files: FileList, query: Query) -> BlockPlan:
-    """Plan a keyed query over files."""
+def plan_blocks(files: FileList, query: Query, *, may_cut: bool = True) -> BlockPlan:
+    """Plan a keyed query over files; where keys may be cut, a few of them are looked at."""
     if query.operator is not None:
         raise UnsupportedError(
             "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
         )
+    width, reason = _ranges(files, query) if may_cut else (0, "there is no shuffle")
     bits = with_bits(prepare(query, files.schema))
     packed = kept_columns(bits.task, bits.task.bound.schema)
     reads = tuple(n for n in files.schema.names if n in packed or n in bits.reads)
@@ -94,6 +107,8 @@ def plan_blocks(files: FileList, query: Query) -> BlockPlan:
         packed=packed,
         units=pack_units(rows, sizes),
         buckets=bucket_count(sum(rows), _packed_bytes(files, packed, sum(rows))),
+        width=width,
+        reason=reason,
     )
 
 
@@ -127,6 +142,19 @@ def bucket_count(rows: int, size: int) -> int:
     """
     spread = min(_SPREAD, -(-rows // _SPREAD_ROWS))
     return max(1, spread, -(-rows // BUCKET_ROWS), -(-size // BUCKET_BYTES))
+
+
+def _ranges(files: FileList, query: Query) -> tuple[int, str]:
+    """Return the length of a range, 0 where keys are not cut, and why."""
+    plan = plan_batch(query, files.schema)
+    if not plan.cut.by_range:
+        return 0, plan.reason
+    if files.rows <= BUCKET_ROWS:
+        return 0, "there are few rows"
+    largest = rows_of_largest_key(files, plan.bound.partition_by)
+    if largest <= BUCKET_ROWS:
+        return 0, "no key has too many rows for a task"
+    return plan.width, f"one key has about {largest:,} rows"
 
 
 def _packed_bytes(files: FileList, packed: Sequence[str], rows: int) -> int:

@@ -69,7 +69,9 @@ class MatchesReader(DataSourceReader):
                 detail=plan.order.reason,
                 hint="op.match(op.parquet(path), query) lets Spark sort them",
             )
-        self._buckets = plan_blocks(plan.files, query).buckets if plan.cut is Cut.KEY else 0
+        self._buckets = 0
+        if plan.cut is Cut.KEY:
+            self._buckets = plan_blocks(plan.files, query, may_cut=False).buckets
         self._plan = replace(plan, files=plan.files.only(()))
         self._schema = schema
 
