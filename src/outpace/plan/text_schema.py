@@ -161,7 +161,9 @@ def _spark_type(column: pa.ChunkedArray) -> pa.DataType:
     if pa.types.is_string(column.type) and column.null_count < len(column):
         for zone in ("UTC", None):
             with suppress(pa.ArrowInvalid):
-                # Text is a time where every value of the block is, all with a zone or none.
+                # Text is a time where every value of the block is, all with a zone or none. One
+                # value is asked first, as Arrow writes a message for each that is no time.
+                pc.cast(column.drop_null().slice(0, 1), pa.timestamp("us", zone))
                 pc.cast(column, pa.timestamp("us", zone))
                 return pa.timestamp("us", zone)
     return _plain_type(column.type)
