@@ -73,6 +73,15 @@ _TYPES: Final[Mapping[pa.DataType, str]] = {
 }
 
 
+#: What tells the type of an integer literal.
+_SUFFIXES: Final[Mapping[pa.DataType, str]] = {
+    pa.int8(): "Y",
+    pa.int16(): "S",
+    pa.int32(): "",
+    pa.int64(): "L",
+}
+
+
 def _type_text(kind: pa.DataType) -> str:
     if types.is_decimal(kind) and kind.scale >= 0:
         return f"DECIMAL({kind.precision}, {kind.scale})"
@@ -88,8 +97,10 @@ def _constant(kind: pa.DataType, value: object) -> str:
             return f"CAST(NULL AS {name})"
         case bool():
             return "TRUE" if value else "FALSE"
-        case int() if types.is_integer(kind):
-            return str(value) if pa.types.is_int32(kind) else f"CAST({value} AS {name})"
+        case int() if kind in _SUFFIXES:
+            # The least number of a type is too large without its sign.
+            least = value == types.integer_range(kind)[0]
+            return f"CAST('{value}' AS {name})" if least else f"{value}{_SUFFIXES[kind]}"
         case float() if math.isfinite(value):
             text = f"{value!r}D"
             return text if pa.types.is_float64(kind) else f"CAST({text} AS {name})"

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from outpace.engine.border import remembers
 from outpace.engine.match.operator import prepare
 from outpace.engine.merge_ranges import START, RangeFilter
 from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.errors import DataError, MatchError
 
 WITHIN = 5
 
@@ -28,7 +30,8 @@ SKIPS = [
 BASE = (
     op.Query("q")
     .order_by("ts")
-    .define(A="kind = 'a'", B="kind = 'b'", C="kind = 'c'")
+    # In a run of `a` there are chains of matches that never meet.
+    .define(A="kind = 'a'", B="kind <> 'c'", C="kind <> 'b'")
     .measures(ids="ARRAY_AGG(id)", n="COUNT(*)", c="LAST(C.id)")
     .within(WITHIN)
 )
@@ -38,14 +41,16 @@ BASE = (
 def tables(draw: st.DrawFn) -> pa.Table:
     """Rows with ties in time, gaps longer than a window, and keys that are NULL or NaN."""
     size = draw(st.integers(0, 60))
-    gaps = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2, 7, 40]), min_size=size, max_size=size))
+    gaps = draw(
+        st.lists(st.sampled_from([0, 0, 1, 1, 1, 1, 2, 7, 40]), min_size=size, max_size=size)
+    )
     keys = st.sampled_from([None, float("nan"), 0.0, -0.0, 1.5])
     return pa.table(
         {
             "ts": pa.array(np.cumsum(gaps) - 30, pa.int64()),
             "id": pa.array(range(size), pa.int64()),
             "kind": pa.array(
-                draw(st.lists(st.sampled_from("abcab"), min_size=size, max_size=size)), pa.string()
+                draw(st.lists(st.sampled_from("aaaabc"), min_size=size, max_size=size)), pa.string()
             ),
             "key": pa.array(draw(st.lists(keys, min_size=size, max_size=size)), pa.float64()),
             "name": pa.array(
@@ -119,3 +124,51 @@ def test_any_number_of_ranges_gives_the_result_of_one(
     cut = cut_and_merged(table, query, width, pieces)
     assert cut.schema == expected.schema
     assert rows(cut) == rows(expected)
+
+
+STRICT = BASE.define(B="kind = 'b'", C="kind = 'c'")
+
+
+def events(kinds: str) -> pa.Table:
+    size = len(kinds)
+    return pa.table(
+        {
+            "ts": pa.array(range(size), pa.int64()),
+            "id": pa.array(range(size), pa.int64()),
+            "kind": list(kinds),
+        }
+    )
+
+
+def test_a_match_that_counts_can_fail_to_skip() -> None:
+    query = STRICT.pattern("A B* C").skip_to_first("B", strict=True)
+    fine, wrong = events("abcxxxxxxabbcb"), events("abcxxxxxxac")
+    assert rows(cut_and_merged(fine, query, WITHIN, 2)) == rows(op.match(fine, query))
+    for run in (op.match, lambda table, query: cut_and_merged(table, query, WITHIN, 2)):
+        with pytest.raises(MatchError, match="not present in match"):
+            run(wrong, query)
+
+
+def test_a_row_without_a_time_is_refused() -> None:
+    table = pa.table({"ts": pa.array([1, None]), "id": [1, 2], "kind": ["a", "b"]})
+    query = BASE.pattern("A B C")
+    with pytest.raises(DataError, match="the time column 'ts' is NULL"):
+        cut_and_merged(table, query, WITHIN, 1)
+
+
+def test_few_of_the_matches_of_all_starts_leave_a_range() -> None:
+    """What the pass over the matches sees is little more than what counts."""
+    table = events("abc" * 200)
+    query = STRICT.pattern("A -> B -> C").skip_past_last_row()
+    ranges = Ranges(prepare(query, table.schema), 20 * WITHIN)
+    packed = pack_ranges(ranges, table, 0)
+    parts = [PackedRange(0, row["range"], pa.py_buffer(row["block"])) for row in packed.to_pylist()]
+    (found,) = RangeMatcher(ranges).matches(parts)
+    overlapping = table.set_column(2, "kind", pa.array(list("aabcc" * 120)))
+    assert found.num_rows == op.match(table, query).num_rows
+    packed = pack_ranges(ranges, overlapping, 0)
+    parts = [PackedRange(0, row["range"], pa.py_buffer(row["block"])) for row in packed.to_pylist()]
+    (found,) = RangeMatcher(ranges).matches(parts)
+    counted = op.match(overlapping, query).num_rows
+    every = op.match(overlapping, query.no_skip()).num_rows
+    assert counted <= found.num_rows <= counted + 2 * len(parts) < every

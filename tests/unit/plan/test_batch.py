@@ -1,0 +1,89 @@
+"""The plan of a batch on Spark: bits, used rows and columns, and how rows are divided."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from outpace.errors import UnsupportedError
+from outpace.pattern.operator import EventOperator
+from outpace.pattern.query import Query
+from outpace.plan.batch import Cut, plan_batch
+
+SCHEMA = pa.schema(
+    [("ts", pa.int64()), ("key", pa.string()), ("kind", pa.string()), ("price", pa.float64())]
+)
+BASE = (
+    Query("q")
+    .order_by("ts")
+    .pattern("A -> B")
+    .define(A="kind = 'a'", B="kind = 'b' AND price > A.price")
+    .measures(at="B.ts")
+)
+
+
+def test_the_own_part_of_a_condition_is_computed_by_catalyst() -> None:
+    plan = plan_batch(BASE, SCHEMA)
+    assert plan.computed == (("A", "(`kind` = 'a')"), ("B", "(`kind` = 'b')"))
+    assert plan.columns == ("ts", "price")
+    assert plan.used_sql == "(`kind` = 'a') OR (`kind` = 'b')"
+
+
+@pytest.mark.parametrize("pattern", ["A B", "^ A -> B", "A?"])
+def test_all_rows_cross_where_others_than_used_ones_count(pattern: str) -> None:
+    query = BASE.pattern(pattern)
+    if pattern == "A?":
+        query = Query("q").order_by("ts").pattern("A?").define(A="kind = 'a'")
+    assert plan_batch(query.measures(n="COUNT(*)"), SCHEMA).used_sql is None
+
+
+def test_the_eighth_bit_of_a_byte_counts_below_zero() -> None:
+    names = "ABCDEFGHI"
+    query = (
+        Query("q")
+        .order_by("ts")
+        .pattern(" -> ".join(names))
+        .define({name: f"kind = '{name}'" for name in names})
+        .measures(n="COUNT(*)")
+    )
+    plan = plan_batch(query, SCHEMA)
+    first, second = plan.bit_columns.values()
+    assert "THEN -128 ELSE" in first
+    assert first.count("CASE") == 8
+    assert second == "CAST(CASE WHEN (`kind` = 'I') THEN 1 ELSE 0 END AS TINYINT)"
+    assert plan.crossing.names == ["ts", *plan.bit_columns]
+
+
+@pytest.mark.parametrize(
+    ("query", "cut"),
+    [
+        (BASE, Cut.NONE),
+        (BASE.within(5), Cut.RANGE),
+        (BASE.partition_by("key"), Cut.KEY),
+        (BASE.partition_by("key").within(5), Cut.KEY_AND_RANGE),
+        (BASE.partition_by("key").within(5).limit(2), Cut.KEY),
+        (BASE.within(5).all_rows_per_match().measures({"at": "B.ts"}), Cut.RANGE),
+        (BASE.within(5).select("all").skip_past_last_row(), Cut.NONE),
+    ],
+)
+def test_how_rows_are_divided(query: Query, cut: Cut) -> None:
+    plan = plan_batch(query, SCHEMA)
+    assert plan.cut is cut
+    assert bool(plan.reason) is not cut.by_range
+    assert f"  divided {cut.value}: " in "\n".join(plan.lines())
+
+
+def test_only_what_rules_out_later_matches_is_merged() -> None:
+    ranged = BASE.within(5)
+    assert plan_batch(ranged, SCHEMA).merges
+    assert not plan_batch(ranged.no_skip(), SCHEMA).merges
+    assert not plan_batch(ranged.skip_to_next_row(), SCHEMA).merges
+    assert not plan_batch(BASE.partition_by("key"), SCHEMA).merges
+
+
+def test_user_defined_operators_are_refused() -> None:
+    class Nothing(EventOperator):
+        """Finds nothing."""
+
+    with pytest.raises(UnsupportedError, match="do not run on Spark"):
+        plan_batch(Query("q").order_by("ts").apply(Nothing), SCHEMA)
