@@ -299,9 +299,9 @@ def test_tasks_are_counted_while_a_job_runs(spark: SparkSession) -> None:
             yield batch
 
     feed = ClassicFeed(spark)
-    job = threading.Thread(
-        target=spark.range(0, 6, 1, 6).mapInArrow(slow, "id bigint").toArrow, daemon=True
-    )
+    # Spark runs what stands below the groups first and on its own, then skips it in the last job.
+    groups = spark.range(0, 6, 1, 6).mapInArrow(slow, "id bigint").groupBy("id").count()
+    job = threading.Thread(target=groups.toArrow, daemon=True)
     seen = [feed.tasks()]
     job.start()
     while job.is_alive():
@@ -309,7 +309,8 @@ def test_tasks_are_counted_while_a_job_runs(spark: SparkSession) -> None:
         seen.append(feed.tasks())
     seen.append(feed.tasks())
     assert seen[0] == Tasks(0, 0)
-    assert seen[-1] == Tasks(6, 6)
+    assert seen[-1].done == seen[-1].total
+    assert 6 <= seen[-1].total < 12  # the last job may be too short to be seen
     done = [tasks.done for tasks in seen]
     assert done == sorted(done)
     assert len(set(done)) > 2

@@ -110,7 +110,6 @@ class ClassicFeed:
         active = set(self._tracker.getActiveJobsIds())
         for job in self._running - active:
             total = self._tasks_of(job).total
-            # A stage whose output was there already is skipped: its tasks never run.
             self._ended += Tasks(total, total)
         self._running = active
         return sum((self._tasks_of(job) for job in active), self._ended)
@@ -119,10 +118,13 @@ class ClassicFeed:
         """There is nothing to stop."""
 
     def _tasks_of(self, job: int) -> Tasks:
+        """Return the tasks of the stages that have started: others may be skipped for good."""
         information = self._tracker.getJobInfo(job)
         stages = [] if information is None else list(information.stageIds)
+        running = set(self._tracker.getActiveStageIds())
         known = [stage for stage in map(self._tracker.getStageInfo, stages) if stage is not None]
-        return sum((Tasks(one.numCompletedTasks, one.numTasks) for one in known), Tasks())
+        started = [one for one in known if one.numCompletedTasks or one.stageId in running]
+        return sum((Tasks(one.numCompletedTasks, one.numTasks) for one in started), Tasks())
 
 
 class ConnectFeed:
