@@ -51,7 +51,7 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
 def is_compiled(kernel: Callable[..., object]) -> bool:
     """Say whether a kernel has been compiled, by this process or, with its present text, before."""
     dispatcher: Any = kernel
-    if dispatcher.signatures:
+    if dispatcher.overloads:
         return True
     source = Path(inspect.getfile(dispatcher.py_func))
     changed = source.stat().st_mtime
