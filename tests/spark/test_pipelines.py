@@ -54,7 +54,8 @@ def spark_pipelines(command: str, folder: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [str(script), command],
         cwd=folder,
-        env=own | {"PYSPARK_PYTHON": sys.executable},
+        # With SPARK_TESTING the server takes a free port, not the one that all servers share.
+        env=own | {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"},
         capture_output=True,
         text=True,
         check=False,
