@@ -10,9 +10,11 @@ had. A workload that fails is named and left out; the exit code is 1 then, or wh
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -22,7 +24,7 @@ SUMS = ("matches", "sum_start", "sum_end", "sum_length")
 
 def main():
     options = parse(sys.argv[1:])
-    started = time.monotonic()
+    begun = time.monotonic()
     workloads = options.workload.split(",")
     options.out.mkdir(parents=True, exist_ok=True)
     flink, failed = [], []
@@ -60,7 +62,7 @@ def main():
                 write()
             failed += missing(name, chosen, results[name])
     print(write())
-    say(f"{time.monotonic() - started:.0f} s in all; kept in {options.out}")
+    say(f"{time.monotonic() - begun:.0f} s in all; kept in {options.out}")
     different = [name for name in workloads if counts(name, flink, results, reference) == "differ"]
     if failed or different:
         sys.exit("\n".join([*failed, *(f"{name}: counts differ" for name in different)]))
@@ -94,8 +96,7 @@ def measure_flink(command, log, kept):
     """Give the measured runs of Flink as they come; one that fails is missing in them."""
     say(" ".join(map(str, command)))
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    with log.open("a") as errors, started(command, errors) as process:
         for line in process.stdout:
             kept.write(line)
             kept.flush()
@@ -130,19 +131,34 @@ def measure_outpace(workloads, arguments, kept):
         command += ["--workload", ",".join(left), *arguments]
         command = list(map(str, command))
         say(" ".join(command))
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         done = []
-        for line in process.stdout:
-            kept.write(line)
-            kept.flush()
-            result = json.loads(line)
-            say("  " + describe(result))
-            done.append(result["workload"])
-            yield result
-        if process.wait() == 0:
-            return
+        with started(command) as process:
+            for line in process.stdout:
+                kept.write(line)
+                kept.flush()
+                result = json.loads(line)
+                say("  " + describe(result))
+                done.append(result["workload"])
+                yield result
+            if process.wait() == 0:
+                return
         # Results come in the order asked for, so the one that failed is the next.
         left = left[left.index(done[-1]) + 2 :] if done else left[1:]
+
+
+@contextmanager
+def started(command, errors=None):
+    """Start a program; it ends with this one, and so does all that it started."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        process.stdout.close()
 
 
 def missing(what, workloads, results):
@@ -221,4 +237,6 @@ def say(text):
 
 
 if __name__ == "__main__":
+    # What was started is ended on the way out, so a polite request to end must be a way out.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     main()
