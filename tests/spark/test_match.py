@@ -188,7 +188,9 @@ CONDITIONS = [
     "0 = x", "1.5 > x", "1.5 < x", "x BETWEEN 0 AND 1", "x NOT BETWEEN y AND 1", "x IN (0, 1.5)",
     "x NOT IN (0, 1.5)", "CASE WHEN x > y THEN y ELSE x END > 0", "coalesce(x, y) < 1",
     "x + y > 0", "x - y < 1", "-x >= y", "abs(x) > 1", "f > x", "f = 1.5", "i < x", "i > 2",
-    "i IN (1, 3)", "i > -2147483648", "big >= -1", "t = -2", "t > -128", "i > d", "d = 1.50", "d <> i", "big > 9007199254740992.0", "s < 'b'",
+    "i IN (1, 3)", "i > -2147483648", "big >= -1", "t = -2",
+    "t > -128", "i > d", "d = 1.50", "d <> i", "big > 9007199254740992.0",
+    "s < 'b'",
     "s LIKE 'a%'", "s || 'z' = 'az'", "length(s) = 1", "x IS NULL OR s IS NULL", "b", "NOT b",
     "day > DATE '2026-01-01'", "s IN ('a', 'é')",
 ]  # fmt: skip

@@ -47,8 +47,9 @@ PACKED: Final = pa.schema(
     ]
 )
 
-#: Keys are divided into this many buckets, so that a task holds few of them at a time.
-KEY_BUCKETS: Final = 128
+#: Keys are divided into this many buckets: more would let a task hold fewer rows at a time, but
+#: make blocks small where ranges are short.
+KEY_BUCKETS: Final = 32
 
 #: Ranges are matched together until they have this many rows.
 ROWS_AT_ONCE: Final = 1 << 19
@@ -189,28 +190,29 @@ class RangeMatcher:
 
     def matches(self, packed: Iterable[PackedRange]) -> Iterator[pa.Table]:
         """Yield the matches that start in the ranges, with the columns of `merged_schema`."""
-        waiting: list[pa.Table] = []
+        waiting: list[pa.RecordBatch] = []
+        numbers: list[int] = []
         rows = 0
         last: tuple[int, int] | None = None
         for part in packed:
             if rows >= self._rows_at_once and (part.bucket, part.number) != last:
-                yield self._match(waiting)
-                waiting, rows = [], 0
+                yield self._match(waiting, numbers)
+                waiting, numbers, rows = [], [], 0
             last = (part.bucket, part.number)
-            waiting.append(self._rows(part))
+            # Kernels want their numbers aligned, and a block lies wherever the one before it ends.
+            aligned = pa.py_buffer(part.block.to_pybytes())
+            waiting.append(pa.ipc.read_record_batch(aligned, self._schema))
+            numbers.append(part.number)
             rows += waiting[-1].num_rows
         if waiting:
-            yield self._match(waiting)
+            yield self._match(waiting, numbers)
 
-    def _rows(self, part: PackedRange) -> pa.Table:
-        # Kernels want their numbers aligned, and a block lies wherever the one before it ends.
-        aligned = pa.py_buffer(part.block.to_pybytes())
-        batch = pa.ipc.read_record_batch(aligned, self._schema)
-        number = pa.array(np.full(batch.num_rows, part.number), pa.int64())
-        return pa.Table.from_batches([batch]).append_column(RANGE, number)
-
-    def _match(self, tables: list[pa.Table]) -> pa.Table:
-        block = whole_block(self._task, pa.concat_tables(tables))
+    def _match(self, batches: list[pa.RecordBatch], numbers: list[int]) -> pa.Table:
+        sizes = [batch.num_rows for batch in batches]
+        table = pa.Table.from_batches(batches).append_column(
+            RANGE, pa.array(np.repeat(np.array(numbers, np.int64), sizes))
+        )
+        block = whole_block(self._task, table)
         found = match_block(self._task, self._matcher, block).found
         segment_range = block.columns[RANGE].take(pa.array(block.segments[:-1])).to_numpy()
         end = (segment_range[found.segment] + 1) * self._ranges.width

@@ -29,6 +29,9 @@ from outpace.plan.catalyst import catalyst_text
 #: and a task holds the rows of so many windows and one more.
 RANGE_FACTOR: Final = 32
 
+#: Times are 64-bit integers, so that ranges of longer windows would not fit.
+_WITHIN_MAX: Final = 1 << 56
+
 _BITS_PER_COLUMN: Final = 8
 
 
@@ -213,6 +216,7 @@ def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut,
     assert query.tree is not None
     reasons = {
         "there is no WITHIN": bound.within is None,
+        "WITHIN is longer than any range": (bound.within or 0) > _WITHIN_MAX,
         "WITHIN measures from event to event": query.bound is not None
         and query.bound.kind is not WithinKind.FIRST_TO_LAST,
         "PREV or NEXT may reach any distance in time": back > 0 or ahead > 0,

@@ -136,7 +136,8 @@ def _map(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) 
         renamed = frame.toDF(*(field.name for field in fields))
         frame = with_schema(renamed, StructType(fields))
         change = partial(_renamed, change, names)
-    return frame.mapInArrow(change, schema=from_arrow_schema(output))
+    told = from_arrow_schema(output)
+    return with_schema(frame.mapInArrow(change, schema=told), told)
 
 
 def _renamed(change: Change, names: list[str], batches: Batches) -> Iterator[pa.RecordBatch]:

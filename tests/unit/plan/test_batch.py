@@ -59,6 +59,7 @@ def test_the_eighth_bit_of_a_byte_counts_below_zero() -> None:
     [
         (BASE, Cut.NONE),
         (BASE.within(5), Cut.RANGE),
+        (BASE.within(1 << 60), Cut.NONE),
         (BASE.partition_by("key"), Cut.KEY),
         (BASE.partition_by("key").within(5), Cut.KEY_AND_RANGE),
         (BASE.partition_by("key").within(5).limit(2), Cut.KEY),
