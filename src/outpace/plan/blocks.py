@@ -81,7 +81,7 @@ class BlockPlan:
             f"  columns read: {', '.join(self.reads)}",
             f"  computed where rows are read: {computed or 'nothing'}",
             f"  packed: {', '.join(self.packed)}; {dropped}",
-            f"  divided by key: {keys}, {self.buckets} buckets"
+            f"  divided by key: {keys}, {self.buckets} bucket{'s' * (self.buckets > 1)}"
             if not self.width
             else f"  divided by key and time range: {keys}; ranges of {self.width}",
             f"  {'' if self.width else 'not '}by time range: {self.reason}",

@@ -38,7 +38,7 @@ _BATCH_ROWS: Final = 65_536
 
 
 def match_blocks(session: SparkSession, files: FileList, query: Query) -> DataFrame:
-    """Find the matches of a keyed query in files; nothing is read before the result is used."""
+    """Find the matches of a keyed query in files; at most a sample of keys is read now."""
     plan = plan_blocks(files, query)
     units = session.range(0, len(plan.units))
     needed = files.only(())
