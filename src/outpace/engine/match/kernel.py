@@ -374,16 +374,21 @@ def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outc
 
 def _settled(block: Block, out: Buffers, matches: int) -> Integers:
     """Return the arrival number of the row that made each match final."""
-    settled = np.empty(matches, np.int64)
-    following = int(block.arrivals.max(initial=-1)) + 1
-    latest_arrivals(
-        block.arrivals,
-        block.segments,
-        out.segment[:matches],
-        out.reach[:matches],
-        following,
-        settled,
-    )
+    if block.size and block.arrivals is block.ordinals:
+        # One partition that arrived in order: rows need not be looked at to know their numbers.
+        settled: Integers = np.minimum(out.reach[:matches] - 1, block.size)
+        settled += int(block.arrivals[0])
+    else:
+        settled = np.empty(matches, np.int64)
+        following = int(block.arrivals.max(initial=-1)) + 1
+        latest_arrivals(
+            block.arrivals,
+            block.segments,
+            out.segment[:matches],
+            out.reach[:matches],
+            following,
+            settled,
+        )
     waited = np.flatnonzero(out.passed[:matches] != NO_TIME)
     if len(waited):
         _wait_for_time(block, out, waited, settled)
