@@ -50,7 +50,7 @@ def parse(arguments):
     )
     parser.add_argument("--input", choices=["parquet", "dataframe"], default="parquet")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--heap", default="1g", help="the most that Java may take for objects")
+    parser.add_argument("--heap", default="640m", help="the most that Java may take for objects")
     parser.add_argument("--limit", type=float, default=2.0, help="GiB for JVM and workers together")
     parser.add_argument("--data", type=Path, default=DATA_FOLDER, help="where the file is kept")
     parser.add_argument("--remove", action="store_true", help="remove the file at the end")
