@@ -16,9 +16,11 @@ from outpace.engine import border
 from outpace.engine.border import find_entry
 from outpace.engine.core import CoreMatcher, Part, sorted_block
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Block, Task
+from outpace.engine.match.contract import Block, Resume, Task
+from outpace.engine.match.kernel import KernelMatcher, make_kernel
 from outpace.engine.match.operator import kept_columns, match_block, prepare, whole_block
 from outpace.engine.match.output import match_table
+from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
 from outpace.pattern.query import Query
 
@@ -221,3 +223,16 @@ def test_a_search_remembers_only_where_matches_rule_out_starts() -> None:
     free = [two().no_skip(), two().skip_to_next_row(), two("A ->> B")]
     assert all(border.remembers(prepare(query, schema)) for query in remembering)
     assert not any(border.remembers(prepare(query, schema)) for query in free)
+
+
+@pytest.mark.parametrize("pattern", ["A B", "A -> B", "A -> B -> !C", "A+ B?"])
+def test_rows_that_came_in_order_settle_matches_as_the_twin_says(pattern: str) -> None:
+    task = prepare(two(pattern, within=4), letters("a").schema)
+    block = sorted_block(task, letters("aabcabacbaab").select(["ts", "kind"]))
+    kernel = make_kernel(task)
+    assert isinstance(kernel, KernelMatcher)
+    kernel.compile_now()
+    found = kernel(block, Resume.fresh(1)).found
+    expected = make_twin(task)(block, Resume.fresh(1)).found
+    assert len(expected.start)
+    assert found.settled.tolist() == expected.settled.tolist()
