@@ -18,7 +18,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.core import CoreMatcher, skip_rows, sorted_block, with_skip
+from outpace.engine.core import CoreMatcher, first_at, skip_rows, sorted_block, with_skip
 from outpace.engine.kernels.starts import exit_positions
 from outpace.engine.match.contract import Block, Integers, Task
 from outpace.engine.match.reach import reach_of
@@ -76,7 +76,7 @@ def _entries(
     exit_positions(starts - context, targets - context, exits)
     # A match that starts before the stretch ends before this row.
     times = rows.times[context:]
-    window_end = np.searchsorted(times, times[0] + _within(task))
+    window_end = first_at(times, int(times[0]) + _within(task))
     exits = exits[: window_end + 1]
     return exits if entries is None else entries[exits]
 
@@ -111,7 +111,7 @@ def _stretches(
         if not unread:
             break
         begins = _time_at(pieces, back)
-        if begins is None or pieces[-1].times[-1] - begins < within:
+        if begins is None or int(pieces[-1].times[-1]) - begins < within:
             continue
         rows = _join(task, pieces)
         begin = _begin(rows.times, back, within) if first else 0
@@ -132,14 +132,15 @@ def _time_at(pieces: list[Block], row: int) -> int | None:
 
 def _begin(times: Integers, back: int, within: int) -> int:
     """Return where the first stretch begins, which few queries look beyond."""
-    window = int(np.searchsorted(times, times[-1] - within, side="right")) - 1
-    wanted = int(np.searchsorted(times, times[-1] - _WINDOWS_FIRST * within))
+    last = int(times[-1])
+    window = first_at(times, last - within + 1) - 1
+    wanted = first_at(times, last - _WINDOWS_FIRST * within)
     return max(0, min(window - back, wanted))
 
 
 def _enough(task: Task, nearer: list[Block]) -> list[Block]:
     """Keep what the windows of an earlier stretch, and what NEXT reads after them, may need."""
-    ahead, deadline = reach_of(task).ahead, nearer[0].times[0] + _within(task)
+    ahead, deadline = reach_of(task).ahead, int(nearer[0].times[0]) + _within(task)
     kept: list[Block] = []
     behind = 0
     whole = False

@@ -107,7 +107,7 @@ class CoreMatcher:
         context = min(self._back, block.size) if searched and held else 0
         if self._open_from < self._pushed or context:
             last = int(block.times[context - 1]) if context else self._last_time
-            head = int(np.searchsorted(block.times, last + self._within)) + max(1, self._ahead)
+            head = first_at(block.times, last + self._within) + max(1, self._ahead)
             if head > block.size:
                 self._keep(block, self._open_from)
                 yield from self._settle()
@@ -125,7 +125,7 @@ class CoreMatcher:
             return
         tables = []
         for block in following:
-            head = int(np.searchsorted(block.times, self._last_time + self._within))
+            head = first_at(block.times, self._last_time + self._within)
             head += max(1, self._ahead)
             tables.append(_slice(block, head))
             if head <= block.size:
@@ -140,7 +140,7 @@ class CoreMatcher:
         end = len(times) - max(1, self._ahead)
         if end < 0:
             return 0
-        return int(np.searchsorted(times, times[end] - self._within, side="right"))
+        return first_at(times, int(times[end]) - self._within + 1)
 
     def _keep(self, block: Block, open_from: int) -> None:
         """Keep the rows that were not tried yet, and those that PREV needs before them."""
@@ -220,6 +220,14 @@ def with_skip(task: Task, after: AfterMatch) -> Task:
     if task.bound.query.effective_skip == after:
         return task
     return prepare(replace(task.bound.query, skip=after), task.bound.schema)
+
+
+def first_at(times: Integers, time: int) -> int:
+    """Return the first row that is not before a time, which may be beyond what 64 bits hold."""
+    limits = np.iinfo(np.int64)
+    if time > limits.max:
+        return len(times)
+    return int(np.searchsorted(times, max(time, limits.min)))
 
 
 def unkeyed_block(task: Task, table: pa.Table) -> Block:

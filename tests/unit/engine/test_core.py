@@ -236,3 +236,13 @@ def test_rows_that_came_in_order_settle_matches_as_the_twin_says(pattern: str) -
     expected = make_twin(task)(block, Resume.fresh(1)).found
     assert len(expected.start)
     assert found.settled.tolist() == expected.settled.tolist()
+
+
+def test_windows_may_end_after_the_end_of_time() -> None:
+    table = letters("abaabbab" * 9).set_column(
+        0, "ts", pa.array(np.arange(72, dtype=np.int64) * (1 << 56))
+    )
+    task = prepare(two("A -> B", within=(1 << 63) - 1), table.schema)
+    blocks = pieces(task, table, [*range(0, 72, 6), 72])
+    found = list(by_cores(task, blocks, [(0, 5), (5, 9), (9, 12)]))
+    assert in_any_order(found) == in_any_order(whole(task, table))
