@@ -1,8 +1,9 @@
-"""Runs statements on a Connect session with a server of its own: a program for the tests.
+"""Runs queries on a Connect session with a server of its own: a program for the tests.
 
 A process has either classic or Connect sessions, so this one is started by a test. It reads a list
-of (name, dialect, statement) from the JSON file named first and writes to the file named second
-what each gives: columns and rows, or an error.
+of (name, dialect, statement) from `asked.json` in the folder that it is given, and writes to
+`answered.json` what each statement gives (columns and rows, or an error) and what is found in the
+files that it writes there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import sys
 from pathlib import Path
 
+from file_parity import from_files, write_files
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from statements import answer, ticks
@@ -26,7 +28,7 @@ def outcome(session: SparkSession, text: str, dialect: str) -> dict[str, object]
     return {"columns": table.column_names, "rows": answer(table)}
 
 
-def main(questions: Path, answers: Path) -> None:
+def main(folder: Path) -> None:
     session = (
         SparkSession.builder.remote("local[2]")
         .config("spark.ui.enabled", "false")
@@ -36,11 +38,13 @@ def main(questions: Path, answers: Path) -> None:
     )
     assert type(session).__module__ == "pyspark.sql.connect.session"
     session.createDataFrame(ticks()).createOrReplaceTempView("ticks")
-    asked = json.loads(questions.read_text(encoding="utf-8"))
+    asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
     found = {name: outcome(session, text, dialect) for name, dialect, text in asked}
-    answers.write_text(json.dumps(found), encoding="utf-8")
+    write_files(folder)
+    answers = {"statements": found, "files": from_files(session, folder)}
+    (folder / "answered.json").write_text(json.dumps(answers), encoding="utf-8")
     session.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import outpace as op
+
 PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "conformance" / "match_recognize.jsonl"
 
 DIP = """MATCH_RECOGNIZE (
@@ -79,6 +81,35 @@ PARITY = {
         MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low PATTERN (STRT DOWN+ UP)
             DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)) m""",
 }
+
+
+#: Statements that are refused: the error, what it says, and what it underlines.
+ERRORS = [
+    (f"SELECT * FROM tiks {DIP} m", op.BindError, "Spark: the table or view", "tiks"),
+    (f"SELECT lw FROM ticks {DIP} m", op.BindError, "Spark: a column", "lw"),
+    (f"SELECT * FROM ticks {DIP} m HAVIN low", op.PatternSyntaxError, "Spark: syntax", "HAVIN"),
+    (
+        "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS pric > 1)",
+        op.BindError,
+        "unknown column 'pric'",
+        "pric",
+    ),
+    (
+        """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
+        DEFINE A AS price > (SELECT ts FROM ticks))""",
+        op.DataError,
+        "more than one row",
+        "(SELECT ts FROM ticks)",
+    ),
+    (
+        """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
+        DEFINE A AS price > (SELECT max(A.prize)))""",
+        op.BindError,
+        "Spark: a column",
+        "prize",
+    ),
+    ("CREATE VIEW v AS SELECT * FROM ticks " + DIP, op.UnsupportedError, "view", "CREATE"),
+]
 
 
 def ticks() -> pa.Table:

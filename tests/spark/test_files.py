@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_parity import from_files, in_process, write_files
 from pyspark.sql import DataFrame, SparkSession
 
 import outpace as op
@@ -81,6 +82,13 @@ def test_files_give_what_a_table_gives(folder: Path, query: Query) -> None:
     expected = in_any_order(op.match(events(), query))
     assert expected
     assert found(op.match(op.parquet(folder), query)) == expected
+
+
+def test_parity_of_classic(spark: SparkSession, tmp_path: Path) -> None:
+    expected = in_process()
+    assert all(len(matches) > 5 for matches in expected.values())
+    write_files(tmp_path)
+    assert from_files(spark, tmp_path) == expected
 
 
 def test_an_address_and_columns_from_folders(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,51 +1,17 @@
-"""Statements on Spark, classic and Connect, give what they give in process."""
+"""Statements on Spark give what they give in process; `test_connect.py` asks Connect the same."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from statements import DIP, PARITY, answer, public_cases, read_public_cases, ticks
+from statements import DIP, ERRORS, PARITY, answer, public_cases, ticks
 
 import outpace as op
-
-PROGRAM = Path(__file__).resolve().parents[1] / "connect_session.py"
-#: Statements that are refused: the error, what it says, and what it underlines.
-ERRORS = [
-    (f"SELECT * FROM tiks {DIP} m", op.BindError, "Spark: the table or view", "tiks"),
-    (f"SELECT lw FROM ticks {DIP} m", op.BindError, "Spark: a column", "lw"),
-    (f"SELECT * FROM ticks {DIP} m HAVIN low", op.PatternSyntaxError, "Spark: syntax", "HAVIN"),
-    (
-        "SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS pric > 1)",
-        op.BindError,
-        "unknown column 'pric'",
-        "pric",
-    ),
-    (
-        """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
-        DEFINE A AS price > (SELECT ts FROM ticks))""",
-        op.DataError,
-        "more than one row",
-        "(SELECT ts FROM ticks)",
-    ),
-    (
-        """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)
-        DEFINE A AS price > (SELECT max(A.prize)))""",
-        op.BindError,
-        "Spark: a column",
-        "prize",
-    ),
-    ("CREATE VIEW v AS SELECT * FROM ticks " + DIP, op.UnsupportedError, "view", "CREATE"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -87,53 +53,6 @@ def test_parity_of_classic(
     found = op.sql(session, PARITY[name]).toArrow()
     assert found.column_names == expected.column_names
     assert answer(found) == answer(expected)
-
-
-def test_parity_and_public_cases_on_connect(
-    java: None, connection: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
-    cases = {case["id"]: case for case in read_public_cases()}
-    questions = [(name, "outpace", text) for name, text in PARITY.items()]
-    questions += [(name, "trino", case["sql"]) for name, case in cases.items()]
-    refused = [(f"error {number}", "outpace", row[0]) for number, row in enumerate(ERRORS)]
-    found = on_connect(questions + refused, tmp_path)
-    for (name, _, _), (_, error, message, place) in zip(refused, ERRORS, strict=True):
-        said = str(found[name].get("error"))
-        assert said.startswith(f"{error.__name__}: "), said
-        assert message in said
-        assert "^" * len(place) in said
-    for name, dialect, text in questions:
-        if "error" in cases.get(name, {}):
-            for kind, message in cases[name]["error"]:
-                if kind.startswith("hasMessage"):
-                    assert message.lower() in str(found[name]["error"]).lower(), name
-            continue
-        expected = op.sql(connection, text, dialect)
-        assert "error" not in found[name], f"{name}: {found[name]}"
-        assert found[name]["rows"] == answer(expected), name
-        if name in PARITY:
-            assert found[name]["columns"] == expected.column_names, name
-
-
-def on_connect(questions: list[tuple[str, str, str]], folder: Path) -> dict[str, dict[str, Any]]:
-    """Run statements in a process with a Connect session and return what each gives."""
-    asked, answered = folder / "asked.json", folder / "answered.json"
-    asked.write_text(json.dumps(questions), encoding="utf-8")
-    # With SPARK_TESTING the server listens on a free port, so several can run at once.
-    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
-    environment |= {"SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable}
-    if "SPARK_HOME" in os.environ:
-        environment["SPARK_HOME"] = os.environ["SPARK_HOME"]
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(asked), str(answered)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(answered.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def test_nothing_stays_in_the_catalog_and_the_result_can_be_used_again(

@@ -1,0 +1,69 @@
+"""Spark Connect, with a real server: the same answers as in process and as on classic Spark.
+
+One process with one server answers everything, as each start of a server takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from file_parity import in_process
+from statements import ERRORS, PARITY, answer, read_public_cases, ticks
+
+import outpace as op
+
+PROGRAM = Path(__file__).resolve().parents[1] / "connect_session.py"
+
+
+def test_statements_and_files_on_connect(java: None, tmp_path: Path) -> None:
+    cases = {case["id"]: case for case in read_public_cases()}
+    questions = [(name, "outpace", text) for name, text in PARITY.items()]
+    questions += [(name, "trino", case["sql"]) for name, case in cases.items()]
+    refused = [(f"error {number}", "outpace", row[0]) for number, row in enumerate(ERRORS)]
+    answers = on_connect(questions + refused, tmp_path)
+    assert answers["files"] == in_process()
+    found = answers["statements"]
+    for (name, _, _), (_, error, message, place) in zip(refused, ERRORS, strict=True):
+        said = str(found[name].get("error"))
+        assert said.startswith(f"{error.__name__}: "), said
+        assert message in said
+        assert "^" * len(place) in said
+    with duckdb.connect() as connection:
+        connection.register("ticks", ticks())
+        for name, dialect, text in questions:
+            if "error" in cases.get(name, {}):
+                for kind, message in cases[name]["error"]:
+                    if kind.startswith("hasMessage"):
+                        assert message.lower() in str(found[name]["error"]).lower(), name
+                continue
+            expected = op.sql(connection, text, dialect)
+            assert "error" not in found[name], f"{name}: {found[name]}"
+            assert found[name]["rows"] == answer(expected), name
+            if name in PARITY:
+                assert found[name]["columns"] == expected.column_names, name
+
+
+def on_connect(questions: list[tuple[str, str, str]], folder: Path) -> dict[str, Any]:
+    """Ask a process with a Connect session."""
+    (folder / "asked.json").write_text(json.dumps(questions), encoding="utf-8")
+    # With SPARK_TESTING the server listens on a free port, so several can run at once.
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment |= {"SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable}
+    if "SPARK_HOME" in os.environ:
+        environment["SPARK_HOME"] = os.environ["SPARK_HOME"]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads((folder / "answered.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
