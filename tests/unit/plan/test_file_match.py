@@ -124,6 +124,23 @@ def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small_units")
+def test_only_the_columns_that_are_used_are_read(tmp_path: Path) -> None:
+    table = events([0, 2, 1, 0, 1, 1])
+    plan = plan_of(table.append_column("more", pa.array(range(6))), 3, chain(), tmp_path)
+    assert plan.columns == ("ts", "kind")
+    path = tmp_path / "f.parquet"
+    content = bytearray(path.read_bytes())
+    for number in range(2):
+        column = pq.read_metadata(path).row_group(number).column(2)
+        first = column.dictionary_page_offset or column.data_page_offset
+        content[first : first + column.total_compressed_size] = bytes(column.total_compressed_size)
+    path.write_bytes(content)
+    with pytest.raises(OSError):
+        pq.read_table(path)
+    assert in_any_order(list(match_core(plan, 0, 2))) == in_any_order([op.match(table, chain())])
+
+
+@pytest.mark.usefixtures("small_units")
 def test_a_row_group_that_no_step_can_use_is_not_read(tmp_path: Path) -> None:
     kinds = [0, 2, 2, 2, 2, 2, 1, 2]
     plan = plan_of(events(kinds), 2, chain(), tmp_path)
