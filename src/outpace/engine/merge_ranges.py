@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.kernels.starts import keep_starts
-from outpace.engine.match.after import FIRST_ROW, MISSING
+from outpace.engine.match.after import FIRST_ROW, HINT, MISSING
 from outpace.engine.match.contract import Integers
 from outpace.engine.partition import key_codes
 from outpace.errors import MatchError
@@ -112,4 +112,5 @@ class RangeFilter:
             raise MatchError(
                 MISSING if wrong[0] == Flaw.MISSING else FIRST_ROW,
                 detail=f"variable {self._after.variable}",
+                hint=HINT,
             )

@@ -152,13 +152,22 @@ def _ordered(column: pa.Array, order: npt.NDArray[np.int32]) -> pa.Array:
 
 def _slices(ranges: Ranges, times: Integers) -> Iterator[tuple[int, int, int]]:
     """Yield the ranges that sorted times belong to, and the rows of each."""
-    width, reach = ranges.width, ranges.within - 1
-    own, before = times // width, (times - reach) // width
-    numbers = np.unique(np.concatenate([own, before]))
-    firsts = np.searchsorted(times, numbers * width)
-    stops = np.searchsorted(times, (numbers + 1) * width + reach)
+    own, earliest = times // ranges.width, _earliest(ranges, times)
+    numbers = np.unique(np.concatenate([own, earliest]))
+    firsts = np.searchsorted(own, numbers)
+    stops = np.searchsorted(earliest, numbers, side="right")
     for number, first, stop in zip(numbers, firsts, stops, strict=True):
         yield int(number), int(first), int(stop)
+
+
+def _earliest(ranges: Ranges, times: Integers) -> Integers:
+    """Return for each time the first range with windows that it may be in.
+
+    Ranges are compared by their numbers, as their ends may be beyond what 64 bits hold.
+    """
+    reach = ranges.within - 1
+    earliest: Integers = (np.maximum(times, np.iinfo(np.int64).min + reach) - reach) // ranges.width
+    return earliest
 
 
 @dataclass(frozen=True)
@@ -215,8 +224,8 @@ class RangeMatcher:
         block = whole_block(self._task, table)
         found = match_block(self._task, self._matcher, block).found
         segment_range = block.columns[RANGE].take(pa.array(block.segments[:-1])).to_numpy()
-        end = (segment_range[found.segment] + 1) * self._ranges.width
-        found = take_matches(found, np.flatnonzero(block.times[found.start] < end))
+        own = block.times[found.start] // self._ranges.width
+        found = take_matches(found, np.flatnonzero(own == segment_range[found.segment]))
         if not remembers(self._ranges.task):
             return match_rows(self._task, block, found)[0]
         return self._possible(block, found, segment_range)
@@ -228,11 +237,11 @@ class RangeMatcher:
         start = found.start.astype(np.int64)
         barrier = np.maximum(named - 1, start)
         flaw = np.where(named < 0, Flaw.MISSING, np.where(named == start, Flaw.FIRST_ROW, 0))
-        # A match that starts in an earlier range ends before this time.
-        entered_before = segment_range * self._ranges.width + self._ranges.within - 1
+        # A match that starts in an earlier range ends at a row whose windows begin there too.
         entered = np.ones(len(start), np.bool_)
         same = np.diff(found.segment) == 0
-        early = block.times[start[:-1]] < entered_before[found.segment[1:]]
+        earliest = _earliest(self._ranges, block.times[start[:-1]])
+        early = earliest < segment_range[found.segment[1:]]
         entered[1:] = ~same | early
         may_count = np.flatnonzero(reachable_starts(start, barrier + 1, entered))
         found, start, barrier = take_matches(found, may_count), start[may_count], barrier[may_count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -145,7 +146,7 @@ def test_a_match_that_counts_can_fail_to_skip() -> None:
     fine, wrong = events("abcxxxxxxabbcb"), events("abcxxxxxxac")
     assert rows(cut_and_merged(fine, query, WITHIN, 2)) == rows(op.match(fine, query))
     for run in (op.match, lambda table, query: cut_and_merged(table, query, WITHIN, 2)):
-        with pytest.raises(MatchError, match="not present in match"):
+        with pytest.raises(MatchError, match=r"not present in match(.|\n)*hint: skip to"):
             run(wrong, query)
 
 
@@ -172,3 +173,15 @@ def test_few_of_the_matches_of_all_starts_leave_a_range() -> None:
     counted = op.match(overlapping, query).num_rows
     every = op.match(overlapping, query.no_skip()).num_rows
     assert counted <= found.num_rows <= counted + 2 * len(parts) < every
+
+
+@pytest.mark.parametrize("skip", [op.Query.skip_past_last_row, op.Query.no_skip])
+def test_ranges_may_reach_beyond_the_ends_of_time(skip: Callable[[op.Query], op.Query]) -> None:
+    least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    times = [least, least + 3, least + 4, greatest - 4, greatest - 3, greatest]
+    table = events("abcabc").set_column(0, "ts", pa.array(times, pa.int64()))
+    query = skip(STRICT.pattern("A -> B -> C"))
+    expected = rows(op.match(table, query))
+    assert len(expected) == 2
+    for width in (WITHIN, 7, 8):
+        assert rows(cut_and_merged(table, query, width, 2)) == expected

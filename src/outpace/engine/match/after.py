@@ -68,14 +68,14 @@ def barrier_after(
         return start - 1
     target = _target(after, targets, rows, labels)
     if after.strict and target is None:
-        raise MatchError(MISSING, detail=f"variable {after.variable}", hint=_HINT)
+        raise MatchError(MISSING, detail=f"variable {after.variable}", hint=HINT)
     if after.strict and target == start:
-        raise MatchError(FIRST_ROW, detail=f"variable {after.variable}", hint=_HINT)
+        raise MatchError(FIRST_ROW, detail=f"variable {after.variable}", hint=HINT)
     beyond = start - 1 if target is None else target - 1
     return max(beyond, start) if preferred else beyond
 
 
-_HINT = "skip to a variable that is in every match after its first row, or to the next row"
+HINT: Final = "skip to a variable that is in every match after its first row, or to the next row"
 
 
 def _target(
