@@ -63,11 +63,9 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
     """Sort the named columns of a table by the query's partitions and order."""
     size = table.num_rows
     grouping = _group(table, bound.partition_by)
-    order, segments = grouping.order, grouping.segments
-    codes = grouping.codes
-    if bound.order_by and size and not _in_order(table, bound, order, segments):
-        order = _sort_groups(table, bound, order, segments)
-        codes = None
+    segments = grouping.segments
+    order = sort_groups(table, bound, grouping.order, segments)
+    codes = grouping.codes if order is grouping.order else None
     columns = {}
     for name in names:
         column = one_array(table.column(name))
@@ -94,10 +92,27 @@ def sort_rows(table: pa.Table, bound: BoundQuery) -> tuple[RowNumbers | None, In
     if table.num_rows == 0:
         return None, np.zeros(1, np.int64)
     grouping = _group(table, bound.partition_by)
-    order, segments = grouping.order, grouping.segments
-    if not bound.order_by or _in_order(table, bound, order, segments):
-        return order, segments
-    return _sort_groups(table, bound, order, segments), segments
+    segments = grouping.segments
+    return sort_groups(table, bound, grouping.order, segments), segments
+
+
+def sort_groups(
+    table: pa.Table, bound: BoundQuery, order: RowNumbers | None, segments: Integers
+) -> RowNumbers | None:
+    """Return the order that sorts each partition by the query's order, ties as they come.
+
+    Parameters
+    ----------
+    table, bound
+        The rows, and the query.
+    order, segments
+        Row numbers by partition, None where rows lie so, and where partitions start. It is returned
+        as it is where partitions are in order already.
+    """
+    if not bound.order_by or not table.num_rows or _in_order(table, bound, order, segments):
+        return order
+    ranked = _ranked(table, bound, order, segments)
+    return ranked if order is None else order[ranked]
 
 
 def key_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int32], Integers]:
@@ -320,10 +335,10 @@ def _comparable(column: pa.Array) -> npt.NDArray[np.int64] | None:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _sort_groups(
+def _ranked(
     table: pa.Table, bound: BoundQuery, order: RowNumbers | None, segments: Integers
 ) -> RowNumbers:
-    """Sort by partition and then by all order columns, stably."""
+    """Return the places of rows by partition when all order columns sort them, stably."""
     fields: dict[str, pa.Array] = {}
     keys: list[tuple[str, str]] = []
 
@@ -348,5 +363,4 @@ def _sort_groups(
             sort_by(pc.fill_null(pc.is_nan(column), False), descending)
         sort_by(column, descending)
     ranked = np.asarray(pc.sort_indices(pa.table(fields), sort_keys=keys))
-    ranked = ranked.astype(_row_type(len(ranked)))
-    return ranked if order is None else order[ranked]
+    return ranked.astype(_row_type(len(ranked)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -191,6 +192,20 @@ def test_rows_out_of_order_are_refused_and_nothing_is_taken() -> None:
     with pytest.raises(op.DataError, match="row 1 of the pushed table comes before"):
         matcher.push({"ts": [7, 5, 8]})
     assert matcher.push({"ts": [7]}).to_pylist() == [{"at": 7}]
+
+
+@pytest.mark.parametrize("order", ["x", "x DESC", "x NULLS FIRST", "x DESC NULLS FIRST"])
+def test_nan_and_null_have_the_place_that_they_have_in_a_table(order: str) -> None:
+    query = op.Query.from_sql(f"ORDER BY {order} MEASURES LAST(x) AS x PATTERN (A)")
+    table = pa.table({"x": [1.5, None, math.nan, -0.0, 0.0, 2.5]})
+    in_order = op.match(table, query)
+    matcher = op.open(query)
+    found = [matcher.push(in_order.slice(row, 2)) for row in (0, 2, 4)]
+    assert repr(pa.concat_tables([*found, matcher.finish()]).to_pylist()) == repr(
+        in_order.to_pylist()
+    )
+    with pytest.raises(op.DataError, match="row 0 of the pushed table comes before"):
+        op.open(query).push(in_order.take([5, 0]))
 
 
 def test_state_of_another_query_is_refused() -> None:

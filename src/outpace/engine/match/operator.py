@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from outpace.engine.match.contract import (
     NO_TIME,
@@ -29,7 +28,7 @@ from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
-from outpace.engine.partition import gather, key_codes, sort_table
+from outpace.engine.partition import gather, key_codes, sort_groups, sort_table
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
@@ -357,16 +356,11 @@ class MatchOperator:
             late = np.flatnonzero(by_arrival < before)
             if len(late):
                 raise _out_of_order(int(late[0]), bound)
-        segment_of = np.repeat(np.arange(len(segments) - 1), np.diff(segments))
-        fields = {"segment": pa.array(segment_of)}
-        keys = [("segment", "ascending", "at_end")]
-        for index, name in enumerate(bound.order_by):
-            fields[f"key{index}"] = columns[name]
-            direction = "descending" if bound.descending[index] else "ascending"
-            nulls = "at_start" if bound.nulls_first[index] else "at_end"
-            keys.append((f"key{index}", direction, nulls))
-        ranked = pc.sort_indices(pa.table(fields), sort_keys=keys)
-        moved = np.flatnonzero(np.asarray(ranked) != np.arange(len(arrivals)))
+        rows = pa.table({name: columns[name] for name in bound.order_by})
+        order = sort_groups(rows, bound, None, segments)
+        if order is None:
+            return
+        moved = np.flatnonzero(order != np.arange(len(order)))
         if len(moved):
             late_arrivals = arrivals[moved]
             wrong = late_arrivals[late_arrivals >= self._arrived]
