@@ -161,8 +161,8 @@ class FileList:
         Where the files are.
     schema
         The columns that all files have, with those that folders give at the end. Types are ones
-        that Spark has: dictionaries come as their values, times in microseconds, unsigned integers
-        in the next larger signed type.
+        that Spark has: dictionaries come as their values, extension types as what they store,
+        times in microseconds, unsigned integers in the next larger signed type.
     groups
         The row groups that have rows.
     """
@@ -280,7 +280,7 @@ def _footer(system: fs.FileSystem, path: str) -> tuple[pa.Schema, pq.FileMetaDat
 
 def _plain(column: pa.Field) -> pa.Field:
     """Return a column with the type that it has here: one that Spark has too."""
-    kind = column.type
+    kind = _stored_type(column.type)
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_timestamp(kind):
@@ -288,6 +288,11 @@ def _plain(column: pa.Field) -> pa.Field:
     elif pa.types.is_time(kind):
         kind = pa.time64("us")
     return pa.field(column.name, _SIGNED.get(kind, kind))
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that values are stored in; it differs for extension types."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _check_same(first: str, schema: pa.Schema, path: str, other: pa.Schema) -> None:
@@ -371,6 +376,7 @@ def _row_group(
 
 def _leaves(kind: pa.DataType) -> int:
     """Return how many columns of a Parquet file a column has."""
+    kind = _stored_type(kind)
     if pa.types.is_map(kind):
         return _leaves(kind.key_type) + _leaves(kind.item_type)
     if not pa.types.is_nested(kind):
@@ -384,7 +390,11 @@ def _statistics(stored: pq.Statistics) -> Statistics:
         return Statistics(null_count=nulls)
     kind = json.loads(stored.logical_type.to_json())
     if kind.get("Type") not in ("Timestamp", "Time") or kind["timeUnit"] != "nanoseconds":
-        return Statistics(stored.min, stored.max, nulls)
+        try:
+            return Statistics(stored.min, stored.max, nulls)
+        except (OverflowError, ValueError):
+            # Python's times end with the year 9999, those of Parquet do not.
+            return Statistics(null_count=nulls)
     if kind["Type"] == "Time":
         return Statistics(null_count=nulls)
     # Python's times end at microseconds: the whole ones around nanoseconds bound them as well.

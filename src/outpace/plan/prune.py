@@ -129,9 +129,8 @@ def _compare(
     except TypeError:
         return _UNKNOWN
     if one.nan or two.nan:
-        # Where NaN stands in the order is not asked: it may be above all, or compare as false.
-        above = function in ("<>", ">", ">=") if one.nan else function in ("<>", "<", "<=")
-        return _Truth(truth.true or above, false=True, null=null)
+        # NaN is not equal to anything, and neither less nor greater.
+        return _Truth(truth.true or function == "<>", false=True, null=null)
     return _Truth(truth.true, truth.false, null)
 
 
@@ -173,6 +172,9 @@ def _stored(known: Statistics | None, rows: int, kind: pa.DataType) -> _Bounds |
     if known.null_count == rows:
         return _Bounds(None, None, null=True, empty=True)
     if known.least is None or known.greatest is None:
+        return None
+    if known.least != known.least or known.greatest != known.greatest:
+        # Some writers give NaN where there is one, which is no bound of the others.
         return None
     nan = types.is_floating(kind)
     return _Bounds(known.least, known.greatest, null=known.null_count != 0, nan=nan)

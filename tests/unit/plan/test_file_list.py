@@ -204,3 +204,41 @@ def test_columns_have_types_that_spark_has(tmp_path: Path) -> None:
     assert row.column("large").to_pylist() == [2**64 - 1]
     assert row.column("at").cast(pa.int64()).to_pylist() == [1]
     assert row.column("clock").to_pylist() == [datetime.time(0, 0, 0, 5000)]
+
+
+def test_times_that_python_does_not_have_are_no_bounds(tmp_path: Path) -> None:
+    table = pa.table({"at": pa.array([0, 1 << 62], pa.timestamp("us")), "n": [1, 2]})
+    listing = list_files(parquet(write(tmp_path / "f", table)))
+    assert listing.groups[0].statistics["at"] == Statistics(null_count=0)
+    assert listing.groups[0].statistics["n"] == Statistics(1, 2, 0)
+
+
+class Pair(pa.ExtensionType):
+    """A type with two columns in a file, of which Arrow's own questions know nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.struct([("low", pa.int64()), ("high", pa.int64())]), "outpace.pair")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, kind: pa.DataType, data: bytes) -> Pair:
+        return cls()
+
+
+def test_statistics_are_those_of_their_column_also_after_extension_types(tmp_path: Path) -> None:
+    stored = pa.array([{"low": 1, "high": 2}], Pair().storage_type)
+    inner = pa.array([{"pair": {"low": 3, "high": 4}}], pa.struct([("pair", stored.type)]))
+    nested = inner.cast(pa.struct([("pair", Pair())]))
+    pair = pa.ExtensionArray.from_storage(Pair(), stored)
+    pa.register_extension_type(Pair())
+    try:
+        path = write(tmp_path / "f", pa.table({"pair": pair, "nested": nested, "n": [7]}))
+        listing = list_files(parquet(path))
+    finally:
+        pa.unregister_extension_type("outpace.pair")
+    assert listing.groups[0].statistics["n"] == Statistics(7, 7, 0)
+    assert listing.schema.field("pair").type == stored.type
+    rows = listing.read(listing.groups[0], ["pair"])
+    assert rows.column("pair").to_pylist() == stored.to_pylist()

@@ -18,7 +18,7 @@ from outpace.engine.match.contract import Task
 from outpace.engine.match.evaluate_columns import predicate_mask
 from outpace.engine.match.operator import prepare
 from outpace.pattern.query import Query
-from outpace.plan.files import RowGroup, list_files, parquet
+from outpace.plan.files import RowGroup, Statistics, list_files, parquet
 from outpace.plan.prune import may_start, may_use
 
 SCHEMA = pa.schema(
@@ -142,7 +142,8 @@ LOW = pa.table(
     [
         "i > 3", "4 <= i", "i = 0", "i IN (0, 7)", "i BETWEEN 4 AND 9", "NOT (i < 5)", "i > 3.5",
         "s = 'a'", "s IS NULL", "s < 'b' OR i = 9", "s >= 'e' AND i = 2", "f < 0.5", "f <= 0.2E0",
-        "g = 1", "g IS NOT NULL", "d > 2.5", "day <> DATE '2024-01-01'", "i <> NULL",
+        "f > 1", "9 <= f", "g = 1", "g IS NOT NULL", "d > 2.5", "day <> DATE '2024-01-01'",
+        "i <> NULL",
     ],
 )  # fmt: skip
 def test_what_no_row_can_satisfy_is_left_out(condition: str, tmp_path: Path) -> None:
@@ -152,8 +153,8 @@ def test_what_no_row_can_satisfy_is_left_out(condition: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "condition",
     [
-        "i = 2", "f > 9", "f <> 0.5", "s LIKE 'z%'", "i + 1 = 99", "PREV(i) = 99", "SUM(i) = 99",
-        "b", "i IS NULL", "i > LAST(A.i, 1)",
+        "i = 2", "NOT (f < 9)", "f <> 0.5", "s LIKE 'z%'", "i + 1 = 99", "PREV(i) = 99",
+        "SUM(i) = 99", "b", "i IS NULL", "i > LAST(A.i, 1)",
     ],
 )  # fmt: skip
 def test_what_is_not_understood_may_be_true(condition: str, tmp_path: Path) -> None:
@@ -166,3 +167,10 @@ def test_only_variables_that_come_first_decide_whether_a_match_may_start(tmp_pat
     assert not may_start(task_of("i > 3", "A -> B"), group)
     assert may_start(task_of("i > 3", "A? B"), group)
     assert may_start(task_of("i > 3", "A?"), group)
+
+
+@pytest.mark.parametrize("bounds", [(math.nan, 1.0), (0.0, math.nan), (math.nan, math.nan)])
+def test_nan_in_a_footer_bounds_nothing(bounds: tuple[float, float]) -> None:
+    group = RowGroup("f", 0, 9, {}, {"f": Statistics(*bounds, 0)}, {})
+    for condition in ("f < 0.5", "f > 0.5", "f = 7", "f BETWEEN 2 AND 3"):
+        assert may_use(task_of(condition).bound.predicates, group)
