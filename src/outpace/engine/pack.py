@@ -1,10 +1,9 @@
 """Packing rows into blocks, one for each bucket of keys, and matching the blocks of a bucket.
 
-A block is an Arrow IPC stream with one record batch, integers narrowed to their range. Rows keep
-their order inside a block, and blocks put together in the order of their positions give all rows of
-a bucket in the order in which they were packed, so what a bucket matches is what its keys match in
-the whole input. Packing takes time linear in the rows and memory for two copies of them; matching
-holds the rows of one bucket.
+Rows keep their order inside a block, and blocks put together in the order of their positions give
+all rows of a bucket in the order in which they were packed, so what a bucket matches is what its
+keys match in the whole input. Packing takes time linear in the rows and memory for two copies of
+them; matching holds the rows of one bucket.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.block import block_cells, narrow_rows, read_block
 from outpace.engine.buckets import key_buckets
 from outpace.engine.kernels.grouping import group_rows
 from outpace.engine.match.bits import BITS, BitTask, bit_columns
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.operator import kept_columns, match_block, whole_block
 from outpace.engine.match.output import match_table
-from outpace.engine.narrow import narrow, widen
 from outpace.engine.partition import one_array, placed
 
 #: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
@@ -33,9 +32,6 @@ PACKED: Final = pa.schema(
         pa.field("block", pa.binary(), nullable=False),
     ]
 )
-
-#: A block lies wherever the bytes before it end, but kernels want their numbers aligned.
-_ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 Blocks = Sequence[tuple[int, pa.Buffer]]
 
@@ -166,23 +162,17 @@ def pack(
     """
     order = np.empty(len(buckets), np.int32)
     bounds = group_rows(buckets, count + 1, order)
-    fields, arrays = [], []
-    for name, column in columns.items():
-        field, narrowed = narrow(name, column)
-        fields.append(field)
-        arrays.append(placed(narrowed, order, buckets, bounds))
-    rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    narrow = narrow_rows(columns)
+    rows = pa.RecordBatch.from_arrays(
+        [placed(column, order, buckets, bounds) for column in narrow.columns], schema=narrow.schema
+    )
     filled = np.flatnonzero(np.diff(bounds[: count + 1]))
     blocks = [rows.slice(bounds[b], bounds[b + 1] - bounds[b]) for b in filled]
-    # Writing to nothing first tells the size, so that what is written for good never moves.
-    size = _write(blocks, pa.MockOutputStream())[-1]
-    space = pa.allocate_buffer(size)
-    offsets = np.array(_write(blocks, pa.FixedSizeBufferWriter(space)), np.int32)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(filled, pa.int32()),
             pa.array(np.full(len(filled), position), pa.int64()),
-            pa.Array.from_buffers(pa.binary(), len(filled), [None, pa.py_buffer(offsets), space]),
+            block_cells(blocks),
         ],
         schema=PACKED,
     )
@@ -192,19 +182,6 @@ def unpack(blocks: Blocks, schema: pa.Schema) -> pa.Table:
     """Put blocks together by their positions; `schema` has their columns and maybe others."""
     chunks: dict[str, list[pa.Array]] = {}
     for _, block in sorted(blocks, key=lambda placed_block: placed_block[0]):
-        with pa.ipc.open_stream(block, options=_ALIGNED) as reader:
-            rows = reader.read_next_batch()
-        for field, column in zip(rows.schema, rows.columns, strict=True):
-            wide = widen(field, column, schema.field(field.name).type)
-            chunks.setdefault(field.name, []).append(wide)
+        for name, column in read_block(block, schema).items():
+            chunks.setdefault(name, []).append(column)
     return pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()})
-
-
-def _write(blocks: Sequence[pa.RecordBatch], sink: pa.NativeFile) -> list[int]:
-    """Write blocks one after the other and return where each starts, and the end."""
-    offsets = [0]
-    for block in blocks:
-        with pa.ipc.new_stream(sink, block.schema) as writer:
-            writer.write_batch(block)
-        offsets.append(sink.tell())
-    return offsets

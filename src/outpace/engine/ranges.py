@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.block import block_cells, narrow_rows, read_block
 from outpace.engine.border import remembers
 from outpace.engine.buckets import key_buckets
 from outpace.engine.core import skip_rows
@@ -104,23 +105,23 @@ def pack_ranges(ranges: Ranges, table: pa.Table, position: int) -> pa.RecordBatc
     times = time_values(bound, columns)
     keys = [columns[name] for name in bound.partition_by]
     order, bounds, times = _grouped(times, keys)
-    rows = pa.RecordBatch.from_arrays(
-        [column if order is None else _ordered(column, order) for column in columns.values()],
-        schema=ranges.rows,
-    )
+    rows = narrow_rows(columns)
+    if order is not None:
+        ordered = [_ordered(column, order) for column in rows.columns]
+        rows = pa.RecordBatch.from_arrays(ordered, schema=rows.schema)
     buckets, numbers, blocks = [], [], []
     for bucket in np.flatnonzero(np.diff(bounds)):
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])
         for number, first, stop in _slices(ranges, times[low:high]):
             buckets.append(bucket)
             numbers.append(number)
-            blocks.append(memoryview(rows.slice(low + first, stop - first).serialize()))
+            blocks.append(rows.slice(low + first, stop - first))
     return pa.RecordBatch.from_arrays(
         [
             pa.array(buckets, pa.int32()),
             pa.array(numbers, pa.int64()),
             pa.array(np.full(len(blocks), position), pa.int64()),
-            pa.array(blocks, pa.binary()),
+            block_cells(blocks),
         ],
         schema=PACKED,
     )
@@ -153,11 +154,17 @@ def _ordered(column: pa.Array, order: npt.NDArray[np.int32]) -> pa.Array:
 def _slices(ranges: Ranges, times: Integers) -> Iterator[tuple[int, int, int]]:
     """Yield the ranges that sorted times belong to, and the rows of each."""
     own, earliest = times // ranges.width, _earliest(ranges, times)
-    numbers = np.unique(np.concatenate([own, earliest]))
+    numbers = np.unique(np.concatenate([_changed(own), _changed(earliest)]))
     firsts = np.searchsorted(own, numbers)
     stops = np.searchsorted(earliest, numbers, side="right")
     for number, first, stop in zip(numbers, firsts, stops, strict=True):
         yield int(number), int(first), int(stop)
+
+
+def _changed(values: Integers) -> Integers:
+    """Return the different values of a sorted array; `np.unique` would hash or sort each."""
+    different: Integers = values[np.concatenate([[True], values[1:] != values[:-1]])]
+    return different
 
 
 def _earliest(ranges: Ranges, times: Integers) -> Integers:
@@ -208,9 +215,8 @@ class RangeMatcher:
                 yield self._match(waiting, numbers)
                 waiting, numbers, rows = [], [], 0
             last = (part.bucket, part.number)
-            # Kernels want their numbers aligned, and a block lies wherever the one before it ends.
-            aligned = pa.py_buffer(part.block.to_pybytes())
-            waiting.append(pa.ipc.read_record_batch(aligned, self._schema))
+            columns = read_block(part.block, self._schema)
+            waiting.append(pa.RecordBatch.from_pydict(columns, self._schema))
             numbers.append(part.number)
             rows += waiting[-1].num_rows
         if waiting:
