@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrameReader, SparkSession
 
 import outpace as op
-from outpace.spark.source import read_options
+from outpace.spark.source import MatchesReader, matches_schema, read_options
 
 SIZE = 3000
 
@@ -77,6 +77,22 @@ def test_the_source_serves_sql_and_several_paths(
     for row in counted:
         assert row.n == sum(1 for found in expected if found["key"] == row.key and found["n"] > 3)
     assert {row.key for row in counted} == {"x", "y", None}
+
+
+def test_a_declared_order_is_measured(table: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(table, path, row_group_size=500, write_statistics=["kind"])
+    options = {"path": str(path), "query": UNKEYED}
+    schema = matches_schema(options)
+    with pytest.raises(op.DataError, match=r"cannot sort(.|\n)*has no statistics of ts"):
+        MatchesReader(options, schema)
+    reader = MatchesReader({**options, "ordered": "true"}, schema)
+    found = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert rows(pa.Table.from_batches(found)) == rows(op.match(table, op.Query.from_sql(UNKEYED)))
+    moved = table.take(np.roll(np.arange(SIZE), 700))
+    pq.write_table(moved, path, row_group_size=500, write_statistics=["kind"])
+    with pytest.raises(op.DataError, match=r"cannot sort(.|\n)*overlap in ts"):
+        MatchesReader({**options, "ordered": "true"}, schema)
 
 
 def test_errors_reach_the_user(spark: SparkSession, folder: Path) -> None:

@@ -14,9 +14,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.border import remembers
 from outpace.engine.match.bits import BITS, BitTask, with_bits
 from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import kept_columns, prepare
+from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import reach_of
 from outpace.errors import UnsupportedError
 from outpace.pattern import ast, expression
@@ -112,8 +114,7 @@ class BatchPlan:
     @property
     def merges(self) -> bool:
         """Whether a match of one range can rule out matches of the next."""
-        every = self.bound.query.effective_skip.skip in (Skip.NONE, Skip.TO_NEXT_ROW)
-        return self.cut.by_range and not every
+        return self.cut.by_range and remembers(self.task)
 
     def lines(self) -> list[str]:
         r"""Return what `explain()` shows of the plan.
@@ -187,10 +188,7 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
     >>> plan.cut, plan.reason, plan.columns
     (<Cut.KEY: 'by key'>, 'there is no WITHIN', ('ts', 'key'))
     """
-    if query.operator is not None:
-        raise UnsupportedError(
-            "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
-        )
+    check_runs_on_spark(query)
     task = prepare(query, schema)
     bits = with_bits(task, lambda condition: catalyst_text(condition) is not None)
     computed = []
@@ -211,9 +209,19 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
     )
 
 
+def check_runs_on_spark(query: Query) -> None:
+    """Refuse what runs in process only."""
+    if query.operator is not None:
+        raise UnsupportedError(
+            "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
+        )
+
+
 def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut, str]:
     """Return how rows can be divided, and why not by range where they cannot."""
     assert query.tree is not None
+    program = compile_program(query.tree, ast.predicates(query.tree))
+    every_start = query.effective_skip.skip in (Skip.NONE, Skip.TO_NEXT_ROW)
     reasons = {
         "there is no WITHIN": bound.within is None,
         "WITHIN is longer than any range": (bound.within or 0) > _WITHIN_MAX,
@@ -223,7 +231,11 @@ def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut,
         "the pattern has ^ or $": any(
             isinstance(n, ast.AtStart | ast.AtEnd) for n in ast.walk(query.tree)
         ),
-        "the pattern can match nothing": _nullable(query.tree),
+        "the pattern can match nothing": program.matches_empty,
+        # What a match rules out travels with the rows that it shows.
+        "a match may show none of its rows": (
+            query.rows is not Rows.ONE and program.matches_unseen and not every_start
+        ),
         "matches are numbered": _numbered(query),
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
@@ -249,9 +261,3 @@ def _numbered(query: Query) -> bool:
     return any(
         isinstance(node, expression.MatchNumber) for t in trees for node in expression.walk(t)
     )
-
-
-def _nullable(pattern: ast.Pattern) -> bool:
-    from outpace.engine.match.program import compile_program
-
-    return compile_program(pattern, ast.predicates(pattern)).matches_empty

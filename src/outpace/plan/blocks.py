@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from outpace.engine.match.bits import BitTask, with_bits
 from outpace.engine.match.operator import kept_columns, prepare
-from outpace.errors import UnsupportedError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.batch import plan_batch
+from outpace.plan.batch import check_runs_on_spark, plan_batch
 from outpace.plan.files import FileList
 from outpace.plan.skew import rows_of_largest_key
 
@@ -90,10 +89,7 @@ class BlockPlan:
 
 def plan_blocks(files: FileList, query: Query, *, may_cut: bool = True) -> BlockPlan:
     """Plan a keyed query over files; where keys may be cut, a few of them are looked at."""
-    if query.operator is not None:
-        raise UnsupportedError(
-            "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
-        )
+    check_runs_on_spark(query)
     width, reason = _ranges(files, query) if may_cut else (0, "there is no shuffle")
     bits = with_bits(prepare(query, files.schema))
     packed = kept_columns(bits.task, bits.task.bound.schema)

@@ -37,9 +37,11 @@ def catalyst_text(condition: BoundExpression) -> str | None:
     '(`price` > 5.0D AND NOT isnan(`price`))'
     """
     try:
-        return _text(condition)
+        text = _text(condition)
     except _UnlikeSparkError:
         return None
+    # Spark puts a variable's value in its place, wherever it stands, unless a setting forbids it.
+    return None if "${" in text else text
 
 
 def quoted(name: str) -> str:

@@ -26,11 +26,11 @@ from outpace.engine.match.groups import SortedGroups
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
-from outpace.errors import OutpaceError, UnsupportedError
+from outpace.errors import OutpaceError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut, divide
+from outpace.plan.batch import Cut, check_runs_on_spark, divide
 from outpace.plan.blocks import pack_units, plan_blocks
 from outpace.plan.file_order import GroupOrder, order_groups
 from outpace.plan.files import FileList
@@ -58,7 +58,7 @@ class FilesPlan:
     units
         The row groups that are read together: the first, and the one after the last.
     searched
-        For each unit whether a match may start in it.
+        For each unit whether a match may start in it; only tasks that have a core make use of it.
     """
 
     query: Query
@@ -81,6 +81,10 @@ class FilesPlan:
     def cores(self) -> int:
         """Into how many cores the units can be divided at most."""
         return len(self.units) if self.cut is Cut.RANGE else 1
+
+    def for_tasks(self) -> FilesPlan:
+        """Return the plan as tasks need it: what to read, not what the footers say of it."""
+        return replace(self, files=self.files.only(()), order=GroupOrder((), self.order.reason))
 
     def lines(self) -> list[str]:
         """Return what `explain()` shows of the plan."""
@@ -135,10 +139,7 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
       divided by time range
       tasks: at most 1
     """
-    if query.operator is not None:
-        raise UnsupportedError(
-            "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
-        )
+    check_runs_on_spark(query)
     task = prepare(query, files.schema)
     bits = with_bits(task)
     used = [
@@ -146,12 +147,13 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
         for group in files.groups
         if not bits.drop_unused or may_use(task.bound.predicates, group)
     ]
-    cut, reason = _divide(query, task.bound)
     order = order_groups(used, task.bound)
+    cut, reason = _divide(query, task, in_place=order.groups is not None)
     groups = tuple(used) if order.groups is None or cut is Cut.KEY else order.groups
     columns = kept_columns(task, files.schema)
     sizes = [sum(group.sizes[name] for name in columns) for group in groups]
     units = pack_units([group.rows for group in groups], sizes)
+    in_cores = cut is Cut.RANGE and order.groups is not None
     return FilesPlan(
         query=query,
         bound=task.bound,
@@ -163,21 +165,24 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
         order=order,
         units=units,
         searched=tuple(
-            any(may_start(task, group) for group in groups[first:stop]) for first, stop in units
+            not in_cores or any(may_start(task, group) for group in groups[first:stop])
+            for first, stop in units
         ),
     )
 
 
-def _divide(query: Query, bound: BoundQuery) -> tuple[Cut, str]:
+def _divide(query: Query, task: Task, *, in_place: bool) -> tuple[Cut, str]:
     """Return how rows are divided.
 
     Keyed rows are packed by key, whatever their times. A task has the others by their place in the
-    files, so rows at a distance are no reason against cutting, as they are where rows are told
-    apart by their time.
+    files, so rows at a distance are no reason against cutting, as they are where Spark sorts and
+    rows are told apart by their time.
     """
+    bound = task.bound
     if bound.partition_by:
         return Cut.KEY, ", ".join(print_name(name) for name in bound.partition_by)
-    return divide(query, bound, 0, 0)
+    reach = reach_of(task)
+    return divide(query, bound, *((0, 0) if in_place else (reach.back, reach.ahead)))
 
 
 def match_all(plan: FilesPlan) -> Iterator[pa.Table]:

@@ -2,21 +2,23 @@
 
 Row groups can be taken one after the other where they do not overlap in the first ORDER BY column:
 the greatest value of one is not greater than the least of the next, and less than it where further
-columns break ties. Rows inside a row group may come in any order; who reads it sorts it.
+columns break ties. Rows inside a row group may come in any order; who reads it sorts it. Only where
+statistics are missing and the user declares an order, one column is read to measure them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.pattern import types
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
-from outpace.plan.files import RowGroup, Statistics
+from outpace.plan.files import FileList, RowGroup, Statistics
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,14 @@ def order_groups(groups: Sequence[RowGroup], bound: BoundQuery) -> GroupOrder:
             return GroupOrder(None, overlap, broken=broken)
     ordered = tuple(groups[number] for number in numbers)
     return GroupOrder(ordered, f"statistics of {shown}", broken=broken)
+
+
+def measure_group(files: FileList, group: RowGroup, column: str) -> RowGroup:
+    """Return a row group with the bounds of a column as its rows have them; it reads the column."""
+    values = files.read(group, [column]).column(column)
+    ends = pc.min_max(values)
+    known = Statistics(ends["min"].as_py(), ends["max"].as_py(), values.null_count)
+    return replace(group, statistics={**group.statistics, column: known})
 
 
 def _range(known: Statistics) -> tuple[object, object]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -29,12 +28,9 @@ from outpace.pattern.query import Query
 from outpace.plan.batch import plan_batch
 from outpace.plan.blocks import plan_blocks
 from outpace.plan.files import FileList
-from outpace.spark.match import match_packed
+from outpace.spark.match import BATCH_ROWS, match_packed
 
 Batches = Iterable[pa.RecordBatch]
-
-#: Matches go back to Spark in batches of this many rows.
-_BATCH_ROWS: Final = 65_536
 
 
 def match_blocks(session: SparkSession, files: FileList, query: Query) -> DataFrame:
@@ -103,4 +99,4 @@ def _match(schema: pa.Schema, query: Query, batches: Batches) -> Iterator[pa.Rec
     ]
     if blocks:
         found = BlockMatcher(with_bits(prepare(query, schema))).match(blocks)
-        yield from found.to_batches(_BATCH_ROWS)
+        yield from found.to_batches(BATCH_ROWS)

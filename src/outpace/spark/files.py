@@ -12,10 +12,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -23,26 +21,27 @@ from outpace.errors import DataError
 from outpace.pattern.query import Query
 from outpace.plan.batch import Cut
 from outpace.plan.file_match import FilesPlan, match_all, match_core, plan_files
+from outpace.plan.file_order import measure_group
 from outpace.plan.files import FileList, ParquetFiles, Statistics, list_files
 from outpace.spark.blocks import match_blocks
-from outpace.spark.match import match_frame
+from outpace.spark.match import BATCH_ROWS, match_frame
 
 Batches = Iterable[pa.RecordBatch]
 
-#: Matches go back to Spark in batches of this many rows.
-_BATCH_ROWS: Final = 65_536
-
 
 def match_files(files: ParquetFiles, query: Query) -> DataFrame:
-    """Find the matches of a query in files; only footers are read before the result is used."""
+    """Find the matches of a query in files; matching waits until the result is used.
+
+    Footers are read now, and a sample of keys where a key may have too many rows for a task. Where
+    an order is declared that no footer tells, a job reads that column.
+    """
     session = active_session()
     plan = plan_session_files(session, files, query)
     if plan.cut is Cut.KEY:
         return match_blocks(session, plan.files, query)
     if plan.spark_sorts:
         return match_frame(rows_frame(session, plan.files, plan.columns), query)
-    # Tasks need to know what to read, not what the footers say of it.
-    sent = replace(plan, files=plan.files.only(()))
+    sent = plan.for_tasks()
     if plan.cut is Cut.NONE:
         ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
     else:
@@ -96,7 +95,7 @@ def _read(files: FileList, columns: Sequence[str], batches: Batches) -> Iterator
 def _match_all(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         for found in match_all(plan):
-            yield from found.to_batches(_BATCH_ROWS)
+            yield from found.to_batches(BATCH_ROWS)
 
 
 def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -104,7 +103,7 @@ def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     units = list(_ids(batches))
     if units:
         for found in match_core(plan, units[0], units[-1] + 1):
-            yield from found.to_batches(_BATCH_ROWS)
+            yield from found.to_batches(BATCH_ROWS)
 
 
 def _ids(batches: Batches) -> Iterator[int]:
@@ -129,13 +128,12 @@ def _measured(session: SparkSession, files: FileList, column: str) -> FileList:
 def _measure(files: FileList, column: str, batches: Batches) -> Iterator[pa.RecordBatch]:
     schema = _measures(files, column)
     for number in _ids(batches):
-        values = files.read(files.groups[number], [column]).column(column)
-        ends = pc.min_max(values)
+        known = measure_group(files, files.groups[number], column).statistics[column]
         row = {
             "group": number,
-            "least": ends["min"].as_py(),
-            "greatest": ends["max"].as_py(),
-            "nulls": values.null_count,
+            "least": known.least,
+            "greatest": known.greatest,
+            "nulls": known.null_count,
         }
         yield pa.RecordBatch.from_pylist([row], schema)
 

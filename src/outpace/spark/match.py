@@ -23,7 +23,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from outpace.engine.match.bits import BITS
 from outpace.engine.match.groups import SortedGroups
 from outpace.engine.merge_ranges import START, RangeFilter, merged_schema
 from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
@@ -36,7 +35,7 @@ Batches = Iterable[pa.RecordBatch]
 Change = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 #: Matches go back to Spark in batches of this many rows.
-_BATCH_ROWS: Final = 65_536
+BATCH_ROWS: Final = 65_536
 
 #: Rows are packed when there are so many of them, or so many bytes.
 PACK_ROWS: Final = 1 << 19
@@ -148,12 +147,14 @@ def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator
     groups: SortedGroups | None = None
     for batch in batches:
         if groups is None:
-            groups = SortedGroups(plan_batch(query, schema).task)
-        for found in groups.push(_as_planned(pa.Table.from_batches([batch]))):
-            yield from found.to_batches(_BATCH_ROWS)
+            task = plan_batch(query, schema).task
+            groups = SortedGroups(task)
+        rows = _as_planned(pa.Table.from_batches([batch]), task.bound.schema)
+        for found in groups.push(rows):
+            yield from found.to_batches(BATCH_ROWS)
     if groups is not None:
         for found in groups.finish():
-            yield from found.to_batches(_BATCH_ROWS)
+            yield from found.to_batches(BATCH_ROWS)
 
 
 def _ranges(query: Query, schema: pa.Schema) -> Ranges:
@@ -166,7 +167,8 @@ def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.Reco
     context = TaskContext.get()
     position = (0 if context is None else context.partitionId()) * _BLOCKS_MAX
     for number, table in enumerate(_collected(batches)):
-        yield pack_ranges(ranges, _as_planned(table), position + number)
+        rows = _as_planned(table, ranges.task.bound.schema)
+        yield pack_ranges(ranges, rows, position + number)
 
 
 def _collected(batches: Batches) -> Iterator[pa.Table]:
@@ -183,17 +185,23 @@ def _collected(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _as_planned(table: pa.Table) -> pa.Table:
-    """Return the rows with bytes of bits as the engine has them: without a sign."""
-    for place, name in enumerate(table.column_names):
-        if name.startswith(BITS):
-            table = table.set_column(place, name, table.column(place).cast(pa.uint8(), safe=False))
+def _as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the types that were planned.
+
+    Bytes of bits lose their sign. The session may have another time zone by now, or send text and
+    bytes with longer offsets.
+    """
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        index = schema.get_field_index(name)
+        if index >= 0 and column.type != schema.field(index).type:
+            cast = column.cast(schema.field(index).type, safe=False)
+            table = table.set_column(place, name, cast)
     return table
 
 
 def _match_ranges(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
     for found in RangeMatcher(ranges()).matches(_blocks(batches)):
-        yield from found.to_batches(_BATCH_ROWS)
+        yield from found.to_batches(BATCH_ROWS)
 
 
 def _blocks(batches: Batches) -> Iterator[PackedRange]:
@@ -208,4 +216,4 @@ def _blocks(batches: Batches) -> Iterator[PackedRange]:
 def _merge(query: Query, keys: tuple[str, ...], batches: Batches) -> Iterator[pa.RecordBatch]:
     merge = RangeFilter(query.effective_skip, keys)
     for batch in batches:
-        yield from merge.keep(pa.Table.from_batches([batch])).to_batches(_BATCH_ROWS)
+        yield from merge.keep(pa.Table.from_batches([batch])).to_batches(BATCH_ROWS)

@@ -3,10 +3,11 @@
     spark.read.format("outpace.matches").option("query", "ORDER BY ts PATTERN (A B+)").load(path)
 
 Options: `query` (what stands in MATCH_RECOGNIZE), `dialect` (what it is written in) and `ordered`
-(see `op.parquet`). A source cannot shuffle or sort. So a task of a keyed query reads the key
-columns of all row groups, and of those that have keys of its own bucket the other columns too:
-the files are read once for each bucket. Where that is too much, `op.match` packs and shuffles
-instead. Rows of an unkeyed query have to be in order by the statistics of their row groups.
+(see `op.parquet`; where no footer tells the order, the driver reads that column first). A source
+cannot shuffle or sort. So a task of a keyed query reads the key columns of all row groups, and of
+those that have keys of its own bucket the other columns too: the files are read once for each
+bucket. Where that is too much, `op.match` packs and shuffles instead. Rows of an unkeyed query have
+to be in order by the statistics of their row groups.
 
 A task holds the rows of one bucket, or what `plan.file_match` says for unkeyed queries.
 """
@@ -34,12 +35,13 @@ from outpace.plan.batch import Cut
 from outpace.plan.blocks import plan_blocks
 from outpace.plan.dialect import check_dialect
 from outpace.plan.file_match import FilesPlan, match_all, match_core, plan_files
+from outpace.plan.file_order import measure_group
 from outpace.plan.files import ParquetFiles, list_files, parquet
+from outpace.spark.match import BATCH_ROWS
 
 #: An unkeyed query becomes at most so many tasks: each has to find where its search enters.
 _TASKS_MAX: Final = 16
 
-_BATCH_ROWS: Final = 65_536
 _OPTIONS: Final = ("query", "dialect", "ordered", "path", "paths")
 
 
@@ -62,7 +64,12 @@ class MatchesReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         files, query = read_options(options)
-        plan = plan_files(list_files(files), query)
+        listing = list_files(files)
+        plan = plan_files(listing, query)
+        if files.ordered and plan.spark_sorts and plan.order.measurable:
+            time = plan.bound.order_by[0]
+            groups = tuple(measure_group(listing, group, time) for group in listing.groups)
+            plan = plan_files(replace(listing, groups=groups), query)
         if plan.spark_sorts:
             raise DataError(
                 "the rows are not known to be in the query's order, and a data source cannot sort",
@@ -72,7 +79,7 @@ class MatchesReader(DataSourceReader):
         self._buckets = 0
         if plan.cut is Cut.KEY:
             self._buckets = plan_blocks(plan.files, query, may_cut=False).buckets
-        self._plan = replace(plan, files=plan.files.only(()))
+        self._plan = plan.for_tasks()
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -91,7 +98,7 @@ class MatchesReader(DataSourceReader):
         if not isinstance(partition, Share):
             return  # there are no row groups, so there is no task of ours
         for found in self._matches(partition):
-            yield from found.cast(wanted).to_batches(_BATCH_ROWS)
+            yield from found.cast(wanted).to_batches(BATCH_ROWS)
 
     def _matches(self, share: Share) -> Iterator[pa.Table]:
         if self._plan.cut is Cut.KEY:

@@ -20,6 +20,7 @@ BASE = (
     .define(A="kind = 'a'", B="kind = 'b' AND price > A.price")
     .measures(at="B.ts")
 )
+HIDDEN = BASE.within(5).all_rows_per_match().measures({"at": "B.ts"})
 
 
 def test_the_own_part_of_a_condition_is_computed_by_catalyst() -> None:
@@ -27,6 +28,12 @@ def test_the_own_part_of_a_condition_is_computed_by_catalyst() -> None:
     assert plan.computed == (("A", "(`kind` = 'a')"), ("B", "(`kind` = 'b')"))
     assert plan.columns == ("ts", "price")
     assert plan.used_sql == "(`kind` = 'a') OR (`kind` = 'b')"
+
+
+@pytest.mark.parametrize("condition", ["kind = '${env:HOME}'", '"${spark.app.name}" = 1'])
+def test_spark_has_no_variables_to_put_into_a_condition(condition: str) -> None:
+    schema = SCHEMA.append(pa.field("${spark.app.name}", pa.int64()))
+    assert "A" not in dict(plan_batch(BASE.define(A=condition), schema).computed)
 
 
 @pytest.mark.parametrize("pattern", ["A B", "^ A -> B", "A?"])
@@ -65,6 +72,11 @@ def test_the_eighth_bit_of_a_byte_counts_below_zero() -> None:
         (BASE.partition_by("key").within(5).limit(2), Cut.KEY),
         (BASE.within(5).all_rows_per_match().measures({"at": "B.ts"}), Cut.RANGE),
         (BASE.within(5).select("all").skip_past_last_row(), Cut.NONE),
+        (HIDDEN.pattern("{- A -} -> {- B -} | B"), Cut.NONE),
+        (HIDDEN.pattern("{- A+ -} B | {- A+ -> B? -}"), Cut.NONE),
+        (HIDDEN.pattern("{- A+ -} -> {- B? -}").no_skip(), Cut.RANGE),
+        (HIDDEN.pattern("{- A -} -> B"), Cut.RANGE),
+        (BASE.within(5).pattern("{- A -> B -}"), Cut.RANGE),
     ],
 )
 def test_how_rows_are_divided(query: Query, cut: Cut) -> None:

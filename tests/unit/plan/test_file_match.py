@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 import tempfile
@@ -120,7 +121,19 @@ def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"key": ["a", "b"], "ts": [1, 2]}), file)
     query = Query("q").partition_by("key").order_by("ts").pattern("A B").within(10)
-    assert plan_files(list_files(parquet(file)), query).cut is Cut.KEY
+    plan = plan_files(list_files(parquet(file)), query.define(A="ts > 5"))
+    assert plan.cut is Cut.KEY
+    assert "  row groups: 1, 0 not read, 0 not searched" in plan.lines()
+
+
+@pytest.mark.usefixtures("small_units")
+def test_what_footers_say_is_not_sent_to_tasks(tmp_path: Path) -> None:
+    plan = plan_of(events([0, 1] * 10), 2, chain(), tmp_path)
+    sent = plan.for_tasks()
+    assert b"Statistics" in pickle.dumps(plan)
+    assert b"Statistics" not in pickle.dumps(sent)
+    found = [in_any_order(list(match_core(one, 0, 10))) for one in (plan, sent)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.usefixtures("small_units")
@@ -202,3 +215,12 @@ def test_the_order_is_taken_from_statistics(
     assert re.search(reason, plan.order.reason)
     assert plan.spark_sorts == sorts
     assert any("Spark sorts" in line for line in plan.lines()) == sorts
+
+
+def test_rows_that_spark_sorts_are_not_cut_where_their_neighbours_count(tmp_path: Path) -> None:
+    query = chain(B="kind > PREV(kind)")
+    plan = plan_of(events([0, 1, 0, 1], [1, 2, 3, 4]), 2, query, tmp_path)
+    assert plan.cut is Cut.RANGE
+    plan = plan_of(events([0, 1, 0, 1], [1, 3, 2, 4]), 2, query, tmp_path)
+    assert plan.spark_sorts
+    assert plan.lines()[-1].startswith("  divided not at all: PREV or NEXT may reach")

@@ -108,6 +108,20 @@ class Program:
         """Whether the pattern can match without an event."""
         return any(move.target == ACCEPT for move in self.initial)
 
+    @property
+    def matches_unseen(self) -> bool:
+        """Whether a match can lie in `{- -}` alone, so that ALL ROWS PER MATCH shows none of it."""
+        reached: set[int] = set()
+        waiting = [move.target for move in self.initial]
+        while waiting:
+            target = waiting.pop()
+            if target == ACCEPT:
+                return True
+            if self.positions[target].excluded and target not in reached:
+                reached.add(target)
+                waiting += [move.target for move in self.follow[target]]
+        return False
+
 
 def compile_program(pattern: ast.Pattern, names: tuple[str, ...]) -> Program:
     """Compile a pattern; `names` numbers the variables.
