@@ -2,13 +2,14 @@
 
 A process has either classic or Connect sessions, so this one is started by a test. It reads a list
 of (name, dialect, statement) from `asked.json` in the folder that it is given, and writes to
-`answered.json` what each statement gives (columns and rows, or an error) and what is found in the
-files that it writes there.
+`answered.json` what each statement gives (columns and rows, or an error), what is found in the
+files that it writes there, and what `outpace run` says of the inputs in the folder `run`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,8 +17,17 @@ from file_parity import from_files, write_files
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from statements import answer, ticks
+from typer.testing import CliRunner
 
 import outpace as op
+from outpace.cli.main import app
+from outpace.cli.progress import ConnectFeed
+
+COMMANDS = [
+    ["statement.sql", "-i", "ticks.parquet", "-o", "found.parquet"],
+    ["program.py", "-i", "ticks.csv", "--limit", "1"],
+    ["statement.sql", "-i", "ticks=bad.csv", "--schema", "price double", "-o", "bad.json"],
+]
 
 
 def outcome(session: SparkSession, text: str, dialect: str) -> dict[str, object]:
@@ -28,20 +38,36 @@ def outcome(session: SparkSession, text: str, dialect: str) -> dict[str, object]
     return {"columns": table.column_names, "rows": answer(table)}
 
 
+def commands(session: SparkSession, folder: Path) -> dict[str, object]:
+    """Run commands on the session, which is active, and count the tasks that they take."""
+    os.chdir(folder)
+    feed = ConnectFeed(session)
+    said = [CliRunner().invoke(app, ["run", *arguments]) for arguments in COMMANDS]
+    tasks = feed.tasks()
+    feed.close()
+    return {
+        "said": [(done.exit_code, done.stdout, done.stderr) for done in said],
+        "tasks": (tasks.done, tasks.total),
+    }
+
+
 def main(folder: Path) -> None:
-    session = (
-        SparkSession.builder.remote("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    session = op.spark.session(remote="local[2]", conf=settings)
     assert type(session).__module__ == "pyspark.sql.connect.session"
     session.createDataFrame(ticks()).createOrReplaceTempView("ticks")
     asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
     found = {name: outcome(session, text, dialect) for name, dialect, text in asked}
     write_files(folder)
-    answers = {"statements": found, "files": from_files(session, folder)}
+    answers = {
+        "statements": found,
+        "files": from_files(session, folder),
+        "commands": commands(session, folder / "run"),
+    }
     (folder / "answered.json").write_text(json.dumps(answers), encoding="utf-8")
     session.stop()
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 from file_parity import in_process
+from run_inputs import bad_csv, expected, rows, write_inputs
 from statements import ERRORS, PARITY, answer, read_public_cases, ticks
 
 import outpace as op
@@ -21,19 +23,32 @@ import outpace as op
 PROGRAM = Path(__file__).resolve().parents[1] / "connect_session.py"
 
 
-def test_statements_and_files_on_connect(java: None, tmp_path: Path) -> None:
+def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) -> None:
     cases = {case["id"]: case for case in read_public_cases()}
     questions = [(name, "outpace", text) for name, text in PARITY.items()]
     questions += [(name, "trino", case["sql"]) for name, case in cases.items()]
     refused = [(f"error {number}", "outpace", row[0]) for number, row in enumerate(ERRORS)]
+    (tmp_path / "run").mkdir()
+    write_inputs(tmp_path / "run")
+    _, bad = bad_csv(tmp_path / "run")
     answers = on_connect(questions + refused, tmp_path)
+    check_refused(answers["statements"], refused)
+    check_statements(answers["statements"], questions, cases)
     assert answers["files"] == in_process()
-    found = answers["statements"]
+    check_commands(answers["commands"], tmp_path / "run", bad)
+
+
+def check_refused(found: dict[str, Any], refused: list[tuple[str, str, str]]) -> None:
     for (name, _, _), (_, error, message, place) in zip(refused, ERRORS, strict=True):
         said = str(found[name].get("error"))
         assert said.startswith(f"{error.__name__}: "), said
         assert message in said
         assert "^" * len(place) in said
+
+
+def check_statements(
+    found: dict[str, Any], questions: list[tuple[str, str, str]], cases: dict[str, Any]
+) -> None:
     with duckdb.connect() as connection:
         connection.register("ticks", ticks())
         for name, dialect, text in questions:
@@ -47,6 +62,20 @@ def test_statements_and_files_on_connect(java: None, tmp_path: Path) -> None:
             assert found[name]["rows"] == answer(expected), name
             if name in PARITY:
                 assert found[name]["columns"] == expected.column_names, name
+
+
+def check_commands(answers: dict[str, Any], folder: Path, bad: list[str]) -> None:
+    good = expected()
+    written, shown, refused = answers["said"]
+    assert written == [0, f"{len(good)} rows in {folder}/found.parquet\n", ""]
+    assert rows(pq.read_table(folder / "found.parquet")) == good
+    assert shown[0] == 0
+    assert f"{len(good)} rows, the first 1 shown" in shown[1]
+    assert refused[:2] == [2, ""]
+    assert all(words in refused[2] for words in bad), refused
+    assert not (folder / "bad.json").exists()
+    done, total = answers["tasks"]
+    assert done == total > 0
 
 
 def on_connect(questions: list[tuple[str, str, str]], folder: Path) -> dict[str, Any]:

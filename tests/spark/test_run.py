@@ -6,14 +6,13 @@ import gzip
 import io
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import sysconfig
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,49 +22,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
+from run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
 from typer.testing import CliRunner
 
-import outpace as op
 from outpace.cli.main import app
 from outpace.cli.progress import ClassicFeed, Tasks, spark_progress
 from outpace.errors import DataError
 from outpace.spark.failure import spark_error
-from outpace.testing.ticks import generate_ticks
-
-CLAUSE = """MATCH_RECOGNIZE (
-    PARTITION BY symbol ORDER BY ts
-    MEASURES LAST(DOWN.price) AS bottom, COUNT(*) AS ticks, LAST(ts) AS ends
-    PATTERN (STRT DOWN+ UP+)
-    DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)
-)"""
-STATEMENT = f"SELECT symbol, bottom, ticks, ends FROM ticks {CLAUSE}"
-PROGRAM = '''
-import outpace as op
-
-DIP = """%s"""
-query = op.Query.from_sql(DIP, name="dip")
-'''
-
-TICKS = generate_ticks(600)
-NAMES = ["symbol", "bottom", "ticks", "ends"]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the same ticks in every format, and the same query in every form."""
-    pq.write_table(TICKS, tmp_path / "ticks.parquet", row_group_size=150, compression="zstd")
-    (tmp_path / "many").mkdir()
-    for number in range(3):
-        pq.write_table(TICKS.slice(number * 200, 200), tmp_path / "many" / f"{number}.parquet")
-    text = io.BytesIO()
-    pa.csv.write_csv(TICKS, text)
-    (tmp_path / "ticks.csv").write_bytes(text.getvalue())
-    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(text.getvalue()))
-    lines = [json.dumps(row, default=str) for row in TICKS.to_pylist()]
-    (tmp_path / "ticks.jsonl").write_text("\n".join(lines))
-    (tmp_path / "statement.sql").write_text(STATEMENT)
-    (tmp_path / "clause.sql").write_text(CLAUSE)
-    (tmp_path / "program.py").write_text(PROGRAM % CLAUSE)
+    write_inputs(tmp_path)
     return tmp_path
 
 
@@ -87,18 +56,6 @@ class Run:
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done.exit_code, done.stdout, done.stderr
-
-
-def expected() -> list[tuple[object, ...]]:
-    return rows(op.match(TICKS, op.Query.from_sql(CLAUSE)).select(NAMES))
-
-
-def rows(table: pa.Table) -> list[tuple[object, ...]]:
-    if not pa.types.is_timestamp(table.schema.field("ends").type):
-        zoned = pa.timestamp("us", "UTC")
-        table = table.set_column(3, "ends", table["ends"].cast(zoned))
-    plain = table.set_column(3, "ends", table["ends"].cast(pa.timestamp("us", "UTC")))
-    return sorted(zip(*(plain[name].to_pylist() for name in NAMES), strict=True))
 
 
 def read_json(path: Path) -> pa.Table:
@@ -134,6 +91,8 @@ def test_the_console_shows_the_first_rows_and_their_number(run: Run) -> None:
     assert code == 0
     assert out.splitlines()[-1] == f"{len(good)} rows, the first 2 shown"
     assert out.count("ACME") + out.count("BOLT") + out.count("CORE") + out.count("DUNE") == 2
+    code, out, _ = run("statement.sql", "-i", "ticks.parquet", "--limit", "0")
+    assert (code, out) == (0, f"{len(good)} rows, the first 0 shown\n")
     code, out, _ = run("program.py", "-i", "ticks.parquet", "--output-format", "csv")
     assert code == 0
     assert rows(pa.csv.read_csv(io.BytesIO(out.encode()))) == good
@@ -164,26 +123,16 @@ def test_a_result_without_rows_keeps_its_columns(run: Run, folder: Path) -> None
     assert run("none.sql", "-i", "ticks.parquet")[1] == "0 rows\n"
 
 
-def bad_csv(folder: Path) -> tuple[list[str], list[str]]:
-    lines = (folder / "ticks.csv").read_text().splitlines()
-    symbol, at, _, volume = lines[400].split(",")
-    lines[400] = f"{symbol},{at},cheap,{volume}"
-    (folder / "bad.csv").write_text("\n".join(lines))
-    types = ["--schema", "price double"]
-    return ["ticks=bad.csv", *types], [
-        "'cheap' is not of type double",
-        "bad.csv, line 401",
-        "price",
-    ]
-
-
 def bad_json(folder: Path) -> tuple[list[str], list[str]]:
     lines = (folder / "ticks.jsonl").read_text().splitlines()
     row = json.loads(lines[300])
     lines[300] = json.dumps({**row, "volume": "many"})
     (folder / "bad.jsonl").write_text("\n".join(lines))
     types = ["--schema", "volume bigint"]
-    return ["ticks=bad.jsonl", *types], ["'\"many\"' is not of type bigint", "bad.jsonl, line 301"]
+    return ["ticks=bad.jsonl", *types], [
+        "'\"many\"' is not of type bigint",
+        "bad.jsonl, line 301, column volume\n",
+    ]
 
 
 def bad_parquet(folder: Path) -> tuple[list[str], list[str]]:
@@ -324,61 +273,38 @@ def shown_while(spark: SparkSession, seconds: float, patience: float, *, termina
     return text.getvalue()
 
 
+def test_nothing_is_printed_into_the_bar(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes what is not a terminal for one
+    at_once = partial(spark_progress, patience_seconds=0)
+    monkeypatch.setattr("outpace.cli.run.spark_progress", at_once)
+    arguments = ["statement.sql", "-i", "ticks.parquet"]
+    code, out, error = run(*arguments, "--output", "found.parquet")
+    assert (code, out) == (0, f"{len(expected())} rows in {run.folder}/found.parquet\n")
+    assert "statement.sql" in error
+    assert "tasks" in error
+    assert "found.parquet" not in error
+    for format, lines in (("json", len(expected())), ("csv", len(expected()) + 1)):
+        code, out, error = run(*arguments, "--output-format", format)
+        assert (code, len(out.splitlines())) == (0, lines)
+        assert "ACME" not in error
+
+
+def test_the_bar_can_be_taken_away_before_the_work_ends(spark: SparkSession) -> None:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=80)
+    with spark_progress(spark, "dip.sql", console=console, patience_seconds=0) as take_away:
+        time.sleep(0.3)
+        take_away()
+        shown = text.getvalue()
+        assert "dip.sql" in shown
+        time.sleep(0.3)
+    assert text.getvalue() == shown
+
+
 def test_a_bar_appears_only_on_a_terminal_and_only_when_it_takes_long(spark: SparkSession) -> None:
     assert "dip.sql" in shown_while(spark, 0.6, 0.1, terminal=True)
     assert shown_while(spark, 0.2, 30, terminal=True) == ""
     assert shown_while(spark, 0.6, 0.1, terminal=False) == ""
-
-
-ON_CONNECT = """
-import sys, threading
-import outpace as op
-from outpace.cli.main import app
-from outpace.cli.progress import ConnectFeed
-from typer.testing import CliRunner
-
-spark = op.spark.session(remote="local[2]")
-assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
-feed = ConnectFeed(spark)
-for arguments in (
-    ["statement.sql", "-i", "ticks.parquet", "-o", "found.parquet"],
-    ["program.py", "-i", "ticks.csv", "--limit", "1"],
-    ["statement.sql", "-i", "ticks=bad.csv", "--schema", "price double", "-o", "bad.json"],
-):
-    done = CliRunner().invoke(app, ["run", *arguments])
-    print(done.exit_code, done.stdout, done.stderr, sep="\\n", end="\\n---\\n")
-print(feed.tasks())
-feed.close()
-spark.stop()
-"""
-
-
-@pytest.mark.usefixtures("java")
-def test_the_command_runs_on_connect(folder: Path) -> None:
-    _, said = bad_csv(folder)
-    # With SPARK_TESTING the server listens on a free port.
-    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", ON_CONNECT],
-        cwd=folder,
-        env={**environment, "SPARK_TESTING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    file, console, failed, counted = done.stdout.split("---\n")
-    good = expected()
-    assert file.startswith(f"0\n{len(good)} rows in ")
-    assert rows(pq.read_table(folder / "found.parquet")) == good
-    assert f"{len(good)} rows, the first 1 shown" in console
-    assert failed.startswith("2\n")
-    assert all(words in failed for words in said), failed
-    assert not (folder / "bad.json").exists()
-    tasks = re.fullmatch(r"Tasks\(done=(\d+), total=(\d+)\)", counted.strip())
-    assert tasks is not None
-    assert int(tasks[1]) == int(tasks[2]) > 0
 
 
 @pytest.mark.usefixtures("java")

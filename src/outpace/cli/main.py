@@ -1,7 +1,8 @@
 """The command `outpace`: one Typer application, one module for each of its commands.
 
 Any `OutpaceError`, also one that was raised in a task of Spark, becomes its message on standard
-error and exit code 2, for every command; so does what Spark itself says of a failed job.
+error and exit code 2, for every command; so does what Spark itself says of a failed job, and what
+the system says of a file that cannot be opened or written.
 """
 
 from __future__ import annotations
@@ -28,11 +29,22 @@ class CommandGroup(TyperGroup):
         except OutpaceError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(2) from error
+        except BrokenPipeError:
+            raise  # who reads has read enough, which is no failure
+        except OSError as error:
+            typer.echo(str(_system_error(error)), err=True)
+            raise typer.Exit(2) from error
         except Exception as error:
             if not comes_from_spark(error):
                 raise
             typer.echo(str(spark_error(error)), err=True)
             raise typer.Exit(2) from error
+
+
+def _system_error(error: OSError) -> OutpaceError:
+    said = error.strerror or str(error)
+    place = "" if error.filename is None else f": '{error.filename}'"
+    return OutpaceError(f"{said[:1].lower()}{said[1:]}{place}")
 
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ It appears on standard error, only on a terminal, only when the work takes longe
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -58,8 +58,11 @@ def spark_progress(
     *,
     console: Console | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """Show the progress of the Spark jobs that run inside the block.
+
+    Gives a function that takes the bar away. Call it before anything is printed: text that meets a
+    bar is written into its line.
 
     Parameters
     ----------
@@ -74,7 +77,7 @@ def spark_progress(
     """
     shown = console or Console(stderr=True)
     if not shown.is_terminal:
-        yield
+        yield lambda: None
         return
     feed = feed_of(session)
     over = threading.Event()
@@ -82,11 +85,15 @@ def spark_progress(
         target=_watch, args=(feed, label, shown, patience_seconds, over), daemon=True
     )
     watch.start()
-    try:
-        yield
-    finally:
+
+    def take_away() -> None:
         over.set()
         watch.join()
+
+    try:
+        yield take_away
+    finally:
+        take_away()
         feed.close()
 
 

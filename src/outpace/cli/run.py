@@ -7,7 +7,7 @@ output is left, and what was there before is untouched.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -98,8 +98,8 @@ def run(
             if explain:
                 _explain(session, asked, read)
                 return
-            with spark_progress(session, query.name):
-                _deliver(_found(session, asked, read), target, limit)
+            with spark_progress(session, query.name) as take_away:
+                _deliver(_found(session, asked, read), target, limit, take_away)
         except Exception as error:
             if not comes_from_spark(error):
                 raise
@@ -175,16 +175,20 @@ def _frame(session: SparkSession, source: Input) -> DataFrame:
     return rows_frame(session, content, content.schema.names)
 
 
-def _deliver(found: DataFrame, target: Target, limit: int) -> None:
+def _deliver(
+    found: DataFrame, target: Target, limit: int, before_printing: Callable[[], None]
+) -> None:
     from outpace.cli.run_output import first_rows, print_rows, write_rows
 
     if target.path is not None:
         rows = write_rows(found, target)
+        before_printing()
         typer.echo(f"{_counted(rows)} in {target.path}")
     elif target.format is not None:
-        print_rows(found, target.format, sys.stdout.buffer)
+        print_rows(found, target.format, sys.stdout.buffer, before_printing)
     else:
         shown, rows = first_rows(found, limit)
+        before_printing()
         _show(shown, rows)
 
 

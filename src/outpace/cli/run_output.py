@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -154,11 +154,14 @@ def write_rows(frame: DataFrame, target: Target) -> int:
     return rows
 
 
-def print_rows(frame: DataFrame, format: DataFormat, out: BinaryIO) -> int:
+def print_rows(
+    frame: DataFrame, format: DataFormat, out: BinaryIO, before_printing: Callable[[], None]
+) -> int:
     """Run the jobs of a DataFrame, then write its rows to a stream as CSV or JSON lines."""
     with tempfile.TemporaryDirectory(prefix="outpace-") as folder:
         parts = Path(folder) / "parts"
         rows = _write_parts(frame, parts, format, header=False)
+        before_printing()
         _join(frame, parts, format, out)
     out.flush()
     return rows
@@ -188,7 +191,7 @@ def _head(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
     kept: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
-        if count < limit:
+        if count < limit or not kept:
             kept.append(batch.slice(0, limit - count))
         count += batch.num_rows
     if not kept:

@@ -135,6 +135,26 @@ def test_what_cannot_run_is_refused_before_spark_starts(arguments: list[str], sa
     assert said in refused(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "nonsense"),
+        (["run"], "query"),
+        (["run", "rise.py"], "--input"),
+        (["run", "rise.py", "-i", "ticks.csv", "--limit", "few"], "--limit"),
+        (["run", "rise.py", "-i", "ticks.csv", "--outptu", "x"], "--outptu"),
+        (["demo", "--local", "--rows", "9", "--out", "rise.py"], "file exists: 'rise.py'"),
+        (["run", "folder.sql", "-i", "ticks.csv"], "there is no query file"),
+    ],
+)
+def test_a_command_that_cannot_start_exits_with_2(arguments: list[str], said: str) -> None:
+    Path("folder.sql").mkdir()
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_bad_text_is_refused_before_spark_starts() -> None:
     Path("bad.csv").write_text("ts,x\n1,2\n2,many\n3,4\n")
     error = refused("rise.py", "-i", "bad.csv")
