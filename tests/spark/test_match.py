@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -309,6 +310,7 @@ def test_what_cannot_be_cut_says_why(query: op.Query, reason: str) -> None:
     schema = events().schema
     plan = plan_batch(query, schema)
     assert (plan.cut, reason in plan.reason) == (Cut.NONE, True)
+    assert f"  divided not at all: {plan.reason}" in plan.lines()
     keyed = plan_batch(query.partition_by("key"), schema)
     assert (keyed.cut, reason in keyed.reason) == (Cut.KEY, True)
     assert reason in "\n".join(keyed.lines())
@@ -330,4 +332,8 @@ def test_rows_count_also_where_no_column_is_used(spark: SparkSession) -> None:
 
 def test_nothing_runs_before_the_result_is_used(spark: SparkSession) -> None:
     boom = spark.range(10).selectExpr("id AS ts", "raise_error('ran') AS kind")
-    op.match(boom, op.Query("q").order_by("ts").pattern("A").measures(n="COUNT(*)"))
+    query = op.Query("q").order_by("ts").pattern("A").measures(kind="A.kind")
+    found = op.match(boom, query)
+    assert found.columns == ["kind"]
+    with pytest.raises(PySparkException, match="ran"):
+        found.collect()
