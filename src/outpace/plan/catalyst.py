@@ -2,8 +2,10 @@
 
 A condition is written only where Spark means exactly what the engine means, whatever the session's
 settings; else it stays in Python. Spark takes NaN for the largest number and for equal to itself,
-so comparisons of floats carry a guard. Arithmetic on integers and decimals stays in Python: what
-Spark does on overflow depends on its settings. So does division, which fails there on zero.
+so comparisons of floats carry a guard. Scans that Spark lets skip rows know neither NaN nor that
+zero has two signs, so conditions that such rows may satisfy are written past them. Arithmetic on
+integers and decimals stays in Python: what Spark does on overflow depends on its settings. So does
+division, which fails there on zero.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.pattern import types
-from outpace.pattern.bound import Apply, BoundExpression, Constant, Read
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Read, walk
 
 
 class _UnlikeSparkError(Exception):
@@ -37,11 +39,41 @@ def catalyst_text(condition: BoundExpression) -> str | None:
     '(`price` > 5.0D AND NOT isnan(`price`))'
     """
     try:
-        text = _text(condition)
+        text = _text(_past_scans(condition) if _skipped_by_scans(condition) else condition)
     except _UnlikeSparkError:
         return None
     # Spark puts a variable's value in its place, wherever it stands, unless a setting forbids it.
     return None if "${" in text else text
+
+
+def _skipped_by_scans(condition: BoundExpression) -> bool:
+    """Say whether a scan that gets the condition may skip rows that satisfy it.
+
+    A Parquet file's bounds and dictionaries leave NaN out, which satisfies what is negated, and
+    order negative zero before zero.
+    """
+    for node in walk(condition):
+        if isinstance(node, Apply) and _reads_floats(node):
+            if node.function in ("not", "<>", "case"):
+                return True
+            zero = any(isinstance(part, Constant) and part.value == 0 for part in node.arguments)
+            if zero and node.function in ("=", "<=", ">=", "in"):
+                return True
+    return False
+
+
+def _reads_floats(condition: BoundExpression) -> bool:
+    return any(isinstance(node, Read) and types.is_floating(node.type) for node in walk(condition))
+
+
+def _past_scans(node: BoundExpression) -> BoundExpression:
+    """Return the same condition on sums with zero, which Spark does not give to a scan."""
+    match node:
+        case Read(type=kind) if types.is_floating(kind):
+            return Apply(kind, "+", (node, Constant(kind, 0.0)))
+        case Apply(type=kind, function=function, arguments=arguments):
+            return Apply(kind, function, tuple(map(_past_scans, arguments)))
+    return node
 
 
 def quoted(name: str) -> str:
