@@ -77,6 +77,14 @@ def test_the_source_serves_sql_and_several_paths(
     for row in counted:
         assert row.n == sum(1 for found in expected if found["key"] == row.key and found["n"] > 3)
     assert {row.key for row in counted} == {"x", "y", None}
+    quoted = UNKEYED.replace("'", "\\'")
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW found USING outpace.matches "
+        f"OPTIONS (path '{folder}', query '{quoted}')"
+    )
+    expected_rows = rows(op.match(table, op.Query.from_sql(UNKEYED)))
+    assert rows(spark.table("found").toArrow()) == expected_rows
+    spark.catalog.dropTempView("found")
 
 
 def test_a_declared_order_is_measured(table: pa.Table, tmp_path: Path) -> None:
