@@ -2,7 +2,7 @@
 
 Whether a start counts depends only on the matches before it, so one pass over the matches of a key
 in order of their starts gives what an uncut run gives. The rows of a match stay or go together.
-Memory: one table of matches and the last match before it.
+Memory: the matches of one range, and for each key the last start that is ruled out.
 """
 
 from __future__ import annotations
@@ -51,62 +51,70 @@ def with_places(
 
 
 class RangeFilter:
-    """Drops matches that an earlier match rules out, as matches come in order of their starts.
+    """Drops matches that an earlier match rules out, as ranges come in the order of time.
 
     Parameters
     ----------
     after
         Where the search goes on after a match.
     keys
-        The columns of the key; the rows of a key come together.
+        The columns of the key.
     """
 
     def __init__(self, after: AfterMatch, keys: Sequence[str] = ()) -> None:
         self._after = after
         self._keys = list(keys)
-        #: The last row of the table before, with its key and start.
-        self._last: pa.Table | None = None
-        self._last_kept = False
-        self._barrier = np.zeros(2, np.int64)
+        #: For each key so far, what its last match rules out.
+        self._ruled_out: pa.Table | None = None
 
     def keep(self, found: pa.Table) -> pa.Table:
-        """Return the rows of the matches that stay, without the columns that told the places."""
+        """Return the rows of the matches of a range that stay, without what told their places.
+
+        The rows of a key come together, in order of their starts.
+        """
         output = found.column_names[: -len(START) - len(_BARRIER) - 1]
         if not found.num_rows:
             return found.select(output)
-        fresh, first = self._changes(found)
+        told = found.select([*self._keys, *_BARRIER])
+        carried = told.slice(0, 0) if self._ruled_out is None else self._ruled_out
+        joined = pa.concat_tables([carried, told])
+        codes = self._codes(joined)
+        starts = [found.column(name).to_numpy() for name in START]
+        first = np.ones(found.num_rows, np.bool_)
+        first[1:] = np.diff(codes[carried.num_rows :]) != 0
+        for place in starts:
+            first[1:] |= np.diff(place) != 0
         firsts = np.flatnonzero(first)
-        heads = found.take(pa.array(firsts)) if len(firsts) < found.num_rows else found
-        times, ranks = (heads.column(name).to_numpy() for name in START)
-        barrier_times, barrier_ranks = (heads.column(name).to_numpy() for name in _BARRIER)
-        kept = keep_starts(times, ranks, barrier_times, barrier_ranks, fresh[firsts], self._barrier)
-        self._check(heads, kept)
-        # The first rows may belong to the last match of the table before.
-        stays = np.concatenate([[self._last_kept], kept])[np.cumsum(first)]
-        self._last = found.select([*self._keys, *START]).slice(found.num_rows - 1)
-        self._last_kept = bool(stays[-1])
-        return found.select(output).filter(pa.array(stays))
+        heads = np.concatenate([np.arange(carried.num_rows), carried.num_rows + firsts])
+        # What is carried goes before the matches of its key, and stays.
+        order = np.argsort(codes[heads], kind="stable")
+        heads = heads[order]
+        fresh = np.diff(codes[heads], prepend=-1) != 0
+        before = np.full(carried.num_rows, np.iinfo(np.int64).min)
+        times, ranks = (np.concatenate([before, place])[heads] for place in starts)
+        barrier_times, barrier_ranks = (joined.column(name).to_numpy()[heads] for name in _BARRIER)
+        kept = keep_starts(times, ranks, barrier_times, barrier_ranks, fresh)
+        stays = np.zeros(len(heads), np.bool_)
+        stays[order] = kept
+        stays = stays[carried.num_rows :]
+        self._check(found, firsts[stays])
+        self._carry(joined, codes, heads[kept])
+        return found.select(output).filter(pa.array(stays[np.cumsum(first) - 1]))
 
-    def _changes(self, found: pa.Table) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Say which rows begin a new key, and which a new match."""
-        rows = found.select([*self._keys, *START])
-        begins = self._last is None
-        joined = rows if self._last is None else pa.concat_tables([self._last, rows])
-        fresh = np.zeros(joined.num_rows, np.bool_)
-        if self._keys:
-            codes, _ = key_codes([joined.column(name) for name in self._keys])
-            fresh[1:] = np.diff(codes) != 0
-        fresh[0] = begins
-        first = fresh.copy()
-        for name in START:
-            first[1:] |= np.diff(joined.column(name).to_numpy()) != 0
-        skipped = 0 if begins else 1
-        return fresh[skipped:], first[skipped:]
+    def _codes(self, joined: pa.Table) -> npt.NDArray[np.int32]:
+        if not self._keys:
+            return np.zeros(joined.num_rows, np.int32)
+        return key_codes([joined.column(name) for name in self._keys])[0]
 
-    def _check(self, heads: pa.Table, kept: npt.NDArray[np.bool_]) -> None:
+    def _carry(self, joined: pa.Table, codes: npt.NDArray[np.int32], kept: Integers) -> None:
+        """Remember the last match that stays of each key."""
+        last = np.append(np.diff(codes[kept]) != 0, True)
+        self._ruled_out = joined.take(pa.array(kept[last]))
+
+    def _check(self, found: pa.Table, kept: Integers) -> None:
         if not self._after.strict:
             return
-        flaws = heads.column(_FLAW).to_numpy()[kept]
+        flaws = found.column(_FLAW).to_numpy()[kept]
         wrong = flaws[flaws != 0]
         if len(wrong):
             raise MatchError(

@@ -69,9 +69,10 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
     columns = {}
     for name in names:
         column = one_array(table.column(name))
-        if order is not None and name in bound.partition_by:
-            firsts = column.take(pa.array(order[segments[:-1]]))
-            columns[name] = _repeated(firsts, segments)
+        # Equal keys can look different (0.0 and -0.0): a partition shows its first row's.
+        if name in bound.partition_by and (order is not None or pa.types.is_floating(column.type)):
+            firsts = segments[:-1] if order is None else order[segments[:-1]]
+            columns[name] = _repeated(column.take(pa.array(firsts)), segments)
         else:
             columns[name] = placed(column, order, codes, segments)
     ordinals = np.empty(size, _row_type(size))

@@ -113,9 +113,15 @@ def pack_ranges(ranges: Ranges, table: pa.Table, position: int) -> pa.RecordBatc
     for bucket in np.flatnonzero(np.diff(bounds)):
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])
         for number, first, stop in _slices(ranges, times[low:high]):
-            buckets.append(bucket)
+            buckets.append(int(bucket))
             numbers.append(number)
             blocks.append(rows.slice(low + first, stop - first))
+    return _packed(buckets, numbers, position, blocks)
+
+
+def _packed(
+    buckets: Sequence[int], numbers: Sequence[int], position: int, blocks: Sequence[pa.RecordBatch]
+) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(buckets, pa.int32()),
@@ -186,6 +192,27 @@ class PackedRange:
     block: pa.Buffer
 
 
+@dataclass(frozen=True)
+class _Searched:
+    """Matches of some ranges.
+
+    Parameters
+    ----------
+    ranges
+        The bucket and the number of each range.
+    block, found
+        The rows of all of them, and the match of each start.
+    group, numbers
+        For each segment of the block the place of its range in `ranges`, and its number.
+    """
+
+    ranges: list[tuple[int, int]]
+    block: Block
+    found: Found
+    group: Integers
+    numbers: Integers
+
+
 class RangeMatcher:
     """Matches ranges that come as blocks, in order of bucket, range and position.
 
@@ -205,39 +232,59 @@ class RangeMatcher:
         self._schema = ranges.rows
 
     def matches(self, packed: Iterable[PackedRange]) -> Iterator[pa.Table]:
-        """Yield the matches that start in the ranges, with the columns of `merged_schema`."""
+        """Yield the matches that start in the ranges; nothing that they find rules out others."""
+        for found in self._searched(packed):
+            yield match_rows(self._task, found.block, found.found)[0]
+
+    def possible_matches(self, packed: Iterable[PackedRange]) -> Iterator[pa.RecordBatch]:
+        """Yield the matches that may count, packed by range as `merge_ranges` takes them."""
+        for found in self._searched(packed):
+            table, groups = self._possible(found)
+            bounds = np.searchsorted(groups, np.arange(len(found.ranges) + 1))
+            sizes = np.diff(bounds)
+            filled = np.flatnonzero(sizes)
+            rows = narrow_rows({name: one_array(table.column(name)) for name in table.column_names})
+            blocks = [rows.slice(bounds[group], sizes[group]) for group in filled]
+            buckets = [found.ranges[group][0] for group in filled]
+            numbers = [found.ranges[group][1] for group in filled]
+            yield _packed(buckets, numbers, 0, blocks)
+
+    def _searched(self, packed: Iterable[PackedRange]) -> Iterator[_Searched]:
         waiting: list[pa.RecordBatch] = []
-        numbers: list[int] = []
+        places: list[int] = []
+        ranges: list[tuple[int, int]] = []
         rows = 0
-        last: tuple[int, int] | None = None
         for part in packed:
-            if rows >= self._rows_at_once and (part.bucket, part.number) != last:
-                yield self._match(waiting, numbers)
-                waiting, numbers, rows = [], [], 0
-            last = (part.bucket, part.number)
+            if not ranges or (part.bucket, part.number) != ranges[-1]:
+                if rows >= self._rows_at_once:
+                    yield self._search(waiting, places, ranges)
+                    waiting, places, ranges, rows = [], [], [], 0
+                ranges.append((part.bucket, part.number))
             columns = read_block(part.block, self._schema)
             waiting.append(pa.RecordBatch.from_pydict(columns, self._schema))
-            numbers.append(part.number)
+            places.append(len(ranges) - 1)
             rows += waiting[-1].num_rows
         if waiting:
-            yield self._match(waiting, numbers)
+            yield self._search(waiting, places, ranges)
 
-    def _match(self, batches: list[pa.RecordBatch], numbers: list[int]) -> pa.Table:
+    def _search(
+        self, batches: list[pa.RecordBatch], places: list[int], ranges: list[tuple[int, int]]
+    ) -> _Searched:
         sizes = [batch.num_rows for batch in batches]
         table = pa.Table.from_batches(batches).append_column(
-            RANGE, pa.array(np.repeat(np.array(numbers, np.int64), sizes))
+            RANGE, pa.array(np.repeat(np.array(places, np.int64), sizes))
         )
         block = whole_block(self._task, table)
         found = match_block(self._task, self._matcher, block).found
-        segment_range = block.columns[RANGE].take(pa.array(block.segments[:-1])).to_numpy()
+        group = block.columns[RANGE].take(pa.array(block.segments[:-1])).to_numpy()
+        numbers = np.array([number for _, number in ranges], np.int64)
         own = block.times[found.start] // self._ranges.width
-        found = take_matches(found, np.flatnonzero(own == segment_range[found.segment]))
-        if not remembers(self._ranges.task):
-            return match_rows(self._task, block, found)[0]
-        return self._possible(block, found, segment_range)
+        found = take_matches(found, np.flatnonzero(own == numbers[group[found.segment]]))
+        return _Searched(ranges, block, found, group, numbers[group])
 
-    def _possible(self, block: Block, found: Found, segment_range: Integers) -> pa.Table:
-        """Return the matches that may count, and what they rule out."""
+    def _possible(self, searched: _Searched) -> tuple[pa.Table, Integers]:
+        """Return the matches that may count, what they rule out, and the range of each row."""
+        block, found = searched.block, searched.found
         named = skip_rows(self._ranges.task, found)
         # Preferred matches come in order of their starts, range by range.
         start = found.start.astype(np.int64)
@@ -247,14 +294,15 @@ class RangeMatcher:
         entered = np.ones(len(start), np.bool_)
         same = np.diff(found.segment) == 0
         earliest = _earliest(self._ranges, block.times[start[:-1]])
-        early = earliest < segment_range[found.segment[1:]]
+        early = earliest < searched.numbers[found.segment[1:]]
         entered[1:] = ~same | early
         may_count = np.flatnonzero(reachable_starts(start, barrier + 1, entered))
         found, start, barrier = take_matches(found, may_count), start[may_count], barrier[may_count]
         table, match = match_rows(self._task, block, found)
         ranks = _ranks(block)
         places = (block.times[start], ranks[start], block.times[barrier], ranks[barrier])
-        return with_places(table, [place[match] for place in places], flaw[may_count][match])
+        told = with_places(table, [place[match] for place in places], flaw[may_count][match])
+        return told, searched.group[found.segment][match]
 
 
 def _every_start(task: Task) -> Task:

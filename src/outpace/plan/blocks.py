@@ -24,7 +24,7 @@ from outpace.plan.files import FileList
 from outpace.plan.skew import rows_of_largest_key
 
 #: What a task that matches holds of its input: the smaller of the two limits counts.
-BUCKET_ROWS: Final = 2_000_000
+BUCKET_ROWS: Final = 1_000_000
 BUCKET_BYTES: Final = 128 << 20
 
 #: Up to `_SPREAD` buckets are made so that each has this many rows: work for that many cores.

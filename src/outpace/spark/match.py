@@ -23,8 +23,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from outpace.engine.block import read_block
 from outpace.engine.match.groups import SortedGroups
-from outpace.engine.merge_ranges import START, RangeFilter, merged_schema
+from outpace.engine.merge_ranges import RangeFilter, merged_schema
 from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
 from outpace.pattern.query import Query
 from outpace.plan.batch import BatchPlan, plan_batch
@@ -115,12 +116,9 @@ def match_packed(packed: DataFrame, plan: BatchPlan, ranges: Callable[[], Ranges
     output, query = plan.bound.output, plan.bound.query
     if not plan.merges:
         return _map(placed, partial(_match_ranges, ranges), PACKED, output)
-    merging = merged_schema(output)
-    found = _map(placed, partial(_match_ranges, ranges), PACKED, merging)
-    keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
-    by_key = found.repartition(*keys) if keys else found.repartition(1)
-    ordered = by_key.sortWithinPartitions(*keys, *START)
-    return _map(ordered, partial(_merge, query, plan.bound.partition_by), merging, output)
+    found = _map(placed, partial(_possible_matches, ranges), PACKED, PACKED)
+    by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
+    return _map(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
 
 
 def _map(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) -> DataFrame:
@@ -204,6 +202,10 @@ def _match_ranges(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa
         yield from found.to_batches(BATCH_ROWS)
 
 
+def _possible_matches(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield from RangeMatcher(ranges()).possible_matches(_blocks(batches))
+
+
 def _blocks(batches: Batches) -> Iterator[PackedRange]:
     for batch in batches:
         buckets, numbers, _, blocks = batch.columns
@@ -213,7 +215,13 @@ def _blocks(batches: Batches) -> Iterator[PackedRange]:
             yield PackedRange(bucket, number, block.as_buffer())
 
 
-def _merge(query: Query, keys: tuple[str, ...], batches: Batches) -> Iterator[pa.RecordBatch]:
-    merge = RangeFilter(query.effective_skip, keys)
-    for batch in batches:
-        yield from merge.keep(pa.Table.from_batches([batch])).to_batches(BATCH_ROWS)
+def _merge(
+    query: Query, keys: tuple[str, ...], output: pa.Schema, batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    schema = merged_schema(output)
+    bucket: int | None = None
+    for part in _blocks(batches):
+        if part.bucket != bucket:
+            bucket, merge = part.bucket, RangeFilter(query.effective_skip, keys)
+        found = pa.table(read_block(part.block, schema), schema=schema)
+        yield from merge.keep(found).to_batches(BATCH_ROWS)

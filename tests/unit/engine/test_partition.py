@@ -141,3 +141,11 @@ def test_equal_values_that_stand_twice_in_a_dictionary_are_one_key():
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "b", "a"]))
     codes, _ = key_codes([pa.chunked_array([column])])
     assert codes.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("keys", [[0.0, -0.0, 1.0], [1.0, 0.0, -0.0], [0.0, 1.0, -0.0]])
+def test_a_partition_shows_the_key_of_its_first_row(keys):
+    table = pa.table({"ts": [1, 2, 3], "key": keys})
+    bound = bind(Query("q").partition_by("key").order_by("ts").pattern("A"), table.schema)
+    shown = sort_table(table, bound, ["key"]).columns["key"].to_pylist()
+    assert sorted(map(str, shown)) == ["0.0", "0.0", "1.0"]

@@ -16,22 +16,21 @@ def keep_starts(
     barrier_times: Integers,
     barrier_ranks: Integers,
     fresh: Booleans,
-    barrier: Integers,
 ) -> npt.NDArray[np.bool_]:
     """Mark the matches that stay, in order of their starts.
 
     A place is a time and a rank among the rows with that time. Each match comes with the last start
-    that it rules out; where `fresh`, nothing before counts. `barrier` is the last start that is
-    ruled out so far, and is updated.
+    that it rules out; where `fresh`, nothing before counts.
     """
     kept = np.zeros(len(times), np.bool_)
+    barrier_time = barrier_rank = 0
     for match in range(len(times)):
         time, rank = times[match], ranks[match]
-        ruled_out = time < barrier[0] or (time == barrier[0] and rank <= barrier[1])
+        ruled_out = time < barrier_time or (time == barrier_time and rank <= barrier_rank)
         if ruled_out and not fresh[match]:
             continue
         kept[match] = True
-        barrier[0], barrier[1] = barrier_times[match], barrier_ranks[match]
+        barrier_time, barrier_rank = barrier_times[match], barrier_ranks[match]
     return kept
 
 
