@@ -134,7 +134,7 @@ def bucket_count(rows: int, size: int) -> int:
     Examples
     --------
     >>> [bucket_count(rows, 20 * rows) for rows in (0, 1_000_000, 20_000_000, 200_000_000)]
-    [1, 4, 16, 100]
+    [1, 4, 20, 200]
     """
     spread = min(_SPREAD, -(-rows // _SPREAD_ROWS))
     return max(1, spread, -(-rows // BUCKET_ROWS), -(-size // BUCKET_BYTES))
