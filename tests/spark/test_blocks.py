@@ -106,6 +106,7 @@ def test_a_key_with_many_rows_is_cut_by_time(
     expected = op.match(table, query)
     assert expected.num_rows > 5
     found = op.match(op.parquet(folder), query)
+    # Only the classic class has `_jdf`.
     executed = found._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
     assert "hashpartitioning(bucket" in executed
     assert rows(found.toArrow()) == rows(expected)
@@ -113,6 +114,7 @@ def test_a_key_with_many_rows_is_cut_by_time(
 
 def test_only_blocks_are_shuffled(spark: SparkSession, folder: Path) -> None:
     found = op.match(op.parquet(folder), QUERIES["next"])
+    # Only the classic class has `_jdf`.
     plan = found._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
     assert plan.count("Exchange ") == 1
     assert "Sort" not in plan

@@ -151,6 +151,7 @@ def test_only_bits_and_used_columns_cross(spark: SparkSession, tmp_path: Path) -
     pq.write_table(events(), tmp_path / "events.parquet")
     frame = spark.read.parquet(str(tmp_path))
     found = op.match(frame, query)
+    # Only the classic class has `_jdf`.
     physical = found._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
     steps = [line for line in physical.splitlines() if line.strip()]
     crossing = max(place for place, line in enumerate(steps) if "MapInArrow" in line)

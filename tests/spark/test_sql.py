@@ -130,4 +130,4 @@ def test_errors_show_the_place_in_the_statement(
 def test_something_else_than_a_session_is_refused(session: SparkSession) -> None:
     for wrong in ("spark", session.table("ticks"), None):
         with pytest.raises(op.DataError, match="expected a Spark session or a DuckDB connection"):
-            op.sql(wrong, "SELECT 1")  # type: ignore[call-overload]
+            op.sql(wrong, "SELECT 1")  # type: ignore[call-overload]  # the point of the test

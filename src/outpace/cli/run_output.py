@@ -32,18 +32,16 @@ from outpace.errors import BindError, DataError
 from outpace.plan.text_lines import is_compressed
 from outpace.spark.schema import arrow_schema
 
+#: Times with all their microseconds: Spark's own formats stop at milliseconds.
+_TIMES: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
 #: How Spark writes text, so that what is written can be read again without loss.
 _TEXT_OPTIONS: Final = {
-    DataFormat.CSV: {
-        "escape": '"',
-        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    },
-    DataFormat.JSON: {
-        "ignoreNullFields": "false",
-        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    },
+    DataFormat.CSV: {"escape": '"', **_TIMES},
+    DataFormat.JSON: {"ignoreNullFields": "false", **_TIMES},
     DataFormat.PARQUET: {},
 }
 

@@ -114,7 +114,7 @@ def rows(table: pa.Table) -> list[str]:
 def test_any_number_of_ranges_gives_the_result_of_one(
     table: pa.Table,
     pattern: str,
-    skip: object,
+    skip: Callable[[op.Query], op.Query],
     keys: tuple[str, ...],
     all_rows: bool,
     width: int,
@@ -122,7 +122,7 @@ def test_any_number_of_ranges_gives_the_result_of_one(
 ) -> None:
     query = BASE.pattern(pattern).partition_by(*keys)
     if "->>" not in pattern:
-        query = skip(query)  # type: ignore[operator]
+        query = skip(query)
     if all_rows:
         query = query.all_rows_per_match()
     expected = op.match(table, query)
