@@ -19,6 +19,8 @@ from outpace.pattern.expression import Expression
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
     from outpace.pattern.operator import Operator
+    from outpace.pattern.schedulers import Scheduler
+    from outpace.pattern.windows import Windows
 
 
 class Rows(Enum):
@@ -134,6 +136,11 @@ class Clauses:
     consumption: Consume = Consume.NONE
     limits: tuple[Limit, ...] = ()
     operator: Callable[[], Operator] | None = None
+    windows: Windows | None = None
+    duplicates: bool = False
+    numbered: bool = False
+    instance_count: int = 1
+    scheduler: Scheduler | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +296,39 @@ class Query(Clauses):
         counted = _one_of(Per, per, "limit")
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
         return replace(self, limits=(*kept, Limit(count, counted)))
+
+    def over(self, windows: Windows, *, duplicates: bool = False, numbered: bool = False) -> Query:
+        """Look at the events window by window; see `outpace.windows`.
+
+        A match lies in one window and is found as if the window's events were all there is. Matches
+        come ordered by their number x:y, where x is the number of the event that made the match
+        final and y the number of the window.
+
+        Parameters
+        ----------
+        windows
+            Which windows; each partition has its own.
+        duplicates
+            Return a match once for every window that it is found in, not only for the first.
+        numbered
+            Add the columns `match_event` (x), `window` (y), `window_start` and `window_end`.
+        """
+        return replace(self, windows=windows, duplicates=duplicates, numbered=numbered)
+
+    def instances(self, count: int, schedule: Scheduler | None = None) -> Query:
+        """Give the windows to so many instances, which match in parallel.
+
+        Parameters
+        ----------
+        count
+            The number of instances: processes in process, tasks on Spark.
+        schedule
+            Which instance gets a window; see `outpace.schedulers`. By default all windows of a key
+            go to the same instance, and without a key batches of consecutive windows do.
+        """
+        if count < 1:
+            raise BindError(f"there is at least one instance, not {count}")
+        return replace(self, instance_count=count, scheduler=schedule)
 
     @staticmethod
     def from_sql(text: str, *, dialect: str = "outpace", name: str = "query") -> Query:

@@ -1,0 +1,90 @@
+"""What splitter, instances and merger hand to each other: plain arrays.
+
+A window is an interval of ordinals: `ordinal` counts the events of a partition from the beginning
+of the stream, `arrival` counts those of all partitions together, in the total order. Both are the
+same in a stream without keys, and neither depends on how the stream is cut into blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.contract import Integers
+
+#: The `stop` of a window that is still open.
+OPEN = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Events:
+    """The next events of a stream, in its order; arrays of one length.
+
+    Parameters
+    ----------
+    rows
+        The columns that travel.
+    partition
+        The number of each event's partition, given in the order of first events.
+    ordinal, arrival
+        Its number in its partition, and among all.
+    times
+        Event time in units of the time column; empty for a query that has no use for time.
+    """
+
+    rows: pa.Table
+    partition: Integers
+    ordinal: Integers
+    arrival: Integers
+    times: Integers
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows, one per place.
+
+    Parameters
+    ----------
+    partition, number
+        Which window: the partition's number, and the window's number in it. Numbers rise with
+        `first`.
+    first, stop
+        The ordinals of its first event and of the one behind its last; `OPEN` while it is open.
+    start_time, end_time
+        Time windows: their bounds. Others: the times of the first and the last event, where the
+        query has a time column; 0 otherwise and while not known.
+    closed_at
+        The arrival number of the event that closed it: its own last event where that is known to be
+        the last (count, between), else the event that came too late for it, or the number that the
+        next event would have had, at the end of the input or where only time passed. -1 while open.
+    """
+
+    partition: Integers
+    number: Integers
+    first: Integers
+    stop: Integers
+    start_time: Integers
+    end_time: Integers
+    closed_at: Integers
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @staticmethod
+    def none() -> Windows:
+        """Return no windows."""
+        return Windows(*[np.zeros(0, np.int64)] * 7)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a splitter says of the next events: what opened, and what closed.
+
+    A window that opens and closes within the same events is in both. `opened` is ordered by the
+    arrival of the first event, `closed` by `closed_at`, both then by number.
+    """
+
+    opened: Windows
+    closed: Windows

@@ -1,0 +1,118 @@
+"""Windows as values: which stretches of a stream a query looks at, one by one.
+
+A window is a run of consecutive events of a partition, in the query's order. A match, or a
+user-defined operator, sees the events of one window and nothing else. `outpace.windows` holds the
+names for users; the splitter (`outpace.engine.window`) tells which events are in which window.
+"""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from outpace.pattern.expression import Expression
+
+#: A stretch of time: a timedelta for timestamps, an integer in units of an integer time column.
+Span: TypeAlias = "datetime.timedelta | int"
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindows:
+    """Windows of `size` events; one starts every `slide` events, the first at event `offset`.
+
+    Window y holds the events `offset + y * slide` up to `offset + y * slide + size` (exclusive) of
+    its partition. A negative offset makes the first windows shorter. `slide > size` leaves gaps.
+    """
+
+    size: int
+    slide: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Windows `[start, start + size)` of event time, with a start every `slide`.
+
+    Starts are aligned to the epoch plus `offset`; a window's number is `(start - offset) / slide`,
+    so it does not depend on where a stream begins. A window without events does not exist.
+    """
+
+    size: Span
+    slide: Span
+    offset: Span = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """A window lasts as long as each event comes less than `gap` after the one before it."""
+
+    gap: Span
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenWindows:
+    """Windows that content opens and closes.
+
+    An event that fits `open` opens a window and is its first event; a later event that fits `close`
+    closes every window that was opened before it, and is the last event of each. Both are SQL over
+    the event alone, or both are left to a `predicate` with a state of its own.
+    """
+
+    open: Expression | None = None
+    close: Expression | None = None
+    predicate: WindowPredicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LandmarkWindows:
+    """Windows that begin at a landmark and last until the next one, which begins the next window.
+
+    Without `at` the first event of the partition is the only landmark.
+    """
+
+    at: Expression | None = None
+
+
+Windows: TypeAlias = CountWindows | TimeWindows | SessionWindows | BetweenWindows | LandmarkWindows
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """What a predicate sees of a window that is open.
+
+    Parameters
+    ----------
+    number
+        The window's number in its partition.
+    first
+        Its first event.
+    events
+        How many events it has, without the one being looked at.
+    """
+
+    number: int
+    first: Mapping[str, object]
+    events: int
+
+
+class WindowPredicate(ABC):
+    """Opens and closes windows in Python; one clone serves one partition.
+
+    The state is whatever the object keeps. For each event `closes` is asked for every open window,
+    in the order of their numbers, then `opens` once. A window that closes holds the event.
+    """
+
+    @abstractmethod
+    def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
+        """Say whether an event opens a window; `windows` are those that stay open."""
+
+    @abstractmethod
+    def closes(self, event: Mapping[str, object], window: OpenWindow) -> bool:
+        """Say whether an event closes an open window."""
+
+    @abstractmethod
+    def clone(self) -> WindowPredicate:
+        """Return a predicate with the same state that goes on by itself."""
