@@ -7,11 +7,13 @@ The public names, nothing else:
 - `match`, `search`, `open`, `resume`, `sql`: run it;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
+- `schedulers`: which instance matches a window;
 - `spark.session`: a Spark session for scripts.
 """
 
 from __future__ import annotations
 
+from outpace import schedulers as schedulers
 from outpace import spark as spark
 from outpace.errors import (
     BindError,
