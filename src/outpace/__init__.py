@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from outpace import schedulers as schedulers
 from outpace import spark as spark
+from outpace import windows as windows
 from outpace.errors import (
     BindError,
     DataError,

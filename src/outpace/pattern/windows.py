@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.expression import Expression
 
 #: A stretch of time: a timedelta for timestamps, an integer in units of an integer time column.
@@ -31,6 +32,17 @@ class CountWindows:
     slide: int
     offset: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("size", "slide", "offset"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise BindError(
+                    f"the {name} of a count window is a whole number of events, not {value!r}",
+                    where="count windows",
+                    hint="windows over a stretch of time are windows.time",
+                )
+            _check_span(value, name, "count windows", least=None if name == "offset" else 1)
+
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
@@ -44,12 +56,28 @@ class TimeWindows:
     slide: Span
     offset: Span = 0
 
+    def __post_init__(self) -> None:
+        if self.offset == 0:
+            object.__setattr__(self, "offset", self.size * 0)
+        for name in ("size", "slide", "offset"):
+            value = getattr(self, name)
+            _check_span(value, name, "time windows", least=None if name == "offset" else 1)
+            if isinstance(value, int) is not isinstance(self.size, int):
+                raise BindError(
+                    f"size is {self.size!r}, but {name} is {value!r}",
+                    where="time windows",
+                    hint="give durations for a timestamp, integers for an integer time column",
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
     """A window lasts as long as each event comes less than `gap` after the one before it."""
 
     gap: Span
+
+    def __post_init__(self) -> None:
+        _check_span(self.gap, "gap", "session windows", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +92,16 @@ class BetweenWindows:
     open: Expression | None = None
     close: Expression | None = None
     predicate: WindowPredicate | None = None
+
+    def __post_init__(self) -> None:
+        by_content = self.open is not None and self.close is not None
+        neither = self.open is None and self.close is None
+        if by_content is (self.predicate is not None) or not (by_content or neither):
+            raise BindError(
+                "windows between events have open and close, or a predicate",
+                where="between windows",
+                hint="write between(open=\"type = 'start'\", close=\"type = 'end'\")",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +154,35 @@ class WindowPredicate(ABC):
     @abstractmethod
     def clone(self) -> WindowPredicate:
         """Return a predicate with the same state that goes on by itself."""
+
+    def state(self) -> bytes:
+        """Return what `restore` needs; without it a stream with these windows cannot be saved."""
+        raise UnsupportedError(
+            f"window predicate {type(self).__name__} cannot be saved",
+            hint="give it the methods state and restore",
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Go on from what `state` returned."""
+        raise UnsupportedError(f"window predicate {type(self).__name__} cannot be restored")
+
+
+#: Spans stay so far below the limits of 64 bits that sums of a few never overflow.
+LARGEST_SPAN = 1 << 60
+
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def _check_span(value: object, name: str, where: str, *, least: int | None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | datetime.timedelta):
+        raise BindError(
+            f"{name} is a duration or an integer, not {value!r}",
+            where=where,
+            hint="write '10 s', a timedelta, or an integer in units of the time column",
+        )
+    units = value if isinstance(value, int) else value // _MICROSECOND
+    if least is not None and units < least:
+        shown = "1" if isinstance(value, int) else "1 microsecond"
+        raise BindError(f"{name} is at least {shown}, not {value}", where=where)
+    if abs(units) > LARGEST_SPAN:
+        raise BindError(f"{name} is too large: {value}", where=where)

@@ -1,0 +1,48 @@
+"""The splitter: which windows the events of a stream open and close."""
+
+from __future__ import annotations
+
+from outpace.engine.window.split_base import Splitter
+from outpace.engine.window.split_clocked import SessionSplitter, TimeSplitter
+from outpace.engine.window.split_content import ContentSplitter, LandmarkSplitter
+from outpace.engine.window.split_count import CountSplitter
+from outpace.engine.window.split_predicate import PredicateSplitter
+from outpace.pattern.bind_windows import (
+    BoundWindows,
+    ByContent,
+    ByCount,
+    ByLandmark,
+    ByPredicate,
+    BySession,
+    ByTime,
+    WindowKind,
+)
+
+__all__ = ["Splitter", "make_splitter"]
+
+_SPLITTERS: dict[type[WindowKind], type[Splitter]] = {
+    ByCount: CountSplitter,
+    ByTime: TimeSplitter,
+    BySession: SessionSplitter,
+    ByContent: ContentSplitter,
+    ByPredicate: PredicateSplitter,
+    ByLandmark: LandmarkSplitter,
+}
+
+
+def make_splitter(windows: BoundWindows) -> Splitter:
+    """Return the splitter of bound windows.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from outpace.engine.window.contract import Events
+    >>> splitter = make_splitter(BoundWindows(ByCount(3, 2, 0), False, None, ()))
+    >>> numbers = np.arange(5)
+    >>> split = splitter.push(Events(pa.table({}), numbers * 0, numbers, numbers, numbers[:0]))
+    >>> split.opened.first.tolist(), split.closed.stop.tolist()
+    ([0, 2, 4], [3, 5])
+    >>> splitter.finish().closed.stop.tolist()
+    [5]
+    """
+    return _SPLITTERS[type(windows.kind)](windows)

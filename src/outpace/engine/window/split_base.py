@@ -1,0 +1,150 @@
+"""The splitter as a state machine: what all kinds share, the order of time and saved state.
+
+It takes the events of a stream in its order and says which windows they open and close. Any cut of
+the stream into pushes, and any watermarks between them, give the same windows. Paper: the splitter.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.match.contract import NO_TIME
+from outpace.engine.state import pack, unpack
+from outpace.engine.window.contract import Events, Split, Windows
+from outpace.errors import DataError, StateError
+from outpace.pattern.bind_windows import BoundWindows
+
+#: Times are that far from the limits of 64 bits, so that adding spans never overflows.
+_LARGEST_TIME: Final = 1 << 62
+
+
+class Splitter(ABC):
+    """Tells which windows the events of a stream open and close.
+
+    Parameters
+    ----------
+    windows
+        Which windows.
+    """
+
+    def __init__(self, windows: BoundWindows) -> None:
+        self.windows = windows
+        self._arrived = 0
+        self._watermark = NO_TIME
+        self._finished = False
+
+    @property
+    def arrived(self) -> int:
+        """The arrival number that the next event would have."""
+        return self._arrived
+
+    @property
+    def watermark(self) -> int:
+        """The time before which no event will come; `NO_TIME` while it is not known."""
+        return self._watermark
+
+    @property
+    @abstractmethod
+    def open_windows(self) -> int:
+        """How many windows are open."""
+
+    def push(self, events: Events) -> Split:
+        """Take the next events; after an error none is taken."""
+        self._check_open()
+        if not len(events.arrival):
+            return Split(Windows.none(), Windows.none())
+        self._check_times(events)
+        split = self._take(events)
+        self._arrived = int(events.arrival[-1]) + 1
+        if self.windows.needs_time:
+            self._watermark = int(events.times[-1])
+        return split
+
+    def advance(self, watermark: int) -> Split:
+        """Promise that no later event has a time before `watermark`."""
+        self._check_open()
+        if watermark <= self._watermark:
+            return Split(Windows.none(), Windows.none())
+        split = self._pass(watermark)
+        self._watermark = watermark
+        return split
+
+    def finish(self) -> Split:
+        """Say that no more events come: the windows that are open close as they are."""
+        self._check_open()
+        split = self._rest()
+        self._finished = True
+        return split
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        self._check_open()
+        header = {"windows": self._spec, "arrived": self._arrived, "watermark": self._watermark}
+        return pack(header, self._tables())
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        header, tables = unpack(data)
+        if header.get("windows") != self._spec:
+            raise StateError(
+                "the saved state belongs to other windows",
+                detail=f"it was saved by {header.get('windows')}, these are {self._spec}",
+            )
+        self._set_tables(tables)
+        self._arrived = int(str(header["arrived"]))
+        self._watermark = int(str(header["watermark"]))
+
+    @property
+    def _spec(self) -> str:
+        """What the windows are, for saved state."""
+        return repr(self.windows.kind)
+
+    @abstractmethod
+    def _take(self, events: Events) -> Split:
+        """Say what events open and close."""
+
+    def _pass(self, watermark: int) -> Split:
+        """Say what the passing of time closes."""
+        return Split(Windows.none(), Windows.none())
+
+    @abstractmethod
+    def _rest(self) -> Split:
+        """Say what the end of the input closes."""
+
+    @abstractmethod
+    def _tables(self) -> list[pa.Table]:
+        """Return what is kept."""
+
+    @abstractmethod
+    def _set_tables(self, tables: Sequence[pa.Table]) -> None:
+        """Take over what `_tables` returned."""
+
+    def _check_times(self, events: Events) -> None:
+        """Refuse events that come before those already taken, where time closes windows."""
+        if not self.windows.needs_time:
+            return
+        times = events.times
+        first, last = int(times[0]), int(times[-1])
+        if first < self._watermark or not is_ascending(times):
+            before = np.maximum.accumulate(np.concatenate([[self._watermark], times[:-1]]))
+            row = int(np.flatnonzero(times < before)[0])
+            raise DataError(
+                f"event {row} comes before time {int(before[row])}, which has passed",
+                detail=f"its time is {int(times[row])}",
+                hint="push events of all partitions in the order of their time",
+            )
+        if first < -_LARGEST_TIME or last > _LARGEST_TIME:
+            raise DataError(
+                f"a time is too far away for windows: {first if first < 0 else last}",
+                hint=f"times lie between -{_LARGEST_TIME} and {_LARGEST_TIME}",
+            )
+
+    def _check_open(self) -> None:
+        if self._finished:
+            raise DataError("the splitter is finished", hint="make a new one for more input")

@@ -1,0 +1,57 @@
+"""The splitter of count windows: numbers of events alone decide."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outpace.engine.kernels import windows as kernels
+from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.split_table import NO_WINDOWS, TableSplitter
+from outpace.pattern.bind_windows import BoundWindows, ByCount
+
+
+class CountSplitter(TableSplitter):
+    """Windows of `size` events; one closes with its last event.
+
+    Where no times are asked for, open windows are a range of numbers, and nothing is kept of each.
+    """
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByCount)
+        self._kind = windows.kind
+        #: With a negative offset, earlier windows end before the first event.
+        self._lowest = max(0, (-self._kind.offset - self._kind.size) // self._kind.slide + 1)
+
+    def _take(self, events: Events) -> Split:
+        self._make_lines(events.partition)
+        kind = self._kind
+        opened, closed, self._pool = kernels.split_by_count(
+            events.partition,
+            events.ordinal,
+            events.arrival,
+            self._times(events),
+            kind.size,
+            kind.slide,
+            kind.offset,
+            self._lowest,
+            self._table,
+            self._pool,
+        )
+        return self._split(opened, closed)
+
+    def _rest(self) -> Split:
+        if self.windows.time is not None:
+            return super()._rest()
+        lines = self._table[1 : self._lines]
+        counts = lines[:, kernels.OPEN_COUNT]
+        closed = np.zeros((kernels.WINDOW_LINES, int(counts.sum())), np.int64)
+        partition = np.repeat(np.arange(len(lines)), counts)
+        places = np.arange(len(partition)) - np.repeat(np.cumsum(counts) - counts, counts)
+        number = (lines[:, kernels.NUMBER] - counts)[partition] + places
+        closed[kernels.PARTITION] = partition
+        closed[kernels.WINDOW] = number
+        closed[kernels.FROM] = np.maximum(0, self._kind.offset + number * self._kind.slide)
+        closed[kernels.STOP] = lines[:, kernels.EVENTS][partition]
+        closed[kernels.CLOSED_AT] = self._arrived
+        return self._split(NO_WINDOWS, closed)

@@ -1,0 +1,97 @@
+"""Splitters over one table of partitions, which kernels read and write.
+
+An event costs the same however many windows are open. Memory: eight integers for each partition
+ever seen, and three for each window that is open at the same time as others of its partition, none
+for those of count windows that show no times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels import windows as kernels
+from outpace.engine.kernels.windows import Integers, Matrix
+from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.split_base import Splitter
+from outpace.errors import StateError
+from outpace.pattern.bind_windows import BoundWindows
+
+NO_EVENTS = np.zeros(0, np.int64)
+NO_WINDOWS = np.zeros((kernels.WINDOW_LINES, 0), np.int64)
+
+
+class TableSplitter(Splitter):
+    """A splitter whose state is a table of partitions and a pool of open windows."""
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        self._table = np.zeros((2, kernels.TABLE_COLUMNS), np.int64)
+        self._pool = np.zeros((16, kernels.POOL_COLUMNS), np.int64)
+        #: Partitions have the lines 1 up to this, exclusively.
+        self._lines = 1
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return int(self._table[: self._lines, kernels.OPEN_COUNT].sum())
+
+    @property
+    def integers_kept(self) -> int:
+        """How many integers the state is made of."""
+        queued = int(self._pool[0, kernels.USED])
+        return self._lines * kernels.TABLE_COLUMNS + queued * kernels.POOL_COLUMNS
+
+    def _rest(self) -> Split:
+        closed = kernels.close_rest(self._table, self._pool, self._lines, self._arrived)
+        return self._split(NO_WINDOWS, closed)
+
+    def _split(self, opened: Matrix, closed: Matrix) -> Split:
+        """Return windows in the order of the contract, ties by partition."""
+        if self.windows.keyed and closed.shape[1] > 1:
+            order = np.lexsort(
+                (closed[kernels.PARTITION], closed[kernels.WINDOW], closed[kernels.CLOSED_AT])
+            )
+            closed = closed[:, order]
+        return Split(Windows(*opened), Windows(*closed))
+
+    def _times(self, events: Events) -> Integers:
+        """Return the times, or nothing where no window shows them."""
+        return NO_EVENTS if self.windows.time is None else events.times
+
+    def _make_lines(self, partition: Integers) -> None:
+        """Make room for partitions that were not seen before."""
+        highest = int(partition.max()) if self.windows.keyed else 0
+        self._lines = max(self._lines, highest + 2)
+        if self._lines > len(self._table):
+            larger = np.zeros((2 * self._lines, kernels.TABLE_COLUMNS), np.int64)
+            larger[: len(self._table)] = self._table
+            self._table = larger
+
+    def _tables(self) -> list[pa.Table]:
+        """Return what is kept: a line for each partition, and one for each queued window."""
+        used = int(self._pool[0, kernels.USED]) + 1
+        return [_as_table(self._table[: self._lines]), _as_table(self._pool[:used])]
+
+    def _set_tables(self, tables: Sequence[pa.Table]) -> None:
+        """Take over what `_tables` returned."""
+        table, pool = (_as_matrix(one) for one in tables[:2])
+        links = (table[:, [kernels.HEAD, kernels.TAIL]], pool[:, [kernels.NEXT]])
+        ring = table[:, [kernels.BEFORE, kernels.AFTER]]
+        if (
+            any(((link < 0) | (link >= len(pool))).any() for link in links)
+            or ((ring < 0) | (ring >= len(table))).any()
+        ):
+            raise StateError("the saved state of the windows contradicts itself")
+        self._lines = len(table)
+        self._table, self._pool = table, pool
+
+
+def _as_table(matrix: Matrix) -> pa.Table:
+    return pa.table({str(column): matrix[:, column].copy() for column in range(matrix.shape[1])})
+
+
+def _as_matrix(table: pa.Table) -> Matrix:
+    return np.stack([column.to_numpy() for column in table.columns], axis=1).astype(np.int64)
