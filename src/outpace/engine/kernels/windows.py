@@ -12,6 +12,8 @@ wait for time to pass. Line 0 of `pool` holds the first free line and how many w
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
@@ -43,7 +45,7 @@ STILL_OPEN = np.iinfo(np.int64).max
 _ROOM = 64
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def with_room(windows: Matrix, used: int) -> Matrix:
     """Return the windows, or a larger copy if no further one fits."""
     if used < windows.shape[1]:
@@ -53,7 +55,7 @@ def with_room(windows: Matrix, used: int) -> Matrix:
     return larger
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def queued(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> Matrix:
     """Put a window at the end of a partition's queue; return the pool, which may have grown."""
     node = pool[0, NEXT]
@@ -77,7 +79,7 @@ def queued(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> Ma
     return pool
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def dequeued(table: Matrix, pool: Matrix, line: int) -> tuple[int, int]:
     """Take the oldest window from a partition's queue; return its first event and the time."""
     node = table[line, HEAD]
@@ -87,7 +89,7 @@ def dequeued(table: Matrix, pool: Matrix, line: int) -> tuple[int, int]:
     return pool[node, FIRST], pool[node, START]
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def write_opened(
     windows: Matrix, place: int, line: int, number: int, first: int, start: int, end: int
 ) -> None:
@@ -101,7 +103,7 @@ def write_opened(
     windows[CLOSED_AT, place] = -1
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def close_oldest(
     windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, closed_at: int
 ) -> None:
@@ -117,7 +119,7 @@ def close_oldest(
     table[line, OPEN_COUNT] -= 1
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def link_last(table: Matrix, line: int) -> None:
     """Put a partition at the end of the ring."""
     last = table[0, BEFORE]
@@ -127,7 +129,7 @@ def link_last(table: Matrix, line: int) -> None:
     table[0, BEFORE] = line
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@register_jitable
 def unlink(table: Matrix, line: int) -> None:
     """Take a partition out of the ring."""
     table[table[line, BEFORE], AFTER] = table[line, AFTER]
@@ -359,3 +361,12 @@ def close_rest(table: Matrix, pool: Matrix, lines: int, arrived: int) -> Matrix:
             close_oldest(closed, closed_count, table, pool, line, arrived)
             closed_count += 1
     return closed[:, :closed_count]
+
+
+@compiled_when_worth
+def count_events(partition: npt.NDArray[Any], counts: Integers, ordinal: Integers) -> None:
+    """Fill in the number of each event in its partition; `counts` are those seen before."""
+    for row in range(len(partition)):
+        number = partition[row]
+        ordinal[row] = counts[number]
+        counts[number] += 1
