@@ -14,6 +14,7 @@ from outpace.errors import BindError
 from outpace.pattern import ast, types
 from outpace.pattern.bind_expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bound import (
+    NUMBERING,
     Aggregate,
     Apply,
     BoundExpression,
@@ -122,7 +123,9 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
         time=None,
         within=None,
         columns=tuple(schema.names),
-        output=pa.schema([*(schema.field(name) for name in partition_by), *output]),
+        output=_with_numbers(
+            query, schema, order_by, [*(schema.field(name) for name in partition_by), *output]
+        ),
     )
 
 
@@ -303,13 +306,33 @@ def _output(
                 detail=_why_in_output(taken[measure.name.lower()], partition_by),
                 hint=f"give the measure another name, such as '{measure.name}_value'",
             )
-    return pa.schema(
-        [
-            *(schema.field(name).with_nullable(True) for name in leading),
-            *(pa.field(measure.name, measure.expression.type) for measure in measures),
-            *(field.with_nullable(True) for field in rest),
-        ]
-    )
+    matched = [
+        *(schema.field(name).with_nullable(True) for name in leading),
+        *(pa.field(measure.name, measure.expression.type) for measure in measures),
+        *(field.with_nullable(True) for field in rest),
+    ]
+    return _with_numbers(query, schema, order_by, matched)
+
+
+def _with_numbers(
+    query: Query, schema: pa.Schema, order_by: tuple[str, ...], fields: list[pa.Field]
+) -> pa.Schema:
+    """Add the columns that say which event and which window a row belongs to, if asked for."""
+    if query.windows is None or not query.numbered:
+        return pa.schema(fields)
+    time = schema.field(order_by[0]).type if order_by else pa.int64()
+    if not (types.is_instant(time) or types.is_integer(time)):
+        time = pa.int64()
+    taken = {field.name.lower() for field in fields}
+    for name in NUMBERING:
+        if name in taken:
+            raise BindError(
+                f"the result has a column '{name}' already",
+                where="over",
+                hint="leave out numbered=True, or rename that column",
+            )
+    types_of = (pa.int64(), pa.int64(), time, time)
+    return pa.schema([*fields, *map(pa.field, NUMBERING, types_of)])
 
 
 def _why_in_output(column: str, partition_by: tuple[str, ...]) -> str:

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 from typing import Literal as OneOf
 
 import pyarrow as pa
 
 from outpace.pattern.expression import Scalar
 from outpace.pattern.query import Query
+
+#: The columns of `Query.over(numbered=True)`, behind all others.
+NUMBERING: Final = ("match_event", "window", "window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,12 @@ class BoundQuery:
     columns: tuple[str, ...]
     output: pa.Schema
     warnings: tuple[str, ...] = ()
+
+    @property
+    def matched(self) -> pa.Schema:
+        """The columns of `output` that a match has by itself, without its numbers in windows."""
+        numbered = self.query.windows is not None and self.query.numbered
+        return pa.schema(list(self.output)[: -len(NUMBERING)]) if numbered else self.output
 
     def number_of(self, name: str) -> int:
         """Return the number of a variable by its name."""

@@ -80,7 +80,7 @@ def match_block(task: Task, matcher: Matcher, block: Block) -> Outcome:
 
 def kept_columns(task: Task, schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns that must travel: all that are read, and all that come out."""
-    out = set(task.bound.output.names)
+    out = set(task.bound.matched.names)
     wanted = {*task.bound.columns, *task.bound.partition_by, *task.bound.order_by}
     return tuple(name for name in schema.names if name in wanted or name in out)
 

@@ -32,11 +32,11 @@ def match_rows(task: Task, block: Block, found: Found) -> tuple[pa.Table, Intege
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     columns = {
         name: block.columns[name].take(pa.array(row_index))
-        for name in bound.output.names
+        for name in bound.matched.names
         if name not in measures
     }
     columns.update(measures)
-    table = pa.table([columns[name] for name in bound.output.names], schema=bound.output)
+    table = pa.table([columns[name] for name in bound.matched.names], schema=bound.matched)
     return table, match_index
 
 

@@ -1,0 +1,86 @@
+"""The input of windows: rows in the query's order become numbered events.
+
+A table is sorted first; pieces of a stream that go back are refused. Memory: one entry for every
+partition there has been, and the place of the last row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.partition import sort_groups
+from outpace.engine.state import pack, unpack
+from outpace.engine.window.contract import Events
+from outpace.engine.window.number import EventNumbers
+from outpace.errors import DataError
+from outpace.pattern.bind_windows import BoundWindows
+from outpace.pattern.bound import BoundQuery
+
+
+def in_order(bound: BoundQuery, table: pa.Table) -> pa.Table:
+    """Return a table's rows in the query's order, over all partitions, ties as they come."""
+    order = _order(bound, table)
+    return table if order is None else table.take(pa.array(order))
+
+
+class Feed:
+    """Numbers the events of a stream, in the order that the query asks for.
+
+    Parameters
+    ----------
+    bound, windows
+        The query, and its windows.
+    """
+
+    def __init__(self, bound: BoundQuery, windows: BoundWindows) -> None:
+        self._bound = bound
+        time = windows.time if bound.within is None else bound.time
+        self._numbers = EventNumbers(bound.schema, bound.partition_by, time)
+        self._last = bound.schema.empty_table().select(bound.order_by)
+
+    @property
+    def arrived(self) -> int:
+        """How many events were taken."""
+        return self._numbers.arrived
+
+    def number(self, rows: pa.Table) -> Events:
+        """Number the next events; they count from `take` on."""
+        self._check_order(rows)
+        return self._numbers.number(rows)
+
+    def take(self, events: Events) -> None:
+        """Count the events that `number` returned last."""
+        self._numbers.take(events)
+        if events.rows.num_rows:
+            self._last = events.rows.select(self._bound.order_by).slice(events.rows.num_rows - 1)
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        return pack({}, [pa.table({"": [self._numbers.state()]}), self._last])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        _, (numbers, self._last) = unpack(data)
+        self._numbers.restore(numbers.column(0)[0].as_py())
+
+    def _check_order(self, rows: pa.Table) -> None:
+        before = self._last.num_rows
+        joined = pa.concat_tables([self._last, rows.select(self._bound.order_by)])
+        order = _order(self._bound, joined)
+        if order is None:
+            return
+        moved = np.flatnonzero(order != np.arange(len(order)))
+        if len(moved):
+            raise DataError(
+                f"row {int(order[moved].max()) - before} of the pushed table comes before rows that"
+                " were already taken",
+                detail=f"the query orders by {', '.join(self._bound.order_by)}",
+                hint="push rows in event order",
+            )
+
+
+def _order(bound: BoundQuery, table: pa.Table) -> np.ndarray | None:
+    if not bound.order_by or not table.num_rows:
+        return None
+    return sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))

@@ -1,0 +1,154 @@
+"""What comes out of windows: matches with their numbers x:y, in one total order.
+
+The order is that of x, the event that made a match final; at the same x, what a window's end
+decided comes before what an event decided, where the event that closed the window lies behind it;
+then that of the window's number y, of the partition, and the order inside the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.contract import Block, Found, Integers, Task
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.types import is_instant, is_integer
+from outpace.pattern.windows import TimeWindows
+
+#: The phases of one x: windows that close behind their last event, then all else.
+CLOSING, COMPLETING = 0, 1
+
+
+@dataclass(frozen=True)
+class WindowMatches:
+    """Matches in their total order; arrays have one entry per match.
+
+    Parameters
+    ----------
+    table
+        The result's rows, with all output columns.
+    offsets
+        Match m has the table's rows `offsets[m]` up to `offsets[m + 1]`.
+    event, phase, window, partition
+        What the matches are ordered by: x, CLOSING or COMPLETING, y, and the partition's number.
+    identity
+        For each match bytes that are equal for the same match, found in whichever window: where it
+        starts, and the events that it took with their labels.
+    """
+
+    table: pa.Table
+    offsets: Integers
+    event: Integers
+    phase: Integers
+    window: Integers
+    partition: Integers
+    identity: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    @staticmethod
+    def none(schema: pa.Schema) -> WindowMatches:
+        """Return no matches."""
+        nothing = np.zeros(0, np.int64)
+        identity = pa.array([], pa.binary())
+        return WindowMatches(schema.empty_table(), np.zeros(1, np.int64), *[nothing] * 4, identity)
+
+    def take(self, chosen: Integers) -> WindowMatches:
+        """Return some matches, in the order given."""
+        if len(chosen) == len(self) and bool((chosen == np.arange(len(chosen))).all()):
+            return self
+        counts = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        rows = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return WindowMatches(
+            self.table.take(pa.array(rows)),
+            offsets,
+            self.event[chosen],
+            self.phase[chosen],
+            self.window[chosen],
+            self.partition[chosen],
+            self.identity.take(pa.array(chosen)),
+        )
+
+    def ordered(self) -> WindowMatches:
+        """Return the matches in their total order; those of one window stay as they come."""
+        return self.take(np.lexsort((self.partition, self.window, self.phase, self.event)))
+
+    @staticmethod
+    def joined(schema: pa.Schema, parts: Sequence[WindowMatches]) -> WindowMatches:
+        """Return the matches of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return WindowMatches.none(schema)
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return WindowMatches(
+            pa.concat_tables([part.table for part in parts]),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.concatenate([part.event for part in parts]),
+            np.concatenate([part.phase for part in parts]),
+            np.concatenate([part.window for part in parts]),
+            np.concatenate([part.partition for part in parts]),
+            pa.concat_arrays([part.identity for part in parts]),
+        )
+
+
+def identities(task: Task, block: Block, found: Found) -> pa.Array:
+    """Return for each match what tells it from all others, whichever window it was found in."""
+    variables = np.array([p.variable for p in task.program.positions] or [0], np.int64)
+    labels = max(1, len(task.program.names))
+    sizes = np.diff(found.offsets) + 1
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    values = np.empty(offsets[-1], np.int64)
+    values[offsets[:-1]] = block.arrivals[found.start]
+    taken = np.ones(len(values), np.bool_)
+    taken[offsets[:-1]] = False
+    values[taken] = block.arrivals[found.rows] * labels + variables[found.positions]
+    places = pa.py_buffer((offsets * 8).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, places, pa.py_buffer(values)])
+
+
+def with_numbers(
+    bound: BoundQuery,
+    table: pa.Table,
+    event: Integers,
+    window: Integers,
+    start_time: Integers,
+    end_time: Integers,
+) -> pa.Table:
+    """Add the columns that `Query.over(numbered=True)` asks for; arrays have one entry per row.
+
+    Only windows of time know their end before it has come, so other windows have none.
+    """
+    if bound.output.names == table.column_names:
+        return table
+    kind = bound.output.field("window_start").type
+    timed = isinstance(bound.query.windows, TimeWindows)
+    missing = pa.nulls(table.num_rows, kind)
+    columns = [
+        pa.array(event),
+        pa.array(window),
+        _times(start_time, kind) if has_time(bound) else missing,
+        _times(end_time, kind) if timed else missing,
+    ]
+    return pa.table([*table.columns, *columns], schema=bound.output)
+
+
+def has_time(bound: BoundQuery) -> bool:
+    """Say whether the first column of the query's order is one of times or integers."""
+    if not bound.order_by:
+        return False
+    kind = bound.schema.field(bound.order_by[0]).type
+    return is_instant(kind) or is_integer(kind)
+
+
+def _times(values: Integers, kind: pa.DataType) -> pa.Array:
+    """Return event times as values of the time column's type."""
+    if not is_instant(kind):
+        return pa.array(values).cast(kind)
+    instants = pa.array(values).cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    return instants.cast(kind, safe=False)

@@ -1,0 +1,81 @@
+"""The rows that open windows still need, by partition and ordinal.
+
+Ordinals of a partition may have gaps, where no window of the instance is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels.find import find_pairs
+from outpace.engine.match.contract import Booleans, Integers
+from outpace.engine.partition import gather
+from outpace.engine.window.contract import Events
+
+
+def no_events(schema: pa.Schema) -> Events:
+    """Return events that are none."""
+    return Events(schema.empty_table(), *[np.zeros(0, np.int64)] * 4)
+
+
+def joined(held: Events, events: Events) -> Events:
+    """Return rows kept and new ones together, sorted by partition and ordinal."""
+    if not len(held.ordinal):
+        together = events
+    elif not len(events.ordinal):
+        return held
+    else:
+        together = Events(
+            pa.concat_tables([held.rows, events.rows]),
+            np.concatenate([held.partition, events.partition]),
+            np.concatenate([held.ordinal, events.ordinal]),
+            np.concatenate([held.arrival, events.arrival]),
+            np.concatenate([held.times, events.times]),
+        )
+    if bool((np.diff(together.partition) >= 0).all()):
+        return together
+    return select(together, np.argsort(together.partition, kind="stable"))
+
+
+def select(events: Events, rows: Integers) -> Events:
+    """Return some events, in the order given."""
+    columns = [gather(column, rows) for column in events.rows.columns]
+    return Events(
+        pa.table(columns, schema=events.rows.schema),
+        events.partition[rows],
+        events.ordinal[rows],
+        events.arrival[rows],
+        events.times[rows] if len(events.times) else events.times,
+    )
+
+
+def kept(events: Events, keep: Booleans) -> Events:
+    """Return the events that are to be kept; a single run of them is not copied."""
+    rows = np.flatnonzero(keep)
+    if not len(rows):
+        return replace(select(events, rows), rows=events.rows.schema.empty_table())
+    low, high = int(rows[0]), int(rows[-1]) + 1
+    if high - low != len(rows):
+        return select(events, rows)
+    return Events(
+        events.rows.slice(low, high - low),
+        events.partition[low:high],
+        events.ordinal[low:high],
+        events.arrival[low:high],
+        events.times[low:high],
+    )
+
+
+def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:
+    """Return the row of each ordinal, or of the first one behind it; `events` are sorted."""
+    if len(events.partition) and events.partition[0] == events.partition[-1]:
+        found = np.searchsorted(events.ordinal, ordinal)
+        before = partition < events.partition[0]
+        behind = partition > events.partition[0]
+        return np.where(before, 0, np.where(behind, len(events.ordinal), found)).astype(np.int64)
+    out = np.empty(len(partition), np.int64)
+    find_pairs(events.partition, events.ordinal, partition, ordinal, out)
+    return out
