@@ -56,7 +56,12 @@ def main():
         runs = {
             "parquet": (workloads, options.n, options.cores, options.repeat),
             "dataframe": (workloads, options.dataframe_n, options.cores, options.dataframe_repeat),
-            "cores": (options.scaling.split(","), options.n, f"1,{options.cores}", options.repeat),
+            "cores": (
+                options.scaling.split(","),
+                options.scaling_n,
+                f"1,{options.cores}",
+                options.repeat,
+            ),
         }
         for name, (chosen, n, cores, repeat) in runs.items():
             chosen = [workload for workload in chosen if workload in workloads]
@@ -93,6 +98,12 @@ def parse(arguments):
     parser.add_argument("--dataframe-repeat", type=int, default=2)
     parser.add_argument("--cores", type=int, default=2, help="of Spark")
     parser.add_argument("--scaling", default="w1,w2", help="workloads to run on one core as well")
+    parser.add_argument(
+        "--scaling-n",
+        type=int,
+        default=200_000_000,
+        help="events for that; a job of 20 million takes half a second, which says little",
+    )
     parser.add_argument("--data", type=Path, default=PROJECT / "build" / "bench")
     parser.add_argument("--out", type=Path, default=PROJECT / "bench" / "results")
     return parser.parse_args(arguments)
