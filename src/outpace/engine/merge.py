@@ -1,0 +1,145 @@
+"""The merger: the matches of many instances as one, in their total order, each of them once.
+
+An instance gives its matches in order, and with them two promises: no later match has a number x
+below its frontier, and none starts before its horizon. What lies below the frontiers of all is
+complete and comes out, ordered by x, phase, window and partition. A match that windows of different
+instances found comes out for the first of them; what tells matches apart is compared byte by byte.
+
+Memory: the matches between the slowest frontier and the fastest, and what tells apart those that
+came out and start behind the slowest horizon. Paper: 2.3.4 and 3.1.5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.contract import Integers
+from outpace.engine.window.result import WindowMatches
+
+#: The frontier and the horizon of an instance that has ended.
+ENDED: Final = int(np.iinfo(np.int64).max)
+
+
+class Merger:
+    """Puts the matches of instances together.
+
+    Parameters
+    ----------
+    schema
+        The columns of the result.
+    instances
+        The number of instances.
+    distinct
+        Drop matches that a window has found before. Not needed where no two instances have windows
+        with events in common, as an instance drops its own.
+    """
+
+    def __init__(self, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
+        self._schema = schema
+        self._distinct = distinct
+        #: For each instance the parts that wait, each with the earliest start in it.
+        self._waiting: list[deque[tuple[int, WindowMatches]]] = [deque() for _ in range(instances)]
+        self._frontiers = [0] * instances
+        self._horizons = [0] * instances
+        self._seen: set[bytes] = set()
+        #: What was seen, in lots as it came out, with the largest start in each.
+        self._lots: deque[tuple[int, list[bytes]]] = deque()
+
+    @property
+    def frontier(self) -> int:
+        """All matches with a smaller x have been given."""
+        return min(self._frontiers)
+
+    @property
+    def waiting(self) -> int:
+        """How many matches wait for an instance that is behind."""
+        return sum(len(matches) for queue in self._waiting for _, matches in queue)
+
+    @property
+    def remembered(self) -> int:
+        """How many matches are remembered because they may be found again."""
+        return len(self._seen)
+
+    def push(self, instance: int, matches: WindowMatches) -> None:
+        """Take the next matches of an instance, in their order."""
+        if len(matches):
+            assert matches.event[0] >= self._frontiers[instance], "a match is below the frontier"
+            earliest = int(_starts(matches.identity).min()) if self._distinct else 0
+            self._waiting[instance].append((earliest, matches))
+
+    def advance(self, instance: int, frontier: int, horizon: int) -> None:
+        """Take the promises of an instance, which hold for what it has not given yet.
+
+        Parameters
+        ----------
+        instance
+            Which one.
+        frontier
+            No later match has a smaller x; `ENDED` where there is none.
+        horizon
+            No later match starts with an earlier event.
+        """
+        assert frontier >= self._frontiers[instance], "a frontier never falls"
+        self._frontiers[instance] = frontier
+        self._horizons[instance] = horizon
+
+    def take(self) -> WindowMatches:
+        """Return what is complete, in its order."""
+        frontier = self.frontier
+        ready = [part for queue in self._waiting for part in _before(queue, frontier)]
+        matches = WindowMatches.joined(self._schema, ready)
+        if len(ready) > 1:
+            matches = matches.ordered()
+        if self._distinct:
+            matches = self._unseen(matches)
+            self._forget()
+        return matches
+
+    def _unseen(self, matches: WindowMatches) -> WindowMatches:
+        fresh: dict[bytes, int] = {}
+        for place, identity in enumerate(matches.identity.to_pylist()):
+            if identity not in self._seen:
+                fresh.setdefault(identity, place)
+        matches = matches.take(np.fromiter(fresh.values(), np.int64, len(fresh)))
+        if fresh:
+            self._seen.update(fresh)
+            self._lots.append((int(_starts(matches.identity).max()), list(fresh)))
+        return matches
+
+    def _forget(self) -> None:
+        """Drop what no window can find again."""
+        # Horizons say nothing of what was given before them, so matches that wait count as well.
+        waiting = [earliest for queue in self._waiting for earliest, _ in queue]
+        horizon = min([*self._horizons, *waiting])
+        while self._lots and self._lots[0][0] < horizon:
+            self._seen.difference_update(self._lots.popleft()[1])
+
+
+def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[WindowMatches]:
+    """Take the matches below a frontier, the last part cut where the frontier lies."""
+    ready: list[WindowMatches] = []
+    while queue:
+        earliest, part = queue[0]
+        cut = int(np.searchsorted(part.event, frontier))
+        if cut:
+            ready.append(part.take(_rows(0, cut)))
+        if cut < len(part):
+            queue[0] = earliest, part.take(_rows(cut, len(part)))
+            break
+        queue.popleft()
+    return ready
+
+
+def _starts(identity: pa.Array) -> Integers:
+    """Return the first event of each match, which what tells it apart begins with."""
+    _, offsets, values = identity.buffers()
+    firsts = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
+    return np.frombuffer(values, np.int64)[firsts // 8]
+
+
+def _rows(start: int, stop: int) -> Integers:
+    return np.arange(start, stop, dtype=np.int64)
