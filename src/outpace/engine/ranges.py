@@ -12,8 +12,9 @@ of keys, and the matches of their starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -102,8 +103,31 @@ def pack_ranges(ranges: Ranges, table: pa.Table, position: int) -> pa.RecordBatc
     """
     bound = ranges.task.bound
     columns = {name: one_array(table.column(name)) for name in ranges.columns}
-    times = time_values(bound, columns)
     keys = [columns[name] for name in bound.partition_by]
+    times = time_values(bound, columns)
+    return pack_slices(columns, times, keys, partial(_slices, ranges), position)
+
+
+def pack_slices(
+    columns: Mapping[str, pa.Array],
+    times: Integers,
+    keys: Sequence[pa.Array],
+    slices: Callable[[Integers], Iterator[tuple[int, int, int]]],
+    position: int,
+) -> pa.RecordBatch:
+    """Pack rows by key bucket and by what slices their sorted times, with the schema `PACKED`.
+
+    Parameters
+    ----------
+    columns, times
+        The rows, in any order.
+    keys
+        The columns that tell the bucket; without any all rows are in the first.
+    slices
+        Yields the numbers that sorted times belong to, and the places of the rows of each.
+    position
+        Where the rows stand among all rows that are packed, which decides ties.
+    """
     order, bounds, times = _grouped(times, keys)
     rows = narrow_rows(columns)
     if order is not None:
@@ -112,7 +136,7 @@ def pack_ranges(ranges: Ranges, table: pa.Table, position: int) -> pa.RecordBatc
     buckets, numbers, blocks = [], [], []
     for bucket in np.flatnonzero(np.diff(bounds)):
         low, high = int(bounds[bucket]), int(bounds[bucket + 1])
-        for number, first, stop in _slices(ranges, times[low:high]):
+        for number, first, stop in slices(times[low:high]):
             buckets.append(int(bucket))
             numbers.append(number)
             blocks.append(rows.slice(low + first, stop - first))

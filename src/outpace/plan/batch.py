@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.border import remembers
-from outpace.engine.match.bits import BITS, BitTask, with_bits
+from outpace.engine.match.bits import BitTask
 from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.program import compile_program
@@ -25,7 +25,7 @@ from outpace.pattern import ast, expression
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Consume, Query, Rows, Selection, Skip, WithinKind
-from outpace.plan.catalyst import catalyst_text
+from outpace.plan.crossing import Crossing, computed_by_catalyst
 
 #: Ranges are this many times as long as WITHIN, so a row is in two of them one time in so many,
 #: and a task holds the rows of so many windows and one more.
@@ -33,8 +33,6 @@ RANGE_FACTOR: Final = 32
 
 #: Times are 64-bit integers, so that ranges of longer windows would not fit.
 _WITHIN_MAX: Final = 1 << 56
-
-_BITS_PER_COLUMN: Final = 8
 
 
 class Cut(Enum):
@@ -51,30 +49,23 @@ class Cut(Enum):
         return self in (Cut.RANGE, Cut.KEY_AND_RANGE)
 
 
-@dataclass(frozen=True)
-class BatchPlan:
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan(Crossing):
     """What a batch does.
 
     Parameters
     ----------
-    bound
-        The user's query, bound; its output is the result's schema.
+    bound, computed, columns, drop_unused
+        The user's query, and what crosses.
     bits
         The query that Python runs; it reads bits where Catalyst computes conditions.
-    computed
-        The Spark SQL of each bit, and the variable that it belongs to.
-    columns
-        The input columns that cross.
     cut, reason
         How rows are divided, and why not by range where they are not.
     width
         The length of a range in units of the time column.
     """
 
-    bound: BoundQuery
     bits: BitTask
-    computed: tuple[tuple[str, str], ...]
-    columns: tuple[str, ...]
     cut: Cut
     reason: str
     width: int = 0
@@ -83,33 +74,6 @@ class BatchPlan:
     def task(self) -> Task:
         """The query that Python runs."""
         return self.bits.task
-
-    @property
-    def bit_columns(self) -> dict[str, str]:
-        """The Spark SQL of each column of bits, signed bytes, by the column's name."""
-        columns: dict[str, list[str]] = {}
-        for number, (_, sql) in enumerate(self.computed):
-            column, bit = divmod(number, _BITS_PER_COLUMN)
-            # The highest bit of a signed byte counts below zero.
-            value = 1 << bit if bit < _BITS_PER_COLUMN - 1 else -(1 << bit)
-            term = f"CASE WHEN {sql} THEN {value} ELSE 0 END"
-            columns.setdefault(f"{BITS}{column}", []).append(term)
-        return {name: f"CAST({' + '.join(terms)} AS TINYINT)" for name, terms in columns.items()}
-
-    @property
-    def used_sql(self) -> str | None:
-        """The Spark SQL that says which rows cross; None where all do."""
-        if not self.bits.drop_unused:
-            return None
-        return " OR ".join(dict.fromkeys(sql for _, sql in self.computed))
-
-    @property
-    def crossing(self) -> pa.Schema:
-        """The columns that cross, in their order."""
-        fields = [self.bound.schema.field(name) for name in self.columns]
-        fields += [pa.field(name, pa.int8()) for name in self.bit_columns]
-        # Rows without any column would not be counted on the way.
-        return pa.schema(fields or [pa.field(f"{BITS}0", pa.int8())])
 
     @property
     def merges(self) -> bool:
@@ -139,17 +103,7 @@ class BatchPlan:
         return ["on Spark", *(f"  {line}" for line in self._lines())]
 
     def _lines(self) -> list[str]:
-        size = len(self.bit_columns)
-        added = [f"{size} byte{'s' * (size > 1)} of bits"] if size else []
-        crossing = [", ".join(map(print_name, self.columns)), *added]
-        lines = [
-            f"computed by Catalyst: {_count(len(self.computed), 'condition')}",
-            *(f"  {name}: {sql}" for name, sql in self.computed),
-            f"columns that cross to Python: {', and '.join(filter(None, crossing)) or 'none'}",
-            "rows that cross: "
-            + ("those that fit a condition above" if self.bits.drop_unused else "all"),
-            f"divided {self.cut.value}: {self._division()}",
-        ]
+        lines = [*self.crossing_lines(), f"divided {self.cut.value}: {self._division()}"]
         if self.merges:
             where = (
                 "a task goes over the matches of each key"
@@ -190,19 +144,14 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
     """
     check_runs_on_spark(query)
     task = prepare(query, schema)
-    bits = with_bits(task, lambda condition: catalyst_text(condition) is not None)
-    computed = []
-    for predicate in bits.predicates:
-        assert predicate.expression is not None
-        sql = catalyst_text(predicate.expression)
-        assert sql is not None
-        computed.append((predicate.name, sql))
+    bits, computed = computed_by_catalyst(task)
     cut, reason = divide(query, task.bound, reach_of(task).back, reach_of(task).ahead)
     return BatchPlan(
         bound=task.bound,
-        bits=bits,
-        computed=tuple(computed),
+        computed=computed,
         columns=kept_columns(bits.task, schema),
+        drop_unused=bits.drop_unused,
+        bits=bits,
         cut=cut,
         reason=reason,
         width=(task.bound.within or 0) * RANGE_FACTOR,
@@ -250,10 +199,6 @@ def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut,
         if holds:
             return whole, reason
     return ranged, ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
 
 
 def _numbered(query: Query) -> bool:

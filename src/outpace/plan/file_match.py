@@ -22,7 +22,7 @@ from outpace.engine.border import find_entry
 from outpace.engine.core import CoreMatcher, unkeyed_block
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.contract import Block, Task
-from outpace.engine.match.groups import SortedGroups
+from outpace.engine.match.groups import PatternWork, SortedGroups
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
@@ -188,7 +188,7 @@ def _divide(query: Query, task: Task, *, in_place: bool) -> tuple[Cut, str]:
 def match_all(plan: FilesPlan) -> Iterator[pa.Table]:
     """Match all units in order, as one task: what a query that cannot be cut needs."""
     task = prepare(plan.query, plan.files.schema)
-    groups = SortedGroups(task)
+    groups = SortedGroups(PatternWork(task))
     read = _reader(plan, task)
     for unit in range(len(plan.units)):
         yield from groups.push(pa.table(read(unit).columns))

@@ -24,12 +24,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from outpace.engine.block import read_block
-from outpace.engine.match.groups import SortedGroups
+from outpace.engine.match.groups import PatternWork, SortedGroups
 from outpace.engine.merge_ranges import RangeFilter, merged_schema
 from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.plan.batch import BatchPlan, plan_batch
 from outpace.plan.catalyst import quoted
+from outpace.plan.crossing import Crossing
 from outpace.spark.schema import arrow_schema, with_schema
 
 Batches = Iterable[pa.RecordBatch]
@@ -48,20 +50,24 @@ _BLOCKS_MAX: Final = 1 << 32
 
 def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used."""
+    if query.windows is not None or query.operator is not None:
+        from outpace.spark.windows import match_windows
+
+        return match_windows(frame, query)
     schema = arrow_schema(frame)
     plan = plan_batch(query, schema)
     rows = crossing_rows(frame, plan)
     if plan.cut.by_range:
         return _by_range(rows, plan, query, schema)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
-    order = [_order_column(plan, index) for index in range(len(plan.bound.order_by))]
+    order = order_columns(plan.bound)
     placed = rows.repartition(*keys) if keys else rows.repartition(1)
     if keys or order:
         placed = placed.sortWithinPartitions(*keys, *order)
-    return _map(placed, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output)
+    return map_rows(placed, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output)
 
 
-def crossing_rows(frame: DataFrame, plan: BatchPlan) -> DataFrame:
+def crossing_rows(frame: DataFrame, plan: Crossing) -> DataFrame:
     """Return what of a DataFrame crosses to Python: bits, the columns that are used, used rows."""
     binary = _without_collations(frame)
     used = binary if plan.used_sql is None else binary.filter(sf.expr(plan.used_sql))
@@ -96,16 +102,23 @@ def _collated(field: StructField) -> bool:
     return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"
 
 
-def _order_column(plan: BatchPlan, index: int) -> Column:
-    column = sf.col(quoted(plan.bound.order_by[index]))
-    first = plan.bound.nulls_first[index]
-    if plan.bound.descending[index]:
-        return column.desc_nulls_first() if first else column.desc_nulls_last()
-    return column.asc_nulls_first() if first else column.asc_nulls_last()
+def order_columns(bound: BoundQuery) -> list[Column]:
+    """Return what sorts rows in the query's order."""
+    columns = []
+    for name, descending, nulls_first in zip(
+        bound.order_by, bound.descending, bound.nulls_first, strict=True
+    ):
+        up, down = (
+            (sf.asc_nulls_first, sf.desc_nulls_first)
+            if nulls_first
+            else (sf.asc_nulls_last, sf.desc_nulls_last)
+        )
+        columns.append((down if descending else up)(sf.col(quoted(name))))
+    return columns
 
 
 def _by_range(rows: DataFrame, plan: BatchPlan, query: Query, schema: pa.Schema) -> DataFrame:
-    packed = _map(rows, partial(_pack, query, schema), plan.crossing, PACKED)
+    packed = map_rows(rows, partial(_pack, query, schema), plan.crossing, PACKED)
     return match_packed(packed, plan, partial(_ranges, query, schema))
 
 
@@ -115,13 +128,13 @@ def match_packed(packed: DataFrame, plan: BatchPlan, ranges: Callable[[], Ranges
     placed = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
     output, query = plan.bound.output, plan.bound.query
     if not plan.merges:
-        return _map(placed, partial(_match_ranges, ranges), PACKED, output)
-    found = _map(placed, partial(_possible_matches, ranges), PACKED, PACKED)
+        return map_rows(placed, partial(_match_ranges, ranges), PACKED, output)
+    found = map_rows(placed, partial(_possible_matches, ranges), PACKED, PACKED)
     by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
-    return _map(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
+    return map_rows(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
 
 
-def _map(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) -> DataFrame:
+def map_rows(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) -> DataFrame:
     """Let Python change the rows of a DataFrame, which has the columns that are given."""
     names = given.names
     if any("." in name or "`" in name for name in names):
@@ -146,8 +159,8 @@ def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator
     for batch in batches:
         if groups is None:
             task = plan_batch(query, schema).task
-            groups = SortedGroups(task)
-        rows = _as_planned(pa.Table.from_batches([batch]), task.bound.schema)
+            groups = SortedGroups(PatternWork(task))
+        rows = as_planned(pa.Table.from_batches([batch]), task.bound.schema)
         for found in groups.push(rows):
             yield from found.to_batches(BATCH_ROWS)
     if groups is not None:
@@ -162,11 +175,15 @@ def _ranges(query: Query, schema: pa.Schema) -> Ranges:
 
 def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
     ranges = _ranges(query, schema)
+    for position, table in pieces(batches):
+        yield pack_ranges(ranges, as_planned(table, ranges.task.bound.schema), position)
+
+
+def pieces(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of a partition in pieces to be packed, each with its place among all rows."""
     context = TaskContext.get()
     position = (0 if context is None else context.partitionId()) * _BLOCKS_MAX
-    for number, table in enumerate(_collected(batches)):
-        rows = _as_planned(table, ranges.task.bound.schema)
-        yield pack_ranges(ranges, rows, position + number)
+    yield from enumerate(_collected(batches), position)
 
 
 def _collected(batches: Batches) -> Iterator[pa.Table]:
@@ -183,7 +200,7 @@ def _collected(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the types that were planned.
 
     Bytes of bits lose their sign. The session may have another time zone by now, or send text and
