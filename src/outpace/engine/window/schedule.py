@@ -12,7 +12,6 @@ four for each partition alone. Paper: 2.3.4, 4.4 and 5.4.3.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,8 +84,9 @@ def batch_size(windows: WindowSpec | None, instances: int) -> int:
     """
     if not isinstance(windows, CountWindows | TimeWindows):
         return 1
-    overlap: float = windows.size / windows.slide  # type: ignore[operator] # both of one type
-    return max(1, math.ceil((overlap - 1) * instances))
+    # Both are numbers, or both are stretches of time: so is what a window shares with the next.
+    shared = windows.size - windows.slide  # type: ignore[operator]
+    return max(1, -int(-shared * instances // windows.slide))
 
 
 class Schedule:
@@ -126,7 +126,7 @@ class Schedule:
     def windows_open(self) -> Integers:
         """The number of open windows at each instance."""
         if not self._by_key:
-            return self._open.sum(axis=0, dtype=np.int64)
+            return np.asarray(self._open.sum(axis=0), np.int64)
         owners = np.arange(len(self._open)) % self._instances
         counts = np.bincount(owners, self._open[:, 0], minlength=self._instances)
         return counts.astype(np.int64)

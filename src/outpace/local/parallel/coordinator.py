@@ -1,0 +1,191 @@
+"""The coordinator: numbers, splits and routes events, and merges what the instances find.
+
+It is a state machine without I/O: what a stimulus asks of the instances is returned as parcels, and
+what an instance answers is taken by `receive`. The result does not depend on who answers when.
+
+Memory: what splitter, schedule and merger keep, and one small entry for each parcel without an
+answer. Paper: 2.3.4, figure 2.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from outpace.engine.match.contract import Integers
+from outpace.engine.merge import ENDED, Merger
+from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.feed import Feed
+from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.schedule import Schedule, scheduler_of
+from outpace.engine.window.split import make_splitter
+from outpace.pattern.bind_windows import BoundWindows
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import ByKey
+from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What an instance is to do next.
+
+    Parameters
+    ----------
+    instance
+        Which one.
+    ranges
+        The rows of the events that it gets; see `Delivery`.
+    split
+        Its windows that open and close.
+    arrived
+        How many events the whole stream has had then.
+    """
+
+    instance: int
+    ranges: Integers
+    split: Split
+    arrived: int
+
+    @property
+    def events(self) -> int:
+        """The number of events."""
+        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an instance says after a parcel.
+
+    Parameters
+    ----------
+    matches
+        What became final.
+    horizon
+        No later match starts before this event.
+    open_windows
+        How many windows it has open.
+    """
+
+    matches: WindowMatches
+    horizon: int
+    open_windows: int
+
+
+@dataclass
+class _Instance:
+    """What is known of an instance: parcels without an answer, and its last promise."""
+
+    #: For each parcel the arrival number of its first event or later, and how many it has.
+    sent: deque[tuple[int, int]]
+    events_waiting: int = 0
+    horizon: int = 0
+    open_windows: int = 0
+
+
+class Coordinator:
+    """Splits a stream over instances and merges their matches.
+
+    Parameters
+    ----------
+    query
+        A query over windows.
+    bound, windows
+        The query and its windows, bound to the schema of the stream.
+    """
+
+    def __init__(self, query: Query, bound: BoundQuery, windows: BoundWindows) -> None:
+        count = query.instance_count
+        scheduler = scheduler_of(query)
+        self._feed = Feed(bound, windows)
+        self.splitter = make_splitter(windows)
+        self.schedule = Schedule(scheduler, count, keyed=windows.keyed)
+        apart = count == 1 or isinstance(scheduler, ByKey) or not _overlap(query)
+        distinct = not (query.duplicates or query.operator is not None or apart)
+        self.merger = Merger(bound.output, count, distinct=distinct)
+        self._instances = [_Instance(deque()) for _ in range(count)]
+        self._nothing = bound.schema.empty_table()
+        self._finished = False
+
+    @property
+    def arrived(self) -> int:
+        """How many events have come."""
+        return self._feed.arrived
+
+    @property
+    def loads(self) -> list[int]:
+        """For each instance the events that it was sent and has not answered for."""
+        return [instance.events_waiting for instance in self._instances]
+
+    @property
+    def unanswered(self) -> list[int]:
+        """For each instance the number of parcels without an answer."""
+        return [len(instance.sent) for instance in self._instances]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the input has ended and every parcel is answered."""
+        return self._finished and not any(instance.sent for instance in self._instances)
+
+    def push(self, rows: pa.Table) -> tuple[Events, list[Parcel]]:
+        """Take the next rows, in order; return them numbered, and what the instances are to do."""
+        before = self.arrived
+        events = self._feed.number(rows)
+        split = self.splitter.push(events)
+        self._feed.take(events)
+        return events, self._parcels(events, split, before)
+
+    def advance(self, watermark: int) -> list[Parcel]:
+        """Promise that no later event has a time before `watermark`."""
+        return self._without_events(self.splitter.advance(watermark))
+
+    def finish(self) -> list[Parcel]:
+        """Say that no more events come."""
+        parcels = self._without_events(self.splitter.finish())
+        self._finished = True
+        return parcels
+
+    def receive(self, instance: int, answer: Answer) -> None:
+        """Take the answer of an instance to the first parcel that it has not answered."""
+        known = self._instances[instance]
+        _, events = known.sent.popleft()
+        known.events_waiting -= events
+        known.horizon, known.open_windows = answer.horizon, answer.open_windows
+        self.merger.push(instance, answer.matches)
+
+    def take(self) -> pa.Table:
+        """Return the matches that are complete, in their order."""
+        now = ENDED if self._finished else self.arrived
+        for number, instance in enumerate(self._instances):
+            # Nothing that was sent before the first unanswered parcel can give a match any more.
+            frontier = instance.sent[0][0] if instance.sent else now
+            horizon = instance.horizon if instance.open_windows else frontier
+            self.merger.advance(number, frontier, min(horizon, frontier))
+        return self.merger.take().table
+
+    def _without_events(self, split: Split) -> list[Parcel]:
+        events = self._feed.number(self._nothing)
+        return self._parcels(events, split, self.arrived)
+
+    def _parcels(self, events: Events, split: Split, before: int) -> list[Parcel]:
+        parcels = []
+        for delivery in self.schedule.route(events, split, self.loads):
+            parcel = Parcel(delivery.instance, delivery.ranges, delivery.split, self.arrived)
+            instance = self._instances[delivery.instance]
+            instance.sent.append((before, parcel.events))
+            instance.events_waiting += parcel.events
+            parcels.append(parcel)
+        return parcels
+
+
+def _overlap(query: Query) -> bool:
+    """Say whether windows may have events in common."""
+    match query.windows:
+        case CountWindows(size=size, slide=slide):
+            return slide < size
+        case TimeWindows(size=length, slide=step):
+            return step < length  # type: ignore[operator] # both of one type
+        case windows:
+            return isinstance(windows, BetweenWindows)
