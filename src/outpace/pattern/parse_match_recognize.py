@@ -7,16 +7,15 @@ a measure without a name and a missing PATTERN are errors with their place.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Set
 from dataclasses import replace
 
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 from outpace.pattern.lexer import Cursor, Kind, Source, Token
-from outpace.pattern.literal import parse_duration_at, read_interval
 from outpace.pattern.parse_expression import read_expression
 from outpace.pattern.parse_pattern import read_pattern
+from outpace.pattern.parse_windows import read_count, read_scheduler, read_span, read_windows
 from outpace.pattern.print_name import RESERVED
 from outpace.pattern.query import (
     AfterMatch,
@@ -132,6 +131,8 @@ class _Reader:
             "SELECT": self._select,
             "CONSUME": self._consume,
             "LIMIT": self._limit,
+            "OVER": self._over,
+            "INSTANCES": self._instances,
             "SUBSET": self._subset,
             "DEFINE": self._define,
         }
@@ -282,7 +283,7 @@ class _Reader:
     def _within(self) -> None:
         cursor = self.cursor
         start = cursor.token
-        duration = self._duration()
+        duration = read_span(cursor)
         if (duration if isinstance(duration, int) else duration.total_seconds()) <= 0:
             place = cursor.span_from(start.start)
             raise cursor.error("within must be longer than nothing", place)
@@ -292,23 +293,6 @@ class _Reader:
         else:
             cursor.accept("FIRST", "TO", "LAST")
         self.query = replace(self.query, bound=Within(duration, kind))
-
-    def _duration(self) -> datetime.timedelta | int:
-        cursor = self.cursor
-        token = cursor.token
-        if token.key == "INTERVAL":
-            value = read_interval(cursor).value
-            assert isinstance(value, datetime.timedelta), "an interval is a timedelta"
-            return value
-        if token.kind is Kind.STRING:
-            return parse_duration_at(cursor, cursor.advance())
-        return self._count("an interval, a duration in quotes or a whole number")
-
-    def _count(self, what: str) -> int:
-        token = self.cursor.token
-        if token.kind is not Kind.NUMBER or not token.value.isdigit() or len(token.value) > 18:
-            raise self.cursor.unexpected(what)
-        return int(self.cursor.advance().value)
 
     def _select(self) -> None:
         cursor = self.cursor
@@ -330,7 +314,7 @@ class _Reader:
     def _limit(self) -> None:
         cursor = self.cursor
         start = cursor.token
-        count = self._count("a whole number")
+        count = read_count(cursor, "a whole number")
         if count < 1:
             raise cursor.error("a limit is at least 1", start.span)
         per = Per.PARTITION
@@ -342,6 +326,21 @@ class _Reader:
             message = f"LIMIT PER {per.value.upper()} stands here a second time"
             raise cursor.error(message, start.span)
         self.query = replace(self.query, limits=(*self.query.limits, Limit(count, per)))
+
+    def _over(self) -> None:
+        windows = read_windows(self.cursor)
+        duplicates = self.cursor.accept("WITH", "DUPLICATES")
+        numbered = self.cursor.accept("NUMBERED")
+        self.query = self.query.over(windows, duplicates=duplicates, numbered=numbered)
+
+    def _instances(self) -> None:
+        cursor = self.cursor
+        start = cursor.token
+        count = read_count(cursor, "a number of instances")
+        if count < 1:
+            raise cursor.error("there is at least one instance", start.span)
+        scheduler = read_scheduler(cursor) if cursor.accept("SCHEDULE") else None
+        self.query = self.query.instances(count, scheduler)
 
     def _subset(self) -> None:
         cursor = self.cursor

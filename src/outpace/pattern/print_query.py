@@ -10,7 +10,8 @@ clause has, each where it is asked for:
   `PREVIOUS TO CURRENT` where each event is measured from the one before it;
 - `SELECT ALL MATCHES` or `SELECT PREFERRED MATCHES` of those with the same first event;
 - `CONSUME SELECTED EVENTS` or `CONSUME ALL EVENTS`;
-- `LIMIT 5 PER START` or `LIMIT 5 PER PARTITION`.
+- `LIMIT 5 PER START` or `LIMIT 5 PER PARTITION`;
+- `OVER COUNT (1000 SLIDE 50)` and other windows, and `INSTANCES 8` (see `parse_windows`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from outpace.pattern.expression import Expression, Literal
 from outpace.pattern.print_expression import print_expression
 from outpace.pattern.print_name import print_name
 from outpace.pattern.print_pattern import print_pattern
+from outpace.pattern.print_windows import window_calls, window_clauses
 from outpace.pattern.query import AfterMatch, Consume, OrderItem, Query, Rows, Skip, WithinKind
 
 
@@ -98,6 +100,7 @@ class _Clauses:
             yield f"CONSUME {query.consumption.value.upper()} EVENTS"
         for limit in query.limits:
             yield f"LIMIT {limit.count} PER {limit.per.value.upper()}"
+        yield from window_clauses(query, self.dialect)
 
     def _column(self, name: str) -> str:
         return print_name(name, dialect=self.dialect)
@@ -181,6 +184,7 @@ def _calls(query: Query) -> Iterable[str]:
         yield f"consume({query.consumption.value!r})"
     for limit in query.limits:
         yield f"limit({limit.count}, {limit.per.value!r})"
+    yield from window_calls(query)
 
 
 def _expression_text(node: Expression) -> str:
