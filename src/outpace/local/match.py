@@ -13,7 +13,9 @@ from outpace.engine.match.contract import Block, Outcome, Resume, Task
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
-from outpace.errors import BindError
+from outpace.engine.window.operator import match_windows
+from outpace.engine.window.result import WindowMatches
+from outpace.errors import BindError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.query import Query, Selection
@@ -34,7 +36,8 @@ def match(data: TableLike, query: Query) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        Partitions in the order of their first row, matches of a partition in their own order.
+        Partitions in the order of their first row, matches of a partition in their own order. Over
+        windows, matches in the order of their numbers x:y, see `Query.over`.
 
     Examples
     --------
@@ -84,24 +87,30 @@ class Search:
 
     def table(self) -> pa.Table:
         """Return the matches as a table."""
+        if self._query.windows is not None:
+            return self._in_windows.table
         if self._query.operator is not None:
             return apply_to_table(self._query, self._table)
         return match_table(self._task, self._block, self._outcome.found)
 
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
+        if self._query.windows is not None:
+            return len(self._in_windows)
         if self._query.effective_selection is Selection.ALL:
             return count_matches(self._task, self._block, Resume.fresh(self._partitions))
         return len(self._outcome.found.start)
 
     def timed_out(self) -> pa.Table:
         """Return the partial matches that WITHIN ended, with the reason."""
+        self._check_whole("timed_out")
         task = prepare(self._query, self._table.schema, timeouts=True)
         outcome = match_block(task, choose_matcher(task).matcher, self._block)
         return timed_out_table(task, self._block, outcome.timed_out)
 
     def why(self, match_index: int) -> str:
         """Explain one match: which row was taken for which step, and why its predicate held."""
+        self._check_whole("why")
         return why(self._task, self._block, self._outcome.found, match_index)
 
     def why_not(self, rows: Sequence[int]) -> str:
@@ -112,7 +121,19 @@ class Search:
         rows
             Row numbers of the input table, in the order of the expected match.
         """
+        self._check_whole("why_not")
         return why_not(self._task, self._block, rows)
+
+    def _check_whole(self, asked: str) -> None:
+        if self._query.windows is not None:
+            raise UnsupportedError(
+                f"{asked} looks at partitions, not at windows",
+                hint="ask it of the rows of one window, without over",
+            )
+
+    @cached_property
+    def _in_windows(self) -> WindowMatches:
+        return match_windows(self._query, self._table)
 
     @cached_property
     def _task(self) -> Task:

@@ -15,6 +15,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.operator import Emitted, MatchOperator, prepare
 from outpace.engine.match.times import time_of
 from outpace.engine.state import pack, unpack
+from outpace.engine.window.operator import WindowedOperator, windowed_operator
 from outpace.errors import DataError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
@@ -51,6 +52,8 @@ def open_query(
             "a stream cannot return unmatched rows",
             hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
         )
+    if query.windows is not None and timeouts:
+        raise UnsupportedError("partial matches in windows do not time out: windows end them")
     matcher = StreamMatcher(query, timeouts=timeouts)
     if schema is not None:
         matcher.bind(schema)
@@ -95,13 +98,16 @@ class StreamMatcher:
     def __init__(self, query: Query, *, timeouts: bool) -> None:
         self._query = query
         self._timeouts = timeouts
-        self._operator: MatchOperator | AppliedOperator | None = None
+        self._operator: MatchOperator | AppliedOperator | WindowedOperator | None = None
         self._last: Emitted | None = None
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
         if self._query.operator is not None:
             self._operator = AppliedOperator(self._query, schema)
+            return
+        if self._query.windows is not None:
+            self._operator = windowed_operator(self._query, schema)
             return
         task = prepare(self._query, schema, timeouts=self._timeouts)
         matcher = choose_matcher(task).matcher
@@ -150,7 +156,7 @@ class StreamMatcher:
         assert self._operator is not None
         self._operator.restore(state)
 
-    def _bound(self, action: str) -> MatchOperator | AppliedOperator:
+    def _bound(self, action: str) -> MatchOperator | AppliedOperator | WindowedOperator:
         if self._operator is None:
             raise DataError(
                 f"cannot {action} before the first push",

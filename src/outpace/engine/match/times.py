@@ -39,7 +39,7 @@ def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
 
 def time_of(bound: BoundQuery, time: int | datetime.datetime) -> int:
     """Return one time in the units of `time_values`."""
-    if bound.time is None or bound.within is None:
+    if bound.time is None or (bound.within is None and bound.query.windows is None):
         return NO_TIME
     kind = bound.schema.field(bound.time).type
     if isinstance(time, datetime.datetime):

@@ -1,0 +1,187 @@
+"""The windowed operator in one process: numbering, splitter and one instance, step by step.
+
+Any cut of the input into pushes gives the same matches in the same order. Time that passes without
+events closes windows; it decides nothing inside of them.
+
+Memory: that of its parts, see there.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.operator import Emitted, kept_columns, prepare
+from outpace.engine.state import pack, unpack
+from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.feed import Feed, in_order
+from outpace.engine.window.match import WindowMatcher
+from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.rows import no_events
+from outpace.engine.window.split import make_splitter
+from outpace.errors import DataError
+from outpace.pattern.bind_windows import BoundWindows, bind_windows
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.query import Query
+
+
+class Instance(Protocol):
+    """What finds the matches of windows: a pattern's, or a user-defined operator's."""
+
+    def step(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> WindowMatches:
+        """Take events with the windows that they open and close, and return what is final."""
+        ...
+
+    @property
+    def rows_kept(self) -> int:
+        """How many rows undecided matches may still need."""
+        ...
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        ...
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        ...
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        ...
+
+
+class WindowedOperator:
+    """A query over windows of a stream that comes piece by piece.
+
+    Parameters
+    ----------
+    bound, windows
+        The query, and its windows.
+    instance
+        What finds the matches.
+    columns
+        The columns that the instance reads.
+    """
+
+    def __init__(
+        self,
+        bound: BoundQuery,
+        windows: BoundWindows,
+        instance: Instance,
+        columns: tuple[str, ...],
+    ) -> None:
+        self.bound = bound
+        self._feed = Feed(bound, windows)
+        self._splitter = make_splitter(windows)
+        self._instance = instance
+        time = () if windows.time is None else (windows.time,)
+        wanted = {*columns, *windows.columns, *time}
+        self._schema = pa.schema([field for field in bound.schema if field.name in wanted])
+        self._closed_because = ""
+
+    @property
+    def rows_kept(self) -> int:
+        """How many rows undecided matches may still need."""
+        return self._instance.rows_kept
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return self._instance.open_windows
+
+    def push(self, table: pa.Table) -> Emitted:
+        """Take the next rows and return what they make final.
+
+        After an error in the rows nothing is taken; after one in their match, no more rows are.
+        """
+        self._check_open()
+        events = self._feed.number(_fitting(table, self._schema))
+        split = self._splitter.push(events)
+        self._feed.take(events)
+        return self._step(events, split)
+
+    def advance(self, watermark: int) -> Emitted:
+        """Promise that no later row has a time before `watermark`; return what became final."""
+        self._check_open()
+        return self._step(no_events(self._schema), self._splitter.advance(watermark))
+
+    def finish(self) -> Emitted:
+        """Say that no more rows come, and return the rest."""
+        self._check_open()
+        emitted = self._step(no_events(self._schema), self._splitter.finish(), ended=True)
+        self._closed_because = "the matcher is finished"
+        return emitted
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        self._check_open()
+        parts = [self._feed.state(), self._splitter.state(), self._instance.state()]
+        return pack({"windows": True}, [pa.table({"part": parts}), self.bound.schema.empty_table()])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        _, (parts, _) = unpack(data)
+        feed, splitter, instance = parts.column("part").to_pylist()
+        self._instance.restore(instance)
+        self._feed.restore(feed)
+        self._splitter.restore(splitter)
+
+    def _step(self, events: Events, split: Split, *, ended: bool = False) -> Emitted:
+        self._closed_because = "an earlier push failed"
+        matches = self._instance.step(events, split, arrived=self._feed.arrived, ended=ended)
+        self._closed_because = ""
+        return Emitted(matches.table, pa.table({}))
+
+    def _check_open(self) -> None:
+        if self._closed_because:
+            raise DataError(self._closed_because, hint="open a new one for more input")
+
+
+def windowed_operator(query: Query, schema: pa.Schema) -> WindowedOperator:
+    """Fit a query over windows to a schema."""
+    task = prepare(query, schema)
+    windows = bind_windows(query, schema)
+    return WindowedOperator(task.bound, windows, WindowMatcher(task), kept_columns(task, schema))
+
+
+def match_windows(query: Query, table: pa.Table) -> WindowMatches:
+    """Return the matches of a query in the windows of a complete table."""
+    task = prepare(query, table.schema)
+    windows = bind_windows(query, table.schema)
+    return match_whole(task.bound, windows, WindowMatcher(task), table)
+
+
+def match_whole(
+    bound: BoundQuery, windows: BoundWindows, instance: Instance, table: pa.Table
+) -> WindowMatches:
+    """Let an instance match all windows of a table at once."""
+    feed, splitter = Feed(bound, windows), make_splitter(windows)
+    events = feed.number(in_order(bound, table))
+    split = splitter.push(events)
+    closed = joined_windows(split.closed, splitter.finish().closed)
+    return instance.step(events, Split(split.opened, closed), ended=True)
+
+
+def joined_windows(one: Windows, other: Windows) -> Windows:
+    """Return windows one behind the other."""
+    if not len(one) or not len(other):
+        return one if len(one) else other
+    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+    return Windows(*(np.concatenate(pair) for pair in pairs))
+
+
+def _fitting(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns that are needed; refuse tables that have them not, or otherwise."""
+    for field in schema:
+        index = table.schema.get_field_index(field.name)
+        if index < 0:
+            raise DataError(f"the pushed table has no column '{field.name}'")
+        found = table.schema.field(index).type
+        if found != field.type:
+            raise DataError(f"column '{field.name}' is {found}, not {field.type} as before")
+    return table.select(schema.names)
