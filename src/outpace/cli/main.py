@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from outpace.cli.bench import bench
 from outpace.cli.demo import demo
 from outpace.cli.run import run
+from outpace.cli.study import studies
 from outpace.errors import OutpaceError
 from outpace.spark.failure import comes_from_spark, spark_error
 
@@ -60,3 +61,4 @@ def outpace() -> None:
 app.command()(demo)
 app.command()(bench)
 app.command()(run)
+app.add_typer(studies, name="study")

@@ -1,0 +1,86 @@
+"""`outpace study NAME`: runs a paper's experiments and puts what it measures beside the paper.
+
+Writes `NAME.json` (the rows) and `NAME.html` (a page with a plot for each figure, which needs no
+network) into a folder, and prints a table. The folder is made before anything is measured, so that
+a path which cannot be written fails at once.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from outpace.studies.page import page_of
+from outpace.studies.report import Row, Study, print_table, write_rows
+from outpace.studies.space import QUICK, WHOLE, space_study
+
+studies = typer.Typer(no_args_is_help=True, help="Run the experiments of a paper.")
+
+Quick = Annotated[bool, typer.Option("--quick", help="Smaller settings, done in two minutes.")]
+Out = Annotated[Path, typer.Option(help="The folder that gets the rows and the page.")]
+
+
+@studies.callback()
+def group() -> None:
+    """Run the experiments of a paper."""
+
+
+@studies.command()
+def space(quick: Quick = False, out: Out = Path("out")) -> None:
+    """The splitter of a data-parallel operator: sizes, rates, overlap, instances, sources, load."""
+    run_study(space_study(QUICK if quick else WHOLE), out, quick=quick)
+
+
+def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
+    """Run a study with a progress bar, write its files into a folder and print its table."""
+    out.mkdir(parents=True, exist_ok=True)
+    with _progress(len(study.experiments)) as on_start:
+        rows = list(study.run(on_start))
+    data, page = out / f"{study.name}.json", out / f"{study.name}.html"
+    write_rows(data, rows)
+    page.write_text(page_of(study, rows, conditions(quick=quick)), encoding="utf-8")
+    console = Console()
+    print_table(study, rows, console)
+    console.print(Text(f"The rows: {data}"), soft_wrap=True)
+    console.print(Text(f"The page: {page}"), soft_wrap=True)
+    return rows
+
+
+def conditions(*, quick: bool) -> str:
+    """Say where and how a study is measured."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    settings = "the smaller settings of --quick" if quick else "all settings"
+    return (
+        f"Measured on {cores} {'core' if cores == 1 else 'cores'} of one machine "
+        f"({platform.system()}, {platform.machine()}, Python {platform.python_version()}), "
+        f"with {settings}."
+    )
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Give what is told when an experiment begins, and show it on standard error, if a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    disable = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
+        bar, done = progress.add_task("", total=total), count()
+        yield lambda words: progress.update(bar, description=words, completed=next(done))

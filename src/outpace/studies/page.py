@@ -1,0 +1,163 @@
+"""A study's page: a plot for each figure of the paper, in one HTML file that needs no network.
+
+Measured curves are drawn with lines; where the paper gives a number for the same setting, a mark
+shows it beside the measured one.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+
+from outpace.studies.report import Figure, Kind, Row, Study, number_text, paper_text
+
+_COLOURS: Final = ("#0369a1", "#c2410c", "#7c3aed", "#15803d", "#b45309", "#be185d")
+_PAPER: Final = "#64748b"
+
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #0f172a; background: #f8fafc; margin: 0; }
+main { max-width: 1100px; margin: 0 auto; padding: 24px; }
+h1 { font-size: 26px; margin: 0 0 4px; }
+h2 { font-size: 19px; margin: 36px 0 8px; }
+p { margin: 0 0 10px; max-width: 80ch; }
+section > div { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px;
+                padding: 12px; margin: 0 0 12px; overflow-x: auto; }
+table { border-collapse: collapse; font-size: 14px; width: 100%; }
+th, td { padding: 4px 10px; border-bottom: 1px solid #e2e8f0; text-align: left; }
+th { color: #475569; font-weight: 600; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+summary { cursor: pointer; color: #475569; }
+"""
+
+
+def page_of(study: Study, rows: Sequence[Row], conditions: str) -> str:
+    """Return the page as HTML; all scripts and styles are in it.
+
+    Parameters
+    ----------
+    study
+        Whose figures are shown.
+    rows
+        What was measured.
+    conditions
+        Where and how it was measured, in a sentence.
+    """
+    parts = [
+        f"<h1>{html.escape(study.title)}</h1>",
+        f"<p>{html.escape(study.source)}</p>",
+        f"<p>{html.escape(conditions)}</p>",
+    ]
+    # The first plot of a page brings the script for all.
+    for number, figure in enumerate(study.figures):
+        own = [row for row in rows if row.figure == figure.name]
+        parts.append(_section(figure, own, with_script=number == 0))
+    body = "\n".join(parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(study.title)}</title><style>{_STYLE}</style></head>"
+        f"<body><main>\n{body}\n</main></body></html>\n"
+    )
+
+
+def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
+    """Return the plot of a figure: its rows that have a place, and the paper's numbers for them."""
+    drawn = [row for row in rows if row.at is not None]
+    plot = go.Figure()
+    for number, curve in enumerate(dict.fromkeys(row.curve for row in drawn)):
+        own = [row for row in drawn if row.curve == curve]
+        colour = _COLOURS[number % len(_COLOURS)]
+        plot.add_trace(_trace(figure.kind, curve, own, colour))
+        plot.add_traces(_paper_traces(figure.kind, curve, own, colour))
+    plot.update_layout(
+        template="plotly_white",
+        height=380,
+        margin={"l": 70, "r": 16, "t": 24, "b": 48},
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        barmode="group",
+        xaxis_title=figure.axis,
+        yaxis_title=figure.unit,
+        yaxis_rangemode="tozero",
+    )
+    if figure.kind is not Kind.TIME:
+        plot.update_xaxes(type="category")
+    return plot
+
+
+def _section(figure: Figure, rows: Sequence[Row], *, with_script: bool) -> str:
+    config = {"displaylogo": False, "responsive": True}
+    chart = plot_of(figure, rows).to_html(
+        full_html=False, include_plotlyjs=with_script, config=config
+    )
+    name = html.escape(figure.name)
+    return (
+        f'<section id="figure-{name}"><h2>Figure {name}: {html.escape(figure.title)}</h2>'
+        f"<p><b>The paper.</b> {html.escape(figure.said)}</p>"
+        f"<p><b>Here.</b> {html.escape(figure.here)}</p>"
+        f"<div>{chart}</div>{_table(figure, rows)}</section>"
+    )
+
+
+def _trace(kind: Kind, curve: str, rows: Sequence[Row], colour: str) -> go.Bar | go.Scatter:
+    places, values = _places(kind, rows), [row.value for row in rows]
+    if kind is Kind.BARS:
+        return go.Bar(x=places, y=values, name=curve, marker={"color": colour})
+    return go.Scatter(
+        x=places,
+        y=values,
+        name=curve,
+        mode="lines" if kind is Kind.TIME else "lines+markers",
+        line={"color": colour, "width": 2},
+    )
+
+
+def _paper_traces(kind: Kind, curve: str, rows: Sequence[Row], colour: str) -> list[go.Scatter]:
+    """Return the paper's numbers for a curve as marks, where it has any."""
+    given = [row for row in rows if isinstance(row.paper, float | int)]
+    if not given:
+        return []
+    if kind is Kind.BARS:
+        return [
+            go.Bar(
+                x=_places(kind, given),
+                y=[row.paper for row in given],
+                name=f"{curve}: the paper",
+                marker={"color": "#ffffff", "line": {"color": colour, "width": 2}},
+            )
+        ]
+    return [
+        go.Scatter(
+            x=_places(kind, given),
+            y=[row.paper for row in given],
+            name=f"{curve}: the paper",
+            mode="markers",
+            marker={"color": _PAPER, "symbol": "x", "size": 10},
+        )
+    ]
+
+
+def _places(kind: Kind, rows: Sequence[Row]) -> list[float | str | None]:
+    """Return the places on the axis; settings are words, so that they keep equal distances."""
+    if kind is Kind.TIME:
+        return [row.at for row in rows]
+    return [row.at if isinstance(row.at, str) else f"{row.at:,}" for row in rows]
+
+
+def _table(figure: Figure, rows: Sequence[Row]) -> str:
+    listed = [row for row in rows if figure.kind is not Kind.TIME or row.at is None]
+    if not listed:
+        return ""
+    lines = "".join(
+        f"<tr><td>{html.escape(row.setting)}</td>"
+        f'<td class="number">{html.escape(paper_text(row.paper))}</td>'
+        f'<td class="number">{number_text(row.value)}</td><td>{html.escape(row.unit)}</td></tr>'
+        for row in listed
+    )
+    return (
+        "<details><summary>the numbers</summary><div><table>"
+        '<tr><th>setting</th><th class="number">paper</th><th class="number">here</th>'
+        f"<th>unit</th></tr>{lines}</table></div></details>"
+    )

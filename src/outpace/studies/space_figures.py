@@ -1,0 +1,153 @@
+"""The figures of the study `space`: what the paper measured and found, and what is done here.
+
+What stands here of the paper is what its text says in words and numbers; numbers that only a curve
+shows are not read off it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outpace.studies.report import Figure, Kind
+
+SOURCE: Final = (
+    "After M. Amann: Efficient Splitter for Data Parallel Complex Event Processing, bachelor's "
+    "thesis, University of Stuttgart, 2018. It improves the splitter of PACE, calls the result "
+    "SPACE and compares both with Apache Flink, on seven servers of 8 or 16 cores (Xeon E5620, "
+    "2.4 GHz) with gigabit links and Java 8."
+)
+
+SIZES: Final = Figure(
+    name="5.1b",
+    title="bytes of a serialised event",
+    axis="event",
+    unit="bytes",
+    kind=Kind.BARS,
+    said="PACE sends strings: 63 bytes for a SimpleEvent (metadata and a character) and 155 for a "
+    "StockEvent (metadata, a symbol and prices). SPACE sends Protocol Buffers: 16 and 38 bytes.",
+    here="Events travel in blocks of columns. Each bar is the whole block divided by its events.",
+)
+
+CODING: Final = Figure(
+    name="5.1a",
+    title="events serialised and read back in a second",
+    axis="event",
+    unit="events/s",
+    kind=Kind.BARS,
+    said="Protocol Buffers are read about ten times as fast as PACE's strings.",
+    here="Serialising and reading back, one core. Reading makes columns in memory, not objects. "
+    "Protocol Buffers (where they are installed) and JSON text go event by event, in Python, which "
+    "is slower than the paper's Java: compare the blocks with them, not them with the paper.",
+)
+
+MAXIMUM: Final = Figure(
+    name="5.2",
+    title="highest rate of the splitter",
+    axis="event",
+    unit="events/s",
+    kind=Kind.BARS,
+    said="One source, one instance that discards what it gets, windows of 1000 events. SPACE "
+    "reached 5.53 times the rate of PACE, and more than Flink.",
+    here="The same setting, measured where the splitter decides (windows and schedule), and over "
+    "the whole way: blocks of a source, splitter, shared memory, an instance in a process of its "
+    "own that discards them.",
+)
+
+OVERLAP: Final = Figure(
+    name="5.3",
+    title="rate with windows of a million events and smaller and smaller slides",
+    axis="slide (events)",
+    unit="events/s",
+    kind=Kind.STEPS,
+    said="SPACE holds its rate with many open windows, but at a slide of 10, with 100 000 windows "
+    "open, it falls severely, since the predicate is checked for every open window.",
+    here="The splitter alone, one instance. Open windows are a range of numbers, not a list, so an "
+    "event costs the same however many there are.",
+)
+
+STABILITY: Final = Figure(
+    name="5.4",
+    title="rate over time while a source offers twice what can be done",
+    axis="seconds",
+    unit="events/s",
+    kind=Kind.TIME,
+    said="PACE, slightly overloaded, loses speed clearly after a few seconds. The rate control of "
+    "SPACE prevents this in some settings.",
+    here="An instance works for a fixed time on every window; a source offers twice the rate that "
+    "this allows. With rate control on, what is taken in should stay at what can be done.",
+)
+
+INSTANCES_SIMPLE: Final = Figure(
+    name="5.5a",
+    title="rate with more and more instances, SimpleEvents",
+    axis="instances",
+    unit="events/s",
+    kind=Kind.STEPS,
+    said="Windows without overlap. SPACE shows no loss up to 254 instances, PACE falls beyond 64.",
+    here="Windows of 1000 events without overlap. Instances are processes of this machine, so "
+    "beyond its cores they share them: what is measured is what more instances cost, not what they "
+    "gain.",
+)
+
+INSTANCES_STOCK: Final = Figure(
+    name="5.5b",
+    title="rate with more and more instances, StockEvents",
+    axis="instances",
+    unit="events/s",
+    kind=Kind.STEPS,
+    said="SPACE gains a little with more instances; PACE neither gains nor loses.",
+    here="As figure 5.5a.",
+)
+
+SOURCES: Final = Figure(
+    name="5.6",
+    title="rate with more and more sources",
+    axis="sources",
+    unit="events/s",
+    kind=Kind.STEPS,
+    said="From 1 source to 16 PACE loses 66 % with SimpleEvents and 14 % with StockEvents. SPACE "
+    "has a shortcut for one source and loses, too, with more.",
+    here="Sources whose times interleave, put into one order by (time, sequence number, source) "
+    "and split into windows of 1000 events. One source passes through.",
+)
+
+DUPLICATION: Final = Figure(
+    name="5.7",
+    title="rate when an event goes to several instances",
+    axis="slide (events)",
+    unit="events/s",
+    kind=Kind.STEPS,
+    said="Windows of a million events, given to the instances in turn. The more instances have a "
+    "window open, the more often an event is sent; with more windows than instances it gets no "
+    "worse.",
+    here="The same, in turn, and in batches of consecutive windows, which send an event again only "
+    "where two batches meet. Rates count events of the stream, not copies of them.",
+)
+
+BUSY: Final = Figure(
+    name="5.8-5.10",
+    title="rate with busy instances",
+    axis="instances",
+    unit="events/s",
+    kind=Kind.STEPS,
+    said="Instances that can do 35 000 events a second each, windows of 1000 events, slides of "
+    "500 and 250. Flink (5.8) grows to about 330 000 events/s and stays there. PACE (5.9) grows up "
+    "to 4 instances, at most to 141 465 events/s, then breaks down. SPACE (5.10) grows to the "
+    "limit of its splitter and then breaks down with a slide of 500; with 250 it stays at the "
+    "limit, except with 2 sources.",
+    here="Every instance is busy for as long as 35 000 events a second of windows allow. The "
+    "sources offer what all instances together can do, and then twice that.",
+)
+
+FIGURES: Final = (
+    CODING,
+    SIZES,
+    MAXIMUM,
+    OVERLAP,
+    STABILITY,
+    INSTANCES_SIMPLE,
+    INSTANCES_STOCK,
+    SOURCES,
+    DUPLICATION,
+    BUSY,
+)

@@ -1,0 +1,167 @@
+"""Sections 5.2, 5.3 and 5.4.1 to 5.4.3 of the study `space`: how fast the splitter decides.
+
+Rates are those of events of the stream. What is measured is everything that decides: the order of
+sources where there are several, windows, and which instance gets what. Nothing is simulated, but
+nobody is behind the splitter here; `outpace.studies.space_processes` has the whole way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.order.merge import SourceMerge
+from outpace.ingest.source import push_batch
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
+from outpace.pattern.windows import CountWindows
+from outpace.studies.measure import rate_of
+from outpace.studies.report import Row
+from outpace.studies.space_figures import (
+    DUPLICATION,
+    INSTANCES_SIMPLE,
+    INSTANCES_STOCK,
+    MAXIMUM,
+    OVERLAP,
+    SOURCES,
+)
+from outpace.studies.space_stream import EVENT_KINDS, SplitStream, blocks_of
+
+#: Windows where the paper found that their size does not matter.
+WINDOW: Final = 1_000
+
+#: The curve of what is measured without processes.
+ALONE: Final = "the splitter"
+
+#: How windows are given to instances where that makes a difference.
+_SCHEDULERS: Final[tuple[tuple[str, Scheduler], ...]] = (
+    ("in turn", RoundRobin()),
+    ("in batches", Batches()),
+)
+
+#: What the paper's text says: from 1 source to 16, PACE keeps this share of its rate.
+_KEPT_AT_16_SOURCES: Final = {"SimpleEvent": 0.34, "StockEvent": 0.86}
+
+
+def maximum(events: int, seconds: float) -> Iterator[Row]:
+    """Figure 5.2: one source, one instance, windows of 1000 events."""
+    for kind in EVENT_KINDS:
+        rate = _split_rate(_over(WINDOW), blocks_of(kind, events), seconds)
+        setting = f"{kind}, {ALONE}"
+        yield Row(MAXIMUM.name, setting, rate, MAXIMUM.unit, "SPACE: 5.53 × PACE", ALONE, kind)
+
+
+def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
+    """Figure 5.3: large windows, and smaller and smaller slides."""
+    blocks = blocks_of("SimpleEvent", events)
+    rates = []
+    for slide in slides:
+        rates.append(_split_rate(_over(size, slide), blocks, seconds))
+        opened = size // slide
+        setting = f"slide {slide:,}: {opened:,} open {'window' if opened == 1 else 'windows'}"
+        said = "falls severely" if opened >= 100_000 else None
+        yield Row(OVERLAP.name, setting, rates[-1], OVERLAP.unit, said, ALONE, slide)
+    setting = f"slide {slides[-1]:,} to slide {slides[0]:,}"
+    yield Row(OVERLAP.name, setting, rates[-1] / rates[0], "ratio", "falls severely")
+
+
+def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
+    """Figure 5.5: windows without overlap, given to the instances in turn."""
+    figures = {"SimpleEvent": INSTANCES_SIMPLE, "StockEvent": INSTANCES_STOCK}
+    for kind, figure in figures.items():
+        blocks = blocks_of(kind, events)
+        for count in counts:
+            query = _over(WINDOW).instances(count, schedule=RoundRobin())
+            rate = _split_rate(query, blocks, seconds)
+            setting = f"{_counted(count, 'instance')}, {ALONE}"
+            said = "no loss" if count > 1 else None
+            yield Row(figure.name, setting, rate, figure.unit, said, ALONE, count)
+
+
+def sources(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
+    """Figure 5.6: sources that send at the same times, put into one order and split."""
+    for kind in EVENT_KINDS:
+        rates = {}
+        for count in counts:
+            stream = _Sources(kind, count, events // count)
+            rates[count] = rate_of(stream.run, stream.events, seconds)
+            setting = f"{kind}, {_counted(count, 'source')}"
+            yield Row(SOURCES.name, setting, rates[count], SOURCES.unit, None, kind, count)
+        if 16 in rates:
+            kept = rates[16] / rates[counts[0]]
+            setting = f"{kind}, 16 sources to {counts[0]}"
+            yield Row(SOURCES.name, setting, kept, "ratio", _KEPT_AT_16_SOURCES[kind])
+
+
+def duplication(
+    size: int, slides: Sequence[int], counts: Sequence[int], events: int, seconds: float
+) -> Iterator[Row]:
+    """Figure 5.7: overlapping windows given to several instances, in turn and in batches."""
+    blocks = blocks_of("SimpleEvent", events)
+    for count in counts:
+        schedulers = _SCHEDULERS if count > 1 else _SCHEDULERS[:1]
+        for name, scheduler in schedulers:
+            for slide in slides:
+                query = _over(size, slide).instances(count, schedule=scheduler)
+                rate, sent = _duplicating(query, blocks, 2 * size, seconds)
+                curve = f"{_counted(count, 'instance')}, {name}"
+                setting = f"slide {slide:,}, {curve}"
+                yield Row(DUPLICATION.name, setting, rate, DUPLICATION.unit, None, curve, slide)
+                expected = min(size // slide, count) if scheduler == RoundRobin() else None
+                yield Row(DUPLICATION.name, f"{setting}: sent", sent, "times", expected)
+
+
+def _duplicating(
+    query: Query, blocks: Sequence[pa.Table], first: int, seconds: float
+) -> tuple[float, float]:
+    """Return the rate, and how often an event is sent, after the first events."""
+    stream = SplitStream(query, blocks)
+    stream.run_until(first)
+    came, sent = stream.schedule.events_in, stream.schedule.events_sent
+    rate = rate_of(stream.run, stream.events, seconds)
+    return rate, (stream.schedule.events_sent - sent) / (stream.schedule.events_in - came)
+
+
+def _over(size: int, slide: int | None = None) -> Query:
+    return Query("split").order_by("ts").over(CountWindows(size, slide or size))
+
+
+def _split_rate(query: Query, blocks: Sequence[pa.Table], seconds: float) -> float:
+    """Return the rate once as many windows are open as ever will be."""
+    stream = SplitStream(query, blocks)
+    assert isinstance(query.windows, CountWindows)
+    stream.run_until(query.windows.size)
+    return rate_of(stream.run, stream.events, seconds)
+
+
+class _Sources:
+    """Sources whose blocks are put into one order and split into windows."""
+
+    def __init__(self, kind: str, count: int, events: int) -> None:
+        # Block sizes shrink with the number of sources, so that as many events wait in each case.
+        rows = max(1_000, 65_536 // count)
+        made = [
+            EVENT_KINDS[kind](events, seed=number, rate=1_000_000 // count, id=f"{number:03}")
+            for number in range(count)
+        ]
+        self._batches = {source.id: list(source.batches(rows)) for source in made}
+        self._blocks = [pa.Table.from_batches(self._batches[made[0].id][:1])]
+        self.events = count * events
+
+    def run(self) -> None:
+        """Take a block of every source, order and split what is ready, and so on to the end."""
+        merge = SourceMerge(list(self._batches))
+        stream = SplitStream(_over(WINDOW), self._blocks)
+        for turn in zip(*self._batches.values(), strict=True):
+            for source, batch in zip(self._batches, turn, strict=True):
+                push_batch(merge, source, batch, "ts")
+            stream.take(merge.take().rows)
+        for source in self._batches:
+            merge.finish(source)
+        stream.take(merge.take().rows)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,50 @@
+"""`outpace study`: the files that it writes, the table that it prints, and how it fails."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from outpace.cli.main import app
+from outpace.cli.study import conditions, run_study
+from outpace.studies.report import Figure, Kind, Row, Study
+
+FIGURE = Figure("7.1", "a figure", "setting", "events/s", Kind.STEPS, "slow", "fast")
+ROW = Row("7.1", "one", 2.0, "events/s", 1.0, "here", 1)
+
+
+def study(*rows: Row) -> Study:
+    return Study("sample", "A sample", "A paper", (FIGURE,), (("measuring", lambda: rows),))
+
+
+def test_a_study_leaves_rows_and_a_page_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "folder"
+    assert run_study(study(ROW), out, quick=True) == [ROW]
+    assert json.loads((out / "sample.json").read_text(encoding="utf-8")) == [ROW.fields()]
+    assert "Figure 7.1: a figure" in (out / "sample.html").read_text(encoding="utf-8")
+    printed = capsys.readouterr()
+    assert str(out / "sample.json") in printed.out.replace("\n", "")
+    assert str(out / "sample.html") in printed.out.replace("\n", "")
+    assert not printed.err, "a progress bar is for terminals"
+
+
+def test_a_folder_that_cannot_be_made_fails_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["study", "space", "--out", str(tmp_path / "file")])
+    assert result.exit_code == 2
+    assert "file exists" in result.stderr
+
+
+def test_a_study_that_is_not_known_is_refused() -> None:
+    result = CliRunner().invoke(app, ["study", "time"])
+    assert result.exit_code == 2
+    assert "time" in result.stderr
+
+
+def test_the_page_says_how_it_was_measured() -> None:
+    assert "--quick" in conditions(quick=True)
+    assert re.search(r"on \d+ cores? of one machine", conditions(quick=False))
