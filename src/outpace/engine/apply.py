@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -109,16 +111,24 @@ class AppliedOperator:
         if rows is None:
             return self.nothing
         fields = [self.bound.output.field(i) for i in range(len(key), len(self.bound.output))]
-        try:
-            table = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
-            columns = [table.column(field.name).cast(field.type) for field in fields]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, TypeError) as error:
-            raise DataError(
-                f"operator {self.bound.query.name} returned rows that do not fit its output",
-                detail=str(error),
-            ) from error
+        table = fitted_rows(self.bound.query.name, fields, rows)
         constants = [
             pa.array([value] * table.num_rows, self.bound.output.field(i).type)
             for i, value in enumerate(key)
         ]
-        return pa.table([*constants, *columns], schema=self.bound.output)
+        return pa.table([*constants, *table.columns], schema=self.bound.output)
+
+
+def fitted_rows(name: str, fields: Sequence[pa.Field], rows: Rows) -> pa.Table:
+    """Return what an operator gave as a table of these columns, or refuse what does not fit."""
+    schema = pa.schema(fields)
+    if rows is None:
+        return schema.empty_table()
+    try:
+        table = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
+        columns = [table.column(field.name).cast(field.type) for field in fields]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, TypeError) as error:
+        raise DataError(
+            f"operator {name} returned rows that do not fit its output", detail=str(error)
+        ) from error
+    return pa.table(columns, schema=schema)
