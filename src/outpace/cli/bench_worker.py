@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from outpace.local.match import match
 from outpace.pattern.query import Query
+from outpace.pattern.windows import CountWindows
 from outpace.testing.workloads import WORKLOADS, events
 
 #: Rows of the run that loads the kernels: enough to leave the first-use fallback behind.
@@ -56,6 +57,7 @@ def run(workload: str, n: int, repeat: int) -> dict[str, object]:
         "sum_start": _total(result, "start"),
         "sum_end": _total(result, "end"),
         "sum_length": _total(result, "length"),
+        **_window_counts(result, query, n),
         "peak_bytes": peak,
         "input_bytes": read,
         "peak_per_input_byte": round(peak / read, 2),
@@ -108,6 +110,22 @@ def _input_bytes(table: pa.Table, query: Query) -> int:
     from outpace.pattern.bind import bind
 
     return int(sum(table.column(name).nbytes for name in bind(query, table.schema).columns))
+
+
+def _window_counts(result: pa.Table, query: Query, n: int) -> dict[str, int]:
+    """Count the windows with matches, and the matches in windows that the input fills.
+
+    Other systems do not fire the windows by count that the end of the input cuts short.
+    """
+    if query.windows is None:
+        return {}
+    number, whole = result.column("window"), result.num_rows
+    if isinstance(query.windows, CountWindows):
+        last = (n - query.windows.size - query.windows.offset) // query.windows.slide
+        whole = pc.sum(pc.less_equal(number, last)).as_py() or 0
+    keys = [*query.partitions, "window"]
+    windows = result.select(keys).group_by(keys).aggregate([]).num_rows
+    return {"windows": windows, "matches_in_whole_windows": whole}
 
 
 def _total(result: pa.Table, name: str) -> int:

@@ -7,12 +7,14 @@ the same input. Types are single bytes: 0 stands for `a`, 1 for `b` and so on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.pattern.query import Query
+from outpace.pattern.windows import CountWindows, TimeWindows, Windows
 
 Unsigned = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
@@ -89,19 +91,26 @@ def _events(start: int, size: int, walked: Integers) -> pa.Table:
             "ts": np.arange(start, start + size, dtype=np.int64),
             "type": (random_numbers(1, size, start) % np.uint64(10)).astype(np.int8),
             "key": key,
-            "walk": _walk(key, moves, walked),
+            "walk": walk_by_key(key, moves, walked),
             "t4": np.digitize(tenth, [2, 8]).astype(np.int8),
             "p4": (random_numbers(5, size, start) % np.uint64(1000)).astype(np.int32),
         }
     )
 
 
-def _walk(key: npt.NDArray[np.int32], moves: Integers, walked: Integers) -> Integers:
-    """Add up the moves of each key on their own, from where its walk stands."""
+def walk_by_key(key: npt.NDArray[Any], moves: Integers, walked: Integers) -> Integers:
+    """Add up the moves of each key on their own, from where its walk stands to where it gets.
+
+    Examples
+    --------
+    >>> walked = np.array([10, 20])
+    >>> walk_by_key(np.array([0, 1, 0]), np.array([1, 1, 1]), walked).tolist(), walked.tolist()
+    ([11, 21, 12], [12, 21])
+    """
     # Sixteen bits are enough for the keys, and sorting them takes a third of the time.
     order = np.argsort(key.astype(np.uint16), kind="stable")
     total = np.cumsum(moves[order])
-    counts = np.bincount(key, minlength=KEYS)
+    counts = np.bincount(key, minlength=len(walked))
     ends = np.concatenate([[0], total])[np.cumsum(counts)]
     before = np.concatenate([[0], ends[:-1]])
     walk = np.empty_like(total)
@@ -110,15 +119,23 @@ def _walk(key: npt.NDArray[np.int32], moves: Integers, walked: Integers) -> Inte
     return walk
 
 
-def _chain(within: int) -> Query:
+def _sequence() -> Query:
     return (
         Query("chain")
         .order_by("ts")
         .pattern("A -> B -> C -> D -> E")
         .define({name: f"type = {number}" for number, name in enumerate("ABCDE")})
         .measures(start="FIRST(ts)", end="LAST(ts)", length="COUNT(*)")
-        .within(within)
     )
+
+
+def _chain(within: int) -> Query:
+    return _sequence().within(within)
+
+
+def _windowed(windows: Windows) -> Query:
+    """Find the chains of every window, each as often as windows hold it, with their numbers."""
+    return _sequence().over(windows, duplicates=True, numbered=True)
 
 
 def _strict(within: int) -> Query:
@@ -173,4 +190,8 @@ WORKLOADS: Mapping[str, Callable[[], Query]] = {
     "w3b": lambda: _dip("STRT DOWN+ UP", "UP.ts"),
     "w4s": lambda: _rising("A B+ C"),
     "w4r": lambda: _rising("A -> B+ -> C"),
+    "w5t": lambda: _windowed(TimeWindows(1000, 50)),
+    # As some systems count: a window ends after every 50 events, the first ones are shorter.
+    "w5c": lambda: _windowed(CountWindows(1000, 50, offset=-950)),
+    "w5k": lambda: _windowed(TimeWindows(1_000_000, 50_000)).partition_by("key"),
 }
