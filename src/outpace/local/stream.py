@@ -103,11 +103,11 @@ class StreamMatcher:
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
-        if self._query.operator is not None:
-            self._operator = AppliedOperator(self._query, schema)
-            return
         if self._query.windows is not None:
             self._operator = windowed_operator(self._query, schema)
+            return
+        if self._query.operator is not None:
+            self._operator = AppliedOperator(self._query, schema)
             return
         task = prepare(self._query, schema, timeouts=self._timeouts)
         matcher = choose_matcher(task).matcher

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.match.operator import Emitted, kept_columns, prepare
 from outpace.engine.state import pack, unpack
+from outpace.engine.window.apply import WindowedApply
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.feed import Feed, in_order
 from outpace.engine.window.match import WindowMatcher
@@ -144,16 +145,23 @@ class WindowedOperator:
 
 def windowed_operator(query: Query, schema: pa.Schema) -> WindowedOperator:
     """Fit a query over windows to a schema."""
-    task = prepare(query, schema)
-    windows = bind_windows(query, schema)
-    return WindowedOperator(task.bound, windows, WindowMatcher(task), kept_columns(task, schema))
+    bound, instance, columns = make_instance(query, schema)
+    return WindowedOperator(bound, bind_windows(query, schema), instance, columns)
 
 
 def match_windows(query: Query, table: pa.Table) -> WindowMatches:
     """Return the matches of a query in the windows of a complete table."""
-    task = prepare(query, table.schema)
-    windows = bind_windows(query, table.schema)
-    return match_whole(task.bound, windows, WindowMatcher(task), table)
+    bound, instance, _ = make_instance(query, table.schema)
+    return match_whole(bound, bind_windows(query, table.schema), instance, table)
+
+
+def make_instance(query: Query, schema: pa.Schema) -> tuple[BoundQuery, Instance, tuple[str, ...]]:
+    """Return the bound query, what finds its matches in windows, and the columns that it reads."""
+    if query.operator is not None:
+        applied = WindowedApply(query, schema)
+        return applied.bound, applied, tuple(schema.names)
+    task = prepare(query, schema)
+    return task.bound, WindowMatcher(task), kept_columns(task, schema)
 
 
 def match_whole(
