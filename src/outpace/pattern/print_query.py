@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from outpace.errors import BindError
 from outpace.pattern import ast
@@ -28,6 +29,7 @@ from outpace.pattern.print_name import print_name
 from outpace.pattern.print_pattern import print_pattern
 from outpace.pattern.print_windows import window_calls, window_clauses
 from outpace.pattern.query import AfterMatch, Consume, OrderItem, Query, Rows, Skip, WithinKind
+from outpace.pattern.windows import BetweenWindows
 
 
 def print_match_recognize(query: Query, dialect: str = "outpace") -> str:
@@ -51,6 +53,26 @@ def print_match_recognize(query: Query, dialect: str = "outpace") -> str:
     """
     lines = _Clauses(query, dialect).lines()
     return "\n".join(["MATCH_RECOGNIZE (", *(f"  {line}" for line in lines), ")"])
+
+
+def print_identity(query: Query) -> str:
+    """Write what a query finds, to tell saved states of different queries apart.
+
+    Who matches is left out, as it changes nothing, and a Python predicate counts by its name.
+
+    Examples
+    --------
+    >>> query = Query().pattern("A B")
+    >>> print_identity(query) == print_identity(query.instances(8))
+    True
+    """
+    found = replace(query, instance_count=1, scheduler=None)
+    if not isinstance(query.windows, BetweenWindows) or query.windows.predicate is None:
+        return print_match_recognize(found)
+    kind = type(query.windows.predicate)
+    options = f"duplicates={query.duplicates} numbered={query.numbered}"
+    clause = print_match_recognize(replace(found, windows=None))
+    return f"{clause}\nover {kind.__module__}.{kind.__qualname__} {options}"
 
 
 class _Clauses:

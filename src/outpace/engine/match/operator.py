@@ -33,7 +33,7 @@ from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.print_query import print_match_recognize
+from outpace.pattern.print_query import print_identity
 from outpace.pattern.query import Query
 
 
@@ -389,7 +389,7 @@ class MatchOperator:
 def fingerprint(bound: BoundQuery) -> str:
     """Return a hash of the query and the types that it reads."""
     fields = [f"{name} {bound.schema.field(name).type}" for name in sorted(bound.columns)]
-    text = print_match_recognize(bound.query) + "\n" + "\n".join(fields)
+    text = print_identity(bound.query) + "\n" + "\n".join(fields)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
