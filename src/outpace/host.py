@@ -14,6 +14,7 @@ from outpace.plan.batch import plan_batch
 from outpace.plan.explain import Explanation
 from outpace.plan.explain import explain as explain_plan
 from outpace.plan.files import ParquetFiles
+from outpace.plan.windows import by_windows, plan_windows
 
 if TYPE_CHECKING:
     import duckdb
@@ -90,7 +91,8 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         from outpace.spark.schema import arrow_schema
 
         schema = arrow_schema(data)
-        return explain_plan(query, schema, plan_batch(query, schema).lines())
+        plan = plan_windows if by_windows(query) else plan_batch
+        return explain_plan(query, schema, plan(query, schema).lines())
     return explain_plan(query, to_arrow(data).schema)
 
 

@@ -168,6 +168,11 @@ class WindowPlan(Crossing):
         return self.reason
 
 
+def by_windows(query: Query) -> bool:
+    """Say whether a query is planned here: it has windows, or an operator over a partition."""
+    return query.windows is not None or query.operator is not None
+
+
 def plan_windows(query: Query, schema: pa.Schema) -> WindowPlan:
     """Plan a query over windows, or one with a user-defined operator, over rows of a schema.
 

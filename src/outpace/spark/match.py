@@ -32,6 +32,7 @@ from outpace.pattern.query import Query
 from outpace.plan.batch import BatchPlan, plan_batch
 from outpace.plan.catalyst import quoted
 from outpace.plan.crossing import Crossing
+from outpace.plan.windows import by_windows
 from outpace.spark.schema import arrow_schema, with_schema
 
 Batches = Iterable[pa.RecordBatch]
@@ -50,7 +51,7 @@ _BLOCKS_MAX: Final = 1 << 32
 
 def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used."""
-    if query.windows is not None or query.operator is not None:
+    if by_windows(query):
         from outpace.spark.windows import match_windows
 
         return match_windows(frame, query)

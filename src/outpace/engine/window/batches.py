@@ -215,6 +215,21 @@ class TimeBatches:
         latest: Integers = (started + self.margin) // self.count
         return latest
 
+    def counts(self, times: Integers) -> tuple[Integers, Integers]:
+        """Count sorted times by the last batch that starts at or before each.
+
+        Returns
+        -------
+        batches
+            Their numbers, and those of all batches that the times belong to.
+        counts
+            How many times; 0 for some of the others.
+        """
+        latest, counts = np.unique(self.latest(times), return_counts=True)
+        held = np.array([number for number, _, _ in self.slices(times)], np.int64)
+        others = np.setdiff1d(held, latest)
+        return np.concatenate([latest, others]), np.concatenate([counts, np.zeros_like(others)])
+
     def _first_window(self, times: Integers) -> Integers:
         """Return the first window that ends after each time."""
         return _shifted(times, self.offset + self.size) // self.slide + 1

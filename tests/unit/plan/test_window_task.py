@@ -1,0 +1,142 @@
+"""Windows divided among tasks give what one table gives, in every division."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outpace.engine.match.groups import SortedGroups
+from outpace.engine.match.operator import prepare
+from outpace.engine.window.operator import match_windows
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import Batches
+from outpace.pattern.windows import CountWindows, TimeWindows, Windows
+from outpace.plan.window_task import WindowTask, pack_batch, unpack_batches
+from outpace.plan.windows import Division, plan_windows
+from outpace.windows import between, landmark, session
+
+
+def pattern(text: str) -> Query:
+    """A query whose variables are kinds of events."""
+    query = Query("q").order_by("ts").pattern(text)
+    query = query.define({name: f"kind = '{name.lower()}'" for name in "ABC" if name in text})
+    return query.measures(first="FIRST(id)", last="LAST(id)", n="COUNT(*)")
+
+
+PATTERNS = {
+    "next": pattern("A -> B+ -> C"),
+    "strict": pattern("A B*").skip_to_next_row(),
+    "numbered matches": pattern("A B*").measures(m="MATCH_NUMBER()"),
+    "looks around": pattern("A B?").measures(before="PREV(A.id)", after="NEXT(LAST(id))"),
+    "within": pattern("A -> C").within(4).no_skip(),
+    "any": pattern("A ->> C"),
+    "rows": pattern("A -> B").measures(c="CLASSIFIER()").all_rows_per_match(),
+}
+
+KINDS: dict[str, Windows] = {
+    "count": CountWindows(7, 3),
+    "count, offset": CountWindows(6, 4, -3),
+    "count, gaps": CountWindows(3, 5),
+    "time": TimeWindows(8, 3, 1),
+    "time, tumbling": TimeWindows(5, 5),
+    "time, gaps": TimeWindows(3, 5),
+    "session": session(3),
+    "between": between(open="kind = 'a'", close="kind = 'd'"),
+    "landmark": landmark("kind = 'd'"),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    size = draw(st.integers(0, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    return pa.table(
+        {
+            "ts": pa.array(np.sort(rng.integers(0, 30, size)), pa.int64()),
+            "id": pa.array(np.arange(size)),
+            "kind": pa.array(rng.choice(list("abcd"), size), pa.string()),
+            "key": pa.array(rng.integers(0, 3, size), pa.int64()),
+        }
+    )
+
+
+def rows(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
+    """Do all that tasks would do, one after the other."""
+    plan = plan_windows(query, table.schema)
+    plan = replace(plan, batch_rows=5)
+    task = WindowTask(plan, prepare(query, table.schema), table.column_names)
+    size = max(1, -(-table.num_rows // pieces))
+    parts = [table.slice(first, size) for first in range(0, table.num_rows, size)]
+    found: list[pa.Table] = []
+    if plan.division is Division.TIME:
+        found = by_time(task, parts)
+    elif plan.division is Division.SPLIT:
+        packed = [task.pack(part, number) for number, part in enumerate(parts)]
+        blocks = (task.unpack([one["block"][0].as_buffer()]) for one in packed)
+        matcher = task.matcher()
+        for number, (batch, held) in enumerate(task.split(blocks)):
+            for cell, block in unpack_batches(pack_batch(number, batch, held)):
+                found.append(matcher.match_batch(task.unpack([block]), cell))
+    else:
+        keys = [(name, "ascending") for name in task.work().keys]
+        ordered = pa.concat_tables(parts).sort_by([*keys, ("ts", "ascending")]) if parts else table
+        groups = SortedGroups(task.work(), rows_at_once=6)
+        for first in range(0, ordered.num_rows, 4):
+            found += groups.push(ordered.slice(first, 4))
+        found += groups.finish()
+    return rows(pa.concat_tables([plan.bound.output.empty_table(), *found]))
+
+
+def by_time(task: WindowTask, parts: list[pa.Table]) -> list[pa.Table]:
+    """Pack, count and match; rows come in any order."""
+    cells: dict[tuple[int, int], list[pa.Buffer]] = defaultdict(list)
+    counts: dict[int, int] = defaultdict(int)
+    for position, part in enumerate(parts):
+        for bucket, number, _, block in zip(*task.pack_times(part, position).columns, strict=True):
+            cells[bucket.as_py(), number.as_py()].append(block.as_buffer())
+        for number, count in zip(*task.count_times(part).columns, strict=True):
+            counts[number.as_py()] += count.as_py()
+    matcher = task.matcher()
+    found = []
+    for (_, number), blocks in cells.items():
+        assert number in counts, "what comes before a batch is told where it has blocks"
+        before = sum(count for other, count in counts.items() if other < number)
+        found.append(task.match_time(matcher, blocks, number, before))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=12, deadline=None)
+@given(
+    table=tables(),
+    pattern=st.sampled_from(sorted(PATTERNS)),
+    keyed=st.booleans(),
+    duplicates=st.booleans(),
+    numbered=st.booleans(),
+    size=st.none() | st.integers(1, 3),
+    pieces=st.integers(1, 3),
+)
+def test_divided_windows_give_what_a_table_gives(
+    kind: str,
+    table: pa.Table,
+    pattern: str,
+    keyed: bool,
+    duplicates: bool,
+    numbered: bool,
+    size: int | None,
+    pieces: int,
+) -> None:
+    query = PATTERNS[pattern].over(KINDS[kind], duplicates=duplicates, numbered=numbered)
+    query = query.partition_by("key") if keyed else query
+    query = query.instances(2, Batches(size)) if size else query
+    assert divided(table, query, pieces) == rows(match_windows(query, table).table)

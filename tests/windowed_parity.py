@@ -1,0 +1,148 @@
+"""Queries over windows that every host must answer alike: in process, classic and Connect."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+import outpace as op
+from outpace import schedulers, windows
+from outpace.pattern.query import Query
+
+SIZE = 900
+
+#: The columns that all results have here, so that one job answers all queries.
+COLUMNS = ("first", "last", "n", "m", "match_event", "window", "window_start", "window_end")
+
+
+def pattern(text: str) -> Query:
+    """A query whose variables are kinds of events."""
+    names = [name for name in "ABC" if name in text]
+    return (
+        op.Query("q")
+        .order_by("ts")
+        .pattern(text)
+        .define({name: f"kind = '{name.lower()}'" for name in names})
+        .measures(first="FIRST(ts)", last="LAST(ts)", n="COUNT(*)")
+    )
+
+
+CHAIN = pattern("A -> B -> C")
+STRICT = pattern("A B*").skip_to_next_row()
+FALLS = pattern("A D+").define(D="v < PREV(v)").measures(m="MATCH_NUMBER()")
+PAIRS = pattern("A ->> C").within(9)
+
+TIME = windows.time(24, slide=7, offset=3)
+COUNT = windows.count(30, slide=8)
+BETWEEN = windows.between(open="kind = 'a' AND v < 0.3", close="kind = 'd'")
+#: By name: the query, and what its plan on Spark says.
+QUERIES = {
+    "time": (CHAIN.over(TIME), "divided by time, in batches of windows: 48 windows"),
+    "time, numbered": (
+        STRICT.over(TIME, numbered=True).instances(3),
+        "another pass over the time column",
+    ),
+    "time, duplicates": (
+        PAIRS.over(TIME, duplicates=True, numbered=True).instances(2, schedulers.Batches(5)),
+        "batches of windows: 5 windows\n",
+    ),
+    "time, keyed": (
+        CHAIN.partition_by("key").over(windows.time(60, slide=25)).instances(2),
+        "tasks that match: 2",
+    ),
+    "time, keyed, numbered": (
+        FALLS.partition_by("key").over(windows.time(60), numbered=True),
+        "all keys together: numbers count the events of all keys",
+    ),
+    "count": (
+        STRICT.over(COUNT).instances(3, schedulers.Batches(11)),
+        "in batches of windows: 11 windows, and those that overlap them",
+    ),
+    "count, numbered": (
+        FALLS.over(windows.count(40, slide=15, offset=-5), numbered=True).instances(
+            2, schedulers.Batches(9)
+        ),
+        "before that one task orders and splits the packed rows",
+    ),
+    "count, duplicates": (
+        PAIRS.over(COUNT, duplicates=True, numbered=True),
+        "in batches of windows: 262,144 rows; before",
+    ),
+    "count, keyed": (
+        CHAIN.partition_by("key").over(windows.count(50, slide=20)).instances(5),
+        "divided by key: key",
+    ),
+    "count, keyed, numbered": (
+        CHAIN.partition_by("key").over(windows.count(50, slide=20), numbered=True),
+        "divided not at all: numbers count the events of all keys",
+    ),
+    "session": (
+        CHAIN.over(windows.session(4), numbered=True).instances(4, schedulers.Batches(6)),
+        "in batches of windows: 6 windows; before",
+    ),
+    "between": (
+        STRICT.over(BETWEEN, numbered=True).instances(2, schedulers.Batches(3)),
+        "3 windows, and those that overlap them",
+    ),
+    "landmark": (
+        FALLS.over(windows.landmark("kind = 'd'"), numbered=True).instances(
+            2, schedulers.Batches(7)
+        ),
+        "in batches of windows: 7 windows",
+    ),
+    "landmark, keyed": (CHAIN.partition_by("key").over(windows.landmark()), "divided by key: key"),
+}
+
+
+def events() -> pa.Table:
+    """Rows in order, without equal times."""
+    numbers = np.random.default_rng(21)
+    return pa.table(
+        {
+            "ts": np.cumsum(numbers.integers(1, 5, SIZE)),
+            "kind": numbers.choice(list("abcd"), SIZE),
+            "key": numbers.choice(["x", "y", "z"], SIZE),
+            "v": numbers.random(SIZE),
+        }
+    )
+
+
+def on_spark(frame: DataFrame) -> dict[str, list[list[int | None]]]:
+    """Return what all queries find in a DataFrame, in one job."""
+    frames = {}
+    for name, (query, said) in QUERIES.items():
+        text = op.explain(query, frame).text
+        assert said in text, f"{name}: {text}"
+        frames[name] = op.match(frame, query)
+    labelled = [
+        found.select(
+            sf.lit(name).alias("name"),
+            *(
+                sf.col(column) if column in found.columns else sf.lit(None).alias(column)
+                for column in COLUMNS
+            ),
+        )
+        for name, found in frames.items()
+    ]
+    answers: dict[str, list[list[int | None]]] = {name: [] for name in frames}
+    for name, *match in reduce(DataFrame.union, labelled).collect():
+        answers[name].append(match)
+    return {name: _sorted(matches) for name, matches in answers.items()}
+
+
+def in_process() -> dict[str, list[list[int | None]]]:
+    """Return what is found in one table."""
+    table = events()
+    answers = {}
+    for name, (query, _) in QUERIES.items():
+        found = op.match(table, query).to_pylist()
+        answers[name] = _sorted([[row.get(column) for column in COLUMNS] for row in found])
+    return answers
+
+
+def _sorted(matches: list[list[int | None]]) -> list[list[int | None]]:
+    return sorted(matches, key=repr)
