@@ -4,7 +4,7 @@ The public names, nothing else:
 
 - `Query` and the builders `step`, `permute`, `col`, `lit`, `prev`, `next`, `first`, `last`, `fn`:
   write a pattern in Python;
-- `match`, `search`, `open`, `resume`, `sql`: run it;
+- `match`, `search`, `open`, `resume`, `run`, `sql`: run it;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
 - `schedulers`: which instance matches a window;
@@ -19,6 +19,7 @@ from outpace import windows as windows
 from outpace.errors import (
     BindError,
     DataError,
+    InstanceError,
     MatchError,
     OutpaceError,
     PatternSyntaxError,
@@ -27,6 +28,8 @@ from outpace.errors import (
 )
 from outpace.host import explain, match, sql
 from outpace.local.match import Search, search
+from outpace.local.parallel.control import RateControl
+from outpace.local.parallel.host import Run, run
 from outpace.local.stream import StreamMatcher
 from outpace.local.stream import open_query as open
 from outpace.local.stream import resume_query as resume
@@ -51,11 +54,14 @@ __all__ = [
     "BindError",
     "DataError",
     "EventOperator",
+    "InstanceError",
     "MatchError",
     "Operator",
     "OutpaceError",
     "PatternSyntaxError",
     "Query",
+    "RateControl",
+    "Run",
     "Search",
     "StateError",
     "StreamMatcher",
@@ -75,6 +81,7 @@ __all__ = [
     "permute",
     "prev",
     "resume",
+    "run",
     "search",
     "sql",
     "step",

@@ -173,6 +173,18 @@ class StateError(OutpaceError):
     code = "state"
 
 
+class InstanceError(OutpaceError):
+    """A process that matches windows ended before its work was done.
+
+    Examples
+    --------
+    >>> print(InstanceError("instance 1 was ended by SIGKILL"))
+    [instance] instance 1 was ended by SIGKILL
+    """
+
+    code = "instance"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint that names the closest known names, or None.
 

@@ -84,9 +84,10 @@ def batch_size(windows: WindowSpec | None, instances: int) -> int:
     """
     if not isinstance(windows, CountWindows | TimeWindows):
         return 1
-    # Both are numbers, or both are stretches of time: so is what a window shares with the next.
-    shared = windows.size - windows.slide  # type: ignore[operator]
-    return max(1, -int(-shared * instances // windows.slide))
+    size, slide = windows.size, windows.slide
+    # Both are numbers, or both are stretches of time.
+    batch: int = -((slide - size) * instances // slide)  # type: ignore[operator, assignment]
+    return max(1, batch)
 
 
 class Schedule:
@@ -329,8 +330,9 @@ class _Places:
             return np.zeros(len(partition), np.int64)
         at = np.minimum(np.searchsorted(self.partitions, partition), len(self.partitions) - 1)
         sizes = np.diff(self._starts)[at]
-        # Ordinals of open windows are as large as can be: they must not be added to.
-        return self._starts[at] + np.clip(ordinal - self._first[at], 0, sizes)
+        # The end of an open window is as large as can be: nothing may be added to it.
+        places: Integers = self._starts[at] + np.clip(ordinal - self._first[at], 0, sizes)
+        return places
 
     def row_ranges(self, ranges: Integers) -> Integers:
         """Return ranges of places as ranges of row numbers."""
@@ -384,7 +386,7 @@ class _Placed:
             key = np.array([self._names.pop(name) for name in names], np.int64)
         at = np.searchsorted(self._key, key)
         self._alive[at] = False
-        instances = self._instance[at]
+        instances: Integers = self._instance[at]
         self._closed += len(windows)
         if 2 * self._closed > len(self._key):
             kept = self._alive

@@ -147,13 +147,14 @@ class Coordinator:
         self._finished = True
         return parcels
 
-    def receive(self, instance: int, answer: Answer) -> None:
-        """Take the answer of an instance to the first parcel that it has not answered."""
+    def receive(self, instance: int, answer: Answer) -> int:
+        """Take the answer to the first parcel without one, and return how many events it had."""
         known = self._instances[instance]
         _, events = known.sent.popleft()
         known.events_waiting -= events
         known.horizon, known.open_windows = answer.horizon, answer.open_windows
         self.merger.push(instance, answer.matches)
+        return events
 
     def take(self) -> pa.Table:
         """Return the matches that are complete, in their order."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.match.operator import prepare
+from outpace.engine.partition import one_array
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.rows import select
@@ -74,9 +75,9 @@ def unpacked(rows: pa.Table, first: int) -> Events:
     """Return events that travelled; `first` is the arrival number of the first of them."""
     arrival = np.arange(first, first + rows.num_rows, dtype=np.int64)
     beside = {
-        name: np.asarray(rows.column(name).chunk(0), np.int64)
+        name: np.asarray(one_array(rows.column(name)), np.int64)
         for name in (_PARTITION, _ORDINAL, _TIMES)
-        if name in rows.column_names and rows.num_rows
+        if name in rows.column_names
     }
     return Events(
         rows.drop_columns([name for name in rows.column_names if name in beside]),

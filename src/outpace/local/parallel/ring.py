@@ -13,11 +13,15 @@ import ctypes
 import weakref
 from collections import deque
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from outpace.errors import DataError
+
+#: Bytes of what travels beside the columns of events: three integers a row, and their description.
+_BESIDE_ROW: Final = 24
+_BESIDE_BLOCK: Final = 4096
 
 
 class Slots:
@@ -75,8 +79,9 @@ class Ring:
         self._memory: Any = context.RawArray(ctypes.c_byte, slots * self.slot_bytes + 64)
 
     def fits(self, rows: pa.Table) -> bool:
-        """Say whether rows fit into a slot."""
-        return _size(rows) <= self.slot_bytes
+        """Say whether rows fit into a slot, with the numbers that travel beside them."""
+        size = _size(rows) + _BESIDE_ROW * int(rows.num_rows) + _BESIDE_BLOCK
+        return size <= self.slot_bytes
 
     def write(self, slot: int, rows: pa.Table) -> int:
         """Write rows into a slot that nobody reads, and return their size in bytes."""

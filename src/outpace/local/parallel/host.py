@@ -1,0 +1,266 @@
+"""The process host: sources are read, instances match in processes, matches come out in order.
+
+`run` reads sources for as long as they last, `match_in_processes` a table. Matches are those of one
+process, in the same order, whatever the number of instances, their scheduler and their speed.
+Events are read when there is room for them, and with rate control when instances can keep up.
+Whatever ends a run, an error in a source, in an instance or here, or an interrupt from the
+keyboard, ends its processes and frees its shared memory.
+
+Memory: the shared memory, a few batches of events, and what coordinator and instances keep.
+Paper: 2.3.4, 3.1 and 4.5.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.match.operator import prepare
+from outpace.engine.merge import ENDED
+from outpace.engine.window.feed import in_order
+from outpace.errors import BindError
+from outpace.ingest.source import BATCH_ROWS, Source
+from outpace.local.parallel.control import RateControl, RateController
+from outpace.local.parallel.metrics import Metrics
+from outpace.local.parallel.operator import MEMORY, ParallelOperator
+from outpace.local.parallel.reader import Batch, SourceReader
+from outpace.local.parallel.worker import Done
+from outpace.pattern.query import Query
+from outpace.pattern.windows import LandmarkWindows
+
+#: The longest wait for anything, after which it is looked whether the run was stopped.
+_TURN_S: Final = 0.1
+
+_CONTROL: Final = RateControl()
+
+
+def run(
+    query: Query,
+    sources: Source | Sequence[Source],
+    *,
+    rate_control: RateControl | None = _CONTROL,
+    memory: int = MEMORY,
+    batch_rows: int = BATCH_ROWS,
+) -> Run:
+    """Run a query over sources, with its instances in processes of their own.
+
+    Parameters
+    ----------
+    query
+        What to detect; `Query.over` and `Query.instances` say in which windows and in how many
+        processes. Without windows each partition is one.
+    sources
+        Where events come from, in the order (time, sequence number, source) of them all.
+    rate_control
+        How the rate is found at which sources are read; None reads whenever there is room.
+    memory
+        Bytes of shared memory for events on their way to instances.
+    batch_rows
+        How many events are read from a source at a time.
+
+    Returns
+    -------
+    Run
+        An iterator of tables of matches, in order. As a context manager it ends all processes on
+        leaving.
+
+    Examples
+    --------
+    >>> import outpace as op
+    >>> pairs = (op.Query("pairs").order_by("ts").pattern("A B")
+    ...          .define(A="type = 'a'", B="type = 'b'").measures(at="A.seq")
+    ...          .over(op.windows.count(100)).instances(2))
+    >>> with run(pairs, op.sources.simple_events(1000, types="ab")) as matches:
+    ...     found = sum(table.num_rows for table in matches)
+    >>> found == op.match(op.sources.simple_events(1000, types="ab").table(), pairs).num_rows
+    True
+    """
+    if not isinstance(query, Query):
+        raise BindError(
+            f"a query is expected, not an object of type {type(query).__name__}",
+            hint='write op.Query("name").pattern("A B")',
+        )
+    listed = [sources] if isinstance(sources, Source) else list(sources)
+    if not listed or not all(isinstance(source, Source) for source in listed):
+        raise BindError("sources are expected to run on", hint="see outpace.sources")
+    whole = query if query.windows is not None else query.over(LandmarkWindows())
+    return Run(whole, listed, rate_control, memory, batch_rows)
+
+
+def match_in_processes(query: Query, table: pa.Table) -> pa.Table:
+    """Return the matches of a query in the windows of a complete table."""
+    bound = prepare(query, table.schema).bound
+    with ParallelOperator(query, table.schema) as operator:
+        found = list(operator.push(in_order(bound, table)))
+        operator.finish()
+        found += operator.rest()
+    return pa.concat_tables([bound.output.empty_table(), *found])
+
+
+class Run:
+    """A query that runs over sources; see `run`.
+
+    Examples
+    --------
+    >>> import outpace as op
+    >>> query = op.Query().order_by("ts").pattern("A").over(op.windows.count(10))
+    >>> with op.run(query, op.sources.simple_events(30)) as matches:
+    ...     tables = list(matches)
+    >>> matches.metrics.operator.events
+    30
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        sources: list[Source],
+        rate_control: RateControl | None,
+        memory: int,
+        batch_rows: int,
+    ) -> None:
+        self._query = query
+        self._sources = sources
+        self._memory = memory
+        self._batch_rows = batch_rows
+        self._controller = (
+            None if rate_control is None else RateController(rate_control, query.instance_count)
+        )
+        self.metrics = Metrics.of([source.id for source in sources], query.instance_count)
+        self._operator: ParallelOperator | None = None
+        self._stopped = threading.Event()
+        self._began = 0.0
+        #: Whether the order of the sources is that of the time which closes windows.
+        order = [item.column for item in query.order[:1]]
+        self._time_is_ordered = all([source.time] == order for source in sources)
+        self._tables = self._run()
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self
+
+    def __next__(self) -> pa.Table:
+        return next(self._tables)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tables.close()
+
+    def stop(self) -> None:
+        """Read no more events and end; windows that are open are left as they are.
+
+        May be called from another thread. What is not matched yet is dropped.
+        """
+        self._stopped.set()
+
+    def _run(self) -> Generator[pa.Table, None, None]:
+        reader = SourceReader(self._sources, self._batch_rows)
+        try:
+            for table in self._turns(reader):
+                if table.num_rows:
+                    self.metrics.operator.matches += table.num_rows
+                    yield table
+        finally:
+            reader.stop()
+            if self._operator is not None:
+                self._operator.close()
+
+    def _turns(self, reader: SourceReader) -> Iterator[pa.Table]:
+        """Yield what each turn of the loop completes."""
+        reading = True
+        while not self._stopped.is_set():
+            wanted = reading and self._wants_events()
+            if wanted and reader.ready:
+                batch = reader.take()
+                reading = batch is not None
+                yield from self._end() if batch is None else self._push(batch)
+            elif self._operator is None and reading:
+                wait([reader.wakes], _TURN_S)
+            elif self._operator is None or self._operator.coordinator.settled:
+                return
+            else:
+                self._operator.receive(
+                    _TURN_S if wanted or not reading else self._pause(),
+                    [reader.wakes] if wanted else [],
+                )
+                yield self._operator.coordinator.take()
+            self._look()
+
+    def _wants_events(self) -> bool:
+        """Say whether events may be read now: there is room, and the rate allows it."""
+        if self._operator is None:
+            return True
+        if self._controller is None:
+            return self._operator.room
+        coordinator, now = self._operator.coordinator, time.perf_counter()
+        self._controller.adjust(now, coordinator.loads, coordinator.schedule.duplication)
+        return self._controller.allowed(now) > 0 and self._operator.room
+
+    def _pause(self) -> float:
+        """Return how long to wait for answers, until events may be read again."""
+        assert self._operator is not None
+        if self._controller is None or not self._operator.room:
+            return _TURN_S
+        return self._controller.wait_s()
+
+    def _push(self, batch: Batch) -> Iterator[pa.Table]:
+        if self._operator is None:
+            self._operator = ParallelOperator(
+                self._query, batch.rows.schema, memory=self._memory, watch=self._answered
+            )
+            self._began = time.perf_counter()
+        if self._controller is not None:
+            self._controller.spend(batch.rows.num_rows)
+        for source, count in batch.counts.items():
+            self.metrics.sources[source].events = count
+            self.metrics.sources[source].buffered = batch.buffered[source]
+        yield from self._operator.push(batch.rows)
+        if self._time_is_ordered and batch.watermark < ENDED:
+            self._operator.advance(batch.watermark)
+
+    def _end(self) -> Iterator[pa.Table]:
+        if self._operator is not None:
+            self._operator.finish()
+            yield self._operator.coordinator.take()
+
+    def _answered(self, instance: int, events: int, done: Done) -> None:
+        """Note what an instance did."""
+        known = self.metrics.instances[instance]
+        known.events += events
+        known.matches += len(done.answer.matches)
+        known.open_windows = done.answer.open_windows
+        known.rows_kept, known.state_bytes = done.rows_kept, done.bytes_kept
+        known.busy_s += done.seconds
+        if self._controller is not None:
+            self._controller.worked(instance, events, done.seconds)
+
+    def _look(self) -> None:
+        """Bring the metrics up to date and keep a sample where one is due."""
+        if self._operator is None:
+            return
+        coordinator = self._operator.coordinator
+        seconds = time.perf_counter() - self._began
+        ended = coordinator.settled
+        if not ended and not self.metrics.due(seconds):
+            return
+        for known, load in zip(self.metrics.instances, coordinator.loads, strict=True):
+            known.waiting = load
+        operator = self.metrics.operator
+        operator.events = coordinator.schedule.events_in
+        operator.sent = coordinator.schedule.events_sent
+        operator.open_windows = coordinator.splitter.open_windows
+        operator.waiting_matches = coordinator.merger.waiting
+        operator.remembered_matches = coordinator.merger.remembered
+        operator.rate_limit = self._controller.rate if self._controller is not None else 0.0
+        self.metrics.sample(seconds)

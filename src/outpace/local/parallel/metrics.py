@@ -1,0 +1,185 @@
+"""Metrics of a run, over time: rates, what waits, open windows, duplication, state.
+
+Totals are always current. Samples of them are kept at regular times; when there are too many, every
+second one is dropped and samples are taken half as often, so a run of any length has between
+`most / 2` and `most` of them. Memory: `most` samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+#: Samples that are kept at most, and the seconds between the first of them.
+MOST_SAMPLES: Final = 2048
+FIRST_INTERVAL_S: Final = 0.1
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("seconds", pa.float64()),
+        ("part", pa.string()),
+        ("name", pa.string()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
+
+@dataclass(slots=True)
+class SourceMetrics:
+    """What is known of a source: the events read from it, and those that wait to be ordered."""
+
+    events: int = 0
+    buffered: int = 0
+
+
+@dataclass(slots=True)
+class InstanceMetrics:
+    """What is known of an instance.
+
+    Parameters
+    ----------
+    events, matches
+        What it processed and found.
+    waiting
+        Events that were sent to it and not processed yet.
+    open_windows
+        Windows that it has open.
+    rows_kept, state_bytes
+        The rows that undecided matches may need, and the memory for all that it keeps.
+    busy_s
+        The seconds that it worked.
+    """
+
+    events: int = 0
+    matches: int = 0
+    waiting: int = 0
+    open_windows: int = 0
+    rows_kept: int = 0
+    state_bytes: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass(slots=True)
+class OperatorMetrics:
+    """What is known of the rest: splitter, scheduler and merger.
+
+    Parameters
+    ----------
+    events, matches
+        What came in, and what came out.
+    sent
+        Events sent to instances, one for each instance that gets it.
+    open_windows
+        Windows that are open.
+    waiting_matches, remembered_matches
+        What the merger holds: matches that wait for an instance that is behind, and those that may
+        be found again.
+    rate_limit
+        Events per second that may be read; 0 without rate control.
+    """
+
+    events: int = 0
+    matches: int = 0
+    sent: int = 0
+    open_windows: int = 0
+    waiting_matches: int = 0
+    remembered_matches: int = 0
+    rate_limit: float = 0.0
+
+    @property
+    def duplication(self) -> float:
+        """How often an event was sent on average."""
+        return self.sent / self.events if self.events else 1.0
+
+
+@dataclass
+class Metrics:
+    """The metrics of a run: current totals, and samples of them.
+
+    Examples
+    --------
+    >>> metrics = Metrics.of(["door"], instances=1)
+    >>> metrics.operator.events = metrics.sources["door"].events = 100
+    >>> metrics.sample(seconds=1.0)
+    >>> metrics.operator.events = metrics.sources["door"].events = 400
+    >>> metrics.sample(seconds=2.0)
+    >>> metrics.over_time("source", "rate").select(["seconds", "name", "value"]).to_pylist()
+    [{'seconds': 1.0, 'name': 'door', 'value': 100.0},
+     {'seconds': 2.0, 'name': 'door', 'value': 300.0}]
+    """
+
+    sources: dict[str, SourceMetrics]
+    instances: list[InstanceMetrics]
+    operator: OperatorMetrics = field(default_factory=OperatorMetrics)
+    seconds: float = 0.0
+    _samples: list[tuple[float, list[tuple[str, str, str, float]]]] = field(default_factory=list)
+    _interval_s: float = FIRST_INTERVAL_S
+    _most: int = MOST_SAMPLES
+
+    @staticmethod
+    def of(sources: list[str], instances: int) -> Metrics:
+        """Return the metrics of a run that has not begun."""
+        return Metrics(
+            {source: SourceMetrics() for source in sources},
+            [InstanceMetrics() for _ in range(instances)],
+        )
+
+    @property
+    def table(self) -> pa.Table:
+        """All samples, one row for each value: seconds, part, name, metric, value.
+
+        Parts are "source", "instance" and "operator". Rates are events (or matches) per second
+        since the sample before.
+        """
+        return self.over_time()
+
+    def over_time(self, part: str | None = None, metric: str | None = None) -> pa.Table:
+        """Return the samples of one part or one metric, or all of them."""
+        rows = []
+        before: dict[tuple[str, str, str], tuple[float, float]] = {}
+        for seconds, values in self._samples:
+            for where, name, what, value in values:
+                rows.append((seconds, where, name, what, value))
+                if what in _RATES:
+                    then, last = before.get((where, name, what), (0.0, 0.0))
+                    passed = max(seconds - then, 1e-9)
+                    rows.append((seconds, where, name, _RATES[what], (value - last) / passed))
+                    before[where, name, what] = seconds, value
+        chosen = [row for row in rows if part in (None, row[1]) and metric in (None, row[3])]
+        columns = zip(*chosen, strict=True) if chosen else [[]] * len(_SCHEMA)
+        return pa.table([list(column) for column in columns], schema=_SCHEMA)
+
+    def due(self, seconds: float) -> bool:
+        """Say whether it is time for a sample."""
+        last = self._samples[-1][0] if self._samples else 0.0
+        return seconds - last >= self._interval_s
+
+    def sample(self, seconds: float) -> None:
+        """Keep the current values as those of a time, in seconds since the start."""
+        self.seconds = seconds
+        self._samples.append((seconds, self._values()))
+        if len(self._samples) > self._most:
+            # A sample is kept with the one before it dropped, so rates stay those of all events.
+            self._samples = self._samples[1::2]
+            self._interval_s *= 2
+
+    def _values(self) -> list[tuple[str, str, str, float]]:
+        values: list[tuple[str, str, str, float]] = []
+        for name, source in self.sources.items():
+            values += [("source", name, key, value) for key, value in _fields(source)]
+        for number, instance in enumerate(self.instances):
+            values += [("instance", str(number), key, value) for key, value in _fields(instance)]
+        values += [("operator", "", key, value) for key, value in _fields(self.operator)]
+        values.append(("operator", "", "duplication", self.operator.duplication))
+        return values
+
+
+#: Totals that are shown as rates, too.
+_RATES: Final = {"events": "rate", "matches": "match_rate", "sent": "sent_rate"}
+
+
+def _fields(part: SourceMetrics | InstanceMetrics | OperatorMetrics) -> list[tuple[str, float]]:
+    return [(name, float(getattr(part, name))) for name in part.__dataclass_fields__]

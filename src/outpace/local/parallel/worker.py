@@ -1,0 +1,162 @@
+"""The process of an instance: takes work from a pipe, reads events from shared memory, answers.
+
+A thread of its own reads the pipe, so the parent never waits for an instance that is busy, and an
+instance whose parent is gone ends at once, whatever it is doing. What goes wrong is told with its
+traceback before the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import pyarrow as pa
+
+from outpace.engine.match.contract import Integers
+from outpace.engine.window.contract import Split
+from outpace.errors import OutpaceError
+from outpace.local.parallel.coordinator import Answer
+from outpace.local.parallel.instance import Instance, chosen, unpacked
+from outpace.local.parallel.ring import Ring, RingReader
+from outpace.pattern.query import Query
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an instance is started with.
+
+    Parameters
+    ----------
+    query, schema
+        What to match, and the columns that travel.
+    ring, share
+        The shared memory, and how many of its slots the instance may hold.
+    """
+
+    query: Query
+    schema: pa.Schema
+    ring: Ring
+    share: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an instance is to do next; see `Parcel`.
+
+    Parameters
+    ----------
+    slot, size, first
+        Where the events are: the slot, how many bytes, the arrival number of the first of them;
+        slot -1 where only windows close.
+    ranges, split, arrived
+        Which of the events, which windows, and how many events the stream has had.
+    """
+
+    slot: int
+    size: int
+    first: int
+    ranges: Integers
+    split: Split
+    arrived: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The answer to a piece of work.
+
+    Parameters
+    ----------
+    answer
+        What was found.
+    released
+        Slots that the instance does not need any more.
+    seconds
+        How long it worked.
+    rows_kept, bytes_kept
+        The rows that undecided matches may need, and the memory that Arrow holds for the process.
+    """
+
+    answer: Answer
+    released: tuple[int, ...]
+    seconds: float
+    rows_kept: int
+    bytes_kept: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The instance has started."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The instance cannot go on; `error` is set where Outpace itself refused something."""
+
+    error: OutpaceError | None
+    message: str
+    trace: str
+
+
+def run_instance(setup: Setup, connection: Connection) -> None:
+    """Work until there is no more work; the body of the process."""
+    # An interrupt from the keyboard goes to all processes; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Two threads of Arrow beside each instance would only take the cores from other instances.
+    pa.set_cpu_count(1)
+    try:
+        worker = _Worker(setup)
+        connection.send(Ready())
+        inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
+        while (work := inbox.get()) is not None:
+            connection.send(worker.do(work))
+    except BrokenPipeError:
+        return
+    except Exception as error:
+        known = error if isinstance(error, OutpaceError) else None
+        message = f"{type(error).__name__}: {error}"
+        connection.send(Failed(known, message, traceback.format_exc()))
+
+
+class _Worker:
+    """An instance that reads its events from shared memory."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._reader = RingReader(setup.ring, setup.share)
+        self._instance = Instance(setup.query, setup.schema)
+        self._nothing = unpacked(setup.schema.empty_table(), 0)
+
+    def do(self, work: Work) -> Done:
+        """Do a piece of work."""
+        start = time.perf_counter()
+        answer = self._answer(work)
+        return Done(
+            answer,
+            self._reader.released(),
+            time.perf_counter() - start,
+            self._instance.rows_kept,
+            pa.total_allocated_bytes(),
+        )
+
+    def _answer(self, work: Work) -> Answer:
+        # A call of its own: when it returns, nothing but the instance refers to the slot.
+        events = self._nothing
+        if work.slot >= 0:
+            events = unpacked(self._reader.read(work.slot, work.size), work.first)
+        return self._instance.answer(chosen(events, work.ranges), work.split, work.arrived)
+
+
+def _receive(connection: Connection, inbox: queue.SimpleQueue[Work | None]) -> None:
+    """Read work as it comes; end the process when the parent is gone."""
+    try:
+        while (work := connection.recv()) is not None:
+            inbox.put(work)
+        inbox.put(None)
+    except (EOFError, OSError):
+        os._exit(0)
