@@ -18,6 +18,7 @@ from outpace.engine.window.result import WindowMatches
 from outpace.errors import BindError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
+from outpace.local.parallel.host import match_in_processes
 from outpace.pattern.query import Query, Selection
 from outpace.plan.why import why
 from outpace.plan.why_not import why_not
@@ -87,6 +88,8 @@ class Search:
 
     def table(self) -> pa.Table:
         """Return the matches as a table."""
+        if self._query.windows is not None and self._query.instance_count > 1:
+            return match_in_processes(self._query, self._table)
         if self._query.windows is not None:
             return self._in_windows.table
         if self._query.operator is not None:

@@ -21,9 +21,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.match.operator import prepare
 from outpace.engine.merge import ENDED
 from outpace.engine.window.feed import in_order
+from outpace.engine.window.operator import make_instance
 from outpace.errors import BindError
 from outpace.ingest.source import BATCH_ROWS, Source
 from outpace.local.parallel.control import RateControl, RateController
@@ -95,7 +95,7 @@ def run(
 
 def match_in_processes(query: Query, table: pa.Table) -> pa.Table:
     """Return the matches of a query in the windows of a complete table."""
-    bound = prepare(query, table.schema).bound
+    bound = make_instance(query, table.schema)[0]
     with ParallelOperator(query, table.schema) as operator:
         found = list(operator.push(in_order(bound, table)))
         operator.finish()

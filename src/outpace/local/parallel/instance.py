@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
-from outpace.engine.match.operator import prepare
 from outpace.engine.partition import one_array
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.match import WindowMatcher
+from outpace.engine.window.operator import make_instance
 from outpace.engine.window.rows import select
 from outpace.local.parallel.coordinator import Answer
 from outpace.pattern.query import Query
@@ -31,7 +31,7 @@ class Instance:
     """
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
-        self._core = WindowMatcher(prepare(query, schema))
+        self._core = make_instance(query, schema)[1]
 
     @property
     def rows_kept(self) -> int:
@@ -41,7 +41,9 @@ class Instance:
     def answer(self, events: Events, split: Split, arrived: int) -> Answer:
         """Take the next events of its windows and return what to say."""
         matches = self._core.step(events, split, arrived=arrived)
-        return Answer(matches, self._core.horizon, self._core.open_windows)
+        # What user-defined operators give is never the same twice, so nobody asks where it starts.
+        horizon = self._core.horizon if isinstance(self._core, WindowMatcher) else arrived
+        return Answer(matches, horizon, self._core.open_windows)
 
 
 def chosen(events: Events, ranges: Integers) -> Events:

@@ -14,8 +14,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.window.contract import Events
+from outpace.engine.window.operator import make_instance
 from outpace.local.parallel.coordinator import Coordinator, Parcel
 from outpace.local.parallel.instance import packed
 from outpace.local.parallel.processes import Processes, process_context
@@ -58,13 +58,13 @@ class ParallelOperator:
         memory: int = MEMORY,
         watch: Callable[[int, int, Done], None] = lambda instance, events, done: None,
     ) -> None:
-        task = prepare(query, schema)
+        bound, _, columns = make_instance(query, schema)
         windows = bind_windows(query, schema)
         count = query.instance_count
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
         context = process_context()
-        self.coordinator = Coordinator(query, task.bound, windows)
-        self._columns = kept_columns(task, schema)
+        self.coordinator = Coordinator(query, bound, windows)
+        self._columns = columns
         self._keyed = windows.keyed
         self._watch = watch
         self._slots = Slots(slots)
