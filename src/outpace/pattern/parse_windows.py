@@ -76,10 +76,9 @@ def read_scheduler(cursor: Cursor) -> Scheduler:
     if cursor.accept("BY", "KEY"):
         return ByKey()
     if cursor.accept("BATCHES"):
-        start = cursor.token
         size = read_count(cursor, "the windows of a batch") if cursor.accept("OF") else None
         if size == 0:
-            raise cursor.error("a batch has at least one window", cursor.span_from(start.start))
+            raise cursor.error("a batch has at least one window", cursor.previous.span)
         return Batches(size)
     raise cursor.unexpected("ROUND ROBIN, BATCHES, LEAST LOADED or BY KEY after SCHEDULE")
 

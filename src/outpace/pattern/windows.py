@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from outpace.errors import BindError, UnsupportedError
+from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Expression
 
 #: A stretch of time: a timedelta for timestamps, an integer in units of an integer time column.
@@ -64,7 +65,7 @@ class TimeWindows:
             _check_span(value, name, "time windows", least=None if name == "offset" else 1)
             if isinstance(value, int) is not isinstance(self.size, int):
                 raise BindError(
-                    f"size is {self.size!r}, but {name} is {value!r}",
+                    f"size is {_shown(self.size)}, but {name} is {_shown(value)}",
                     where="time windows",
                     hint="give durations for a timestamp, integers for an integer time column",
                 )
@@ -182,7 +183,11 @@ def _check_span(value: object, name: str, where: str, *, least: int | None) -> N
         )
     units = value if isinstance(value, int) else value // _MICROSECOND
     if least is not None and units < least:
-        shown = "1" if isinstance(value, int) else "1 microsecond"
-        raise BindError(f"{name} is at least {shown}, not {value}", where=where)
+        smallest = 1 if isinstance(value, int) else _MICROSECOND
+        raise BindError(f"{name} is at least {_shown(smallest)}, not {_shown(value)}", where=where)
     if abs(units) > LARGEST_SPAN:
-        raise BindError(f"{name} is too large: {value}", where=where)
+        raise BindError(f"{name} is too large: {_shown(value)}", where=where)
+
+
+def _shown(span: Span) -> str:
+    return str(span) if isinstance(span, int) else print_duration(span)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, get_args
 
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from outpace.pattern import ast
 from outpace.pattern import expression as ex
 from outpace.pattern import query as q
+from outpace.pattern import schedulers as s
+from outpace.pattern import windows as w
 
 #: Names that need no quotes, and some that do.
 _PLAIN_NAMES = ("A", "B", "C", "d", "price", "Symbol", "_x1")
@@ -271,7 +274,50 @@ def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
         selection=st.none() | st.sampled_from(q.Selection),
         consumption=st.sampled_from(q.Consume),
         limits=st.lists(limits, max_size=2, unique_by=lambda limit: limit.per).map(tuple),
+        windows=st.none() | windows(),
+        duplicates=st.booleans(),
+        numbered=st.booleans(),
+        instance_count=st.integers(1, 9),
+        scheduler=st.none() | _schedulers(),
+    ).map(_without_loose_options)
+
+
+def windows() -> st.SearchStrategy[w.Windows]:
+    """Draw windows of all kinds that have a text; they need not fit any schema.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(windows(), lambda drawn: isinstance(drawn, w.SessionWindows))
+    SessionWindows(gap=1)
+    """
+    condition = expressions(leaves=3)
+    whole = st.integers(1, 10**12)
+    either_side = st.integers(-(10**12), 10**12)
+    return st.one_of(
+        st.builds(w.CountWindows, whole, whole, either_side),
+        st.builds(w.TimeWindows, whole, whole, either_side),
+        st.builds(w.TimeWindows, *(span.map(_duration) for span in (whole, whole, either_side))),
+        st.builds(w.SessionWindows, whole | whole.map(_duration)),
+        st.builds(w.BetweenWindows, condition, condition),
+        st.builds(w.LandmarkWindows, st.none() | condition),
     )
+
+
+def _duration(microseconds: int) -> datetime.timedelta:
+    return datetime.timedelta(microseconds=microseconds)
+
+
+def _schedulers() -> st.SearchStrategy[s.Scheduler]:
+    batches = st.builds(s.Batches, st.none() | st.integers(1, 99))
+    return batches | st.sampled_from([s.RoundRobin(), s.LeastLoaded(), s.ByKey()])
+
+
+def _without_loose_options(query: q.Query) -> q.Query:
+    """Leave out what only `over` sets where there are no windows."""
+    if query.windows is not None:
+        return query
+    return replace(query, duplicates=False, numbered=False)
 
 
 def _pairs(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import outpace as op
 from outpace.pattern.expression import Binary, Expression, Name, walk
 from outpace.pattern.parse_expression import parse_expression
 from outpace.pattern.parse_match_recognize import parse_match_recognize
@@ -25,21 +26,22 @@ STATEMENTS = [
 
 
 def built(code: str) -> Query:
-    """Run the fluent calls in `code`; only calls on the query with constant arguments are known."""
+    """Run the fluent calls in `code`; only calls on the query and of `op` are known."""
 
     def value(node: python_ast.expr) -> Any:
-        if not isinstance(node, python_ast.Call):
-            return python_ast.literal_eval(node)
-        assert isinstance(node.func, python_ast.Attribute)
-        arguments = [python_ast.literal_eval(argument) for argument in node.args]
-        named: dict[str, Any] = {}
-        for argument in node.keywords:
-            constant = python_ast.literal_eval(argument.value)
-            named.update(constant if argument.arg is None else {argument.arg: constant})
-        if isinstance(node.func.value, python_ast.Name):
-            assert (node.func.value.id, node.func.attr) == ("op", "Query")
-            return Query(*arguments, **named)
-        return getattr(value(node.func.value), node.func.attr)(*arguments, **named)
+        match node:
+            case python_ast.Name(id="op"):
+                return op
+            case python_ast.Attribute(value=owner, attr=name):
+                return getattr(value(owner), name)
+            case python_ast.Call(func=called, args=arguments, keywords=keywords):
+                named: dict[str, Any] = {}
+                for keyword in keywords:
+                    given = value(keyword.value)
+                    named.update(given if keyword.arg is None else {keyword.arg: given})
+                return value(called)(*map(value, arguments), **named)
+            case _:
+                return python_ast.literal_eval(node)
 
     result = value(python_ast.parse(code, mode="eval").body)
     assert isinstance(result, Query)
