@@ -1,0 +1,1 @@
+"""One order for the events of many sources: by time, then sequence number, then source."""

@@ -1,0 +1,1 @@
+"""Where events come from: files, generators, and many sources at once in one order."""

@@ -1,0 +1,319 @@
+"""Generated sources: simple events, stocks, football positions and readings of a building.
+
+The same arguments give the same events on every machine and for every size of batches: an event is
+a function of its number, by splitmix64 and integer arithmetic; only the prices of stocks go on from
+the event before. A generator holds one batch.
+"""
+
+from __future__ import annotations
+
+import datetime
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.errors import DataError
+from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
+from outpace.testing.workloads import Integers, random_numbers, walk_by_key
+
+#: The time of a generator's first event.
+BEGINNING: Final = datetime.datetime(2024, 1, 2, 9, 30, tzinfo=datetime.UTC)
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_BEGINNING_US: Final = (BEGINNING - _EPOCH) // datetime.timedelta(microseconds=1)
+_SECOND_US: Final = 1_000_000
+#: Random numbers that an event may use; the streams of different seeds do not meet.
+_STREAMS: Final = 16
+
+_FIRST_CENTS: Final = 10_000
+_LEAST_CENTS: Final = 100
+
+#: The field of a football match in millimetres, and how high the ball flies.
+_PITCH_MM: Final = (105_000, 68_000, 8_000)
+#: How fast a sensor moves along each axis at most, in millimetres a second.
+_SPEED_MM: Final = (6_000, 4_000, 1_000)
+_QUANTITIES: Final = ("co2", "humidity", "motion", "power", "temperature")
+_DAY_S: Final = 86_400
+
+
+def simple_events(
+    events: int,
+    *,
+    seed: int = 1,
+    types: Sequence[str] = tuple("abcdefghij"),
+    rate: int = 1000,
+    id: str = "simple",
+) -> SimpleEvents:
+    """Make the paper's SimpleEvents: a time, a sequence number and one character.
+
+    Parameters
+    ----------
+    events
+        How many.
+    seed
+        Another seed gives other events.
+    types
+        What the column `type` may be, each with the same chance.
+    rate
+        Events per second of their time; above a million, several have the same time.
+    id
+        The source's identifier.
+
+    Examples
+    --------
+    >>> simple_events(3, types="ab").table().select(["seq", "type"]).to_pylist()
+    [{'seq': 0, 'type': 'a'}, {'seq': 1, 'type': 'b'}, {'seq': 2, 'type': 'a'}]
+    """
+    return SimpleEvents(id, events, seed, rate, tuple(types))
+
+
+def stock_events(
+    events: int,
+    *,
+    seed: int = 1,
+    symbols: int = 100,
+    rate: int = 1000,
+    id: str = "stock",
+) -> StockEvents:
+    """Make the paper's StockEvents: a symbol of three letters, and four prices.
+
+    The price of a symbol is a random walk; an event opens where the one before it closed.
+
+    Parameters
+    ----------
+    events, seed, rate, id
+        As for `simple_events`.
+    symbols
+        How many stocks there are, each with the same chance.
+
+    Examples
+    --------
+    >>> stock_events(2, symbols=1).table().drop_columns(["ts", "seq"]).to_pylist()
+    [{'symbol': 'AAA', 'open': 100.0, 'high': 100.05, 'low': 99.94, 'close': 99.94},
+     {'symbol': 'AAA', 'open': 99.94, 'high': 100.0, 'low': 99.81, 'close': 99.88}]
+    """
+    if not 1 <= symbols <= 26**3:
+        raise DataError(f"there are 1 to {26**3} symbols of three letters", detail=f"got {symbols}")
+    return StockEvents(id, events, seed, rate, symbols)
+
+
+def football(
+    events: int,
+    *,
+    seed: int = 1,
+    sensors: int = 36,
+    rate: int | None = None,
+    id: str = "football",
+) -> FootballPositions:
+    """Make positions of players and balls, with the columns of the DEBS 2013 challenge.
+
+    `sid` is the sensor; `x`, `y`, `z` its place in millimetres; `vx`, `vy`, `vz` its velocity and
+    `v` its speed in millimetres a second. Sensors go straight and turn at the edges of the field.
+
+    Parameters
+    ----------
+    events, seed, id
+        As for `simple_events`.
+    sensors
+        How many sensors report in turn.
+    rate
+        Events per second; 200 of each sensor by default.
+
+    Examples
+    --------
+    >>> football(2, sensors=2).table().schema.names
+    ['ts', 'seq', 'sid', 'x', 'y', 'z', 'v', 'vx', 'vy', 'vz']
+    """
+    if sensors < 1:
+        raise DataError("football needs a sensor")
+    return FootballPositions(id, events, seed, 200 * sensors if rate is None else rate, sensors)
+
+
+def building(
+    events: int,
+    *,
+    seed: int = 1,
+    rooms: int = 50,
+    rate: int = 100,
+    id: str = "building",
+) -> BuildingReadings:
+    """Make readings of a smart building: a room, what is measured, and the value.
+
+    `quantity` is co2 (ppm), humidity (%), motion (0 or 1), power (W) or temperature (°C); values
+    follow the time of day.
+
+    Parameters
+    ----------
+    events, seed, rate, id
+        As for `simple_events`.
+    rooms
+        How many rooms there are; each reading is of any of them.
+
+    Examples
+    --------
+    >>> building(2).table().select(["room", "quantity", "value"]).to_pylist()
+    [{'room': 28, 'quantity': 'co2', 'value': 752.9},
+     {'room': 30, 'quantity': 'motion', 'value': 0.0}]
+    """
+    if rooms < 1:
+        raise DataError("a building needs a room")
+    return BuildingReadings(id, events, seed, rate, rooms)
+
+
+@dataclass(frozen=True)
+class _Generated(Source):
+    """A source whose events are functions of their numbers."""
+
+    events: int
+    seed: int
+    rate: int
+
+    def __post_init__(self) -> None:
+        if self.events < 0 or self.rate < 1:
+            raise DataError(
+                "a generator needs 0 or more events and a rate of 1 or more",
+                detail=f"got {self.events} events at rate {self.rate}",
+            )
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield all events from the beginning, at most `rows` at a time."""
+        memory = self._memory()
+        for start in range(0, self.events, rows):
+            numbers = np.arange(start, min(start + rows, self.events), dtype=np.int64)
+            times = _BEGINNING_US + numbers * _SECOND_US // self.rate
+            columns = {
+                self.time: pa.array(times).view(_TIME),
+                SEQUENCE: pa.array(numbers),
+                **self._columns(numbers, memory),
+            }
+            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    def _memory(self) -> Integers:
+        """Return what is carried from batch to batch; most events need nothing."""
+        return np.zeros(0, np.int64)
+
+    @abstractmethod
+    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+        """Return the payload of the events with these numbers."""
+
+    def _draw(self, which: int, numbers: Integers, below: int) -> Integers:
+        """Return for each event a number from 0 to `below` - 1; `which` tells draws apart."""
+        stream = self.seed * _STREAMS + which
+        raw = random_numbers(stream, len(numbers), int(numbers[0]))
+        # The upper bits times the bound: a division would take most of the time.
+        return ((raw >> np.uint64(32)) * np.uint64(below) >> np.uint64(32)).view(np.int64)
+
+
+@dataclass(frozen=True)
+class SimpleEvents(_Generated):
+    """See `simple_events`."""
+
+    types: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.types:
+            raise DataError("simple events need a type")
+
+    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+        return {"type": _texts(self.types, self._draw(0, numbers, len(self.types)))}
+
+
+@dataclass(frozen=True)
+class StockEvents(_Generated):
+    """See `stock_events`."""
+
+    symbols: int
+
+    def _memory(self) -> Integers:
+        return np.full(self.symbols, _FIRST_CENTS, np.int64)
+
+    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+        which = self._draw(0, numbers, self.symbols)
+        moves = self._draw(1, numbers, 41) - 20
+        walked = walk_by_key(which, moves, memory)
+        first, close = _reflected(walked - moves), _reflected(walked)
+        high = np.maximum(first, close) + self._draw(2, numbers, 10)
+        low = np.minimum(first, close) - self._draw(3, numbers, 10)
+        cents = {"open": first, "high": high, "low": low, "close": close}
+        return {
+            "symbol": _texts(_symbols(self.symbols), which),
+            **{name: pa.array(value / 100) for name, value in cents.items()},
+        }
+
+
+@dataclass(frozen=True)
+class FootballPositions(_Generated):
+    """See `football`."""
+
+    sensors: int
+
+    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+        sensor = numbers % self.sensors
+        elapsed_us = numbers * _SECOND_US // self.rate
+        places, velocities = [], []
+        every = np.arange(self.sensors, dtype=np.int64)
+        for axis, (length, fastest) in enumerate(zip(_PITCH_MM, _SPEED_MM, strict=True)):
+            speed = 1 + self._draw(2 * axis, every, fastest)[sensor]
+            phase = self._draw(2 * axis + 1, every, 2 * length)[sensor]
+            # To the end of the field and back again, at an even pace.
+            travelled = (phase + elapsed_us * speed // _SECOND_US) % (2 * length)
+            places.append(np.minimum(travelled, 2 * length - travelled))
+            velocities.append(np.where(travelled < length, speed, -speed))
+        speed = np.sqrt(sum(part * part for part in velocities)).astype(np.int64)
+        values = [sensor, *places, speed, *velocities]
+        names = ["sid", "x", "y", "z", "v", "vx", "vy", "vz"]
+        return {
+            name: pa.array(value.astype(np.int32))
+            for name, value in zip(names, values, strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class BuildingReadings(_Generated):
+    """See `building`."""
+
+    rooms: int
+
+    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+        second = (_BEGINNING_US // _SECOND_US + numbers // self.rate) % _DAY_S
+        # From 0 at midnight to 1000 at noon.
+        light = np.minimum(second, _DAY_S - second) * 2000 // _DAY_S
+        quantity = self._draw(0, numbers, len(_QUANTITIES))
+        noise = self._draw(1, numbers, 1000)
+        tenths = np.choose(
+            quantity,
+            [
+                4000 + 4 * light + noise,
+                500 - light // 10 + noise // 10,
+                np.where(noise < light // 4, 10, 0),
+                500 + 2 * light + noise,
+                190 + light // 20 + noise // 50,
+            ],
+        )
+        return {
+            "room": pa.array(self._draw(2, numbers, self.rooms).astype(np.int32)),
+            "quantity": _texts(_QUANTITIES, quantity),
+            "value": pa.array(tenths / 10),
+        }
+
+
+def _texts(names: Sequence[str], which: Integers) -> pa.Array:
+    """Return names by their numbers."""
+    return pa.array(names, pa.string()).take(pa.array(which))
+
+
+def _reflected(cents: Integers) -> Integers:
+    """Return prices that turn before they reach zero."""
+    return _LEAST_CENTS + np.abs(cents - _LEAST_CENTS)
+
+
+def _symbols(count: int) -> list[str]:
+    """Return the first symbols of three letters: AAA, BAA, CAA and so on."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return [letters[n % 26] + letters[n // 26 % 26] + letters[n // 676] for n in range(count)]

@@ -1,0 +1,328 @@
+"""The merge of sources against sorting, for any cut into blocks and any order of speaking."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outpace.engine.kernels.merge import merge_runs
+from outpace.engine.order.merge import Ordered, SourceMerge
+from outpace.errors import DataError, StateError
+
+Key = tuple[int, int, str]
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
+    """Draw ordered runs of (time, number), long stretches of one run alone included."""
+    several = []
+    for _ in range(draw(st.integers(1, 9))):
+        size = draw(st.integers(0, 90))
+        start = draw(st.integers(-50, 50))
+        step = draw(st.sampled_from([0, 1, 3]))
+        jumps = draw(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 9)), max_size=4))
+        times = start + step * np.arange(size)
+        for place, jump in jumps:
+            times[place:] += jump
+        first = draw(st.integers(0, 5))
+        several.append(list(zip(times.tolist(), range(first, first + size), strict=True)))
+    return several
+
+
+@given(runs())
+def test_merged_runs_are_the_sorted_keys(several):
+    keys = [key for run in several for key in run]
+    bounds = np.cumsum([0, *map(len, several)])
+    times = np.array([time for time, _ in keys], np.int64)
+    numbers = np.array([number for _, number in keys], np.int64)
+    before = times.copy(), numbers.copy()
+    got = merge_runs(times, numbers, bounds)
+    owner = np.repeat(np.arange(len(several)), np.diff(bounds))
+    order = np.lexsort((owner, numbers, times))
+    assert got[2].tolist() == order.tolist()
+    assert got[0].tolist() == times[order].tolist()
+    assert got[1].tolist() == numbers[order].tolist()
+    assert (times == before[0]).all()
+    assert (numbers == before[1]).all()
+
+
+@dataclass
+class Speaker:
+    """A source as the model knows it: what it sent, and the least that it may still send."""
+
+    time: int = -(2**63)
+    number: int = 0
+    finished: bool = False
+    waiting: list[Key] = field(default_factory=list)
+
+
+class Model:
+    """Many sources by definition: what waits, and what may still come."""
+
+    def __init__(self, sources: list[str]) -> None:
+        self.speakers = {source: Speaker() for source in sources}
+
+    def take(self) -> list[Key]:
+        possible = [
+            (speaker.time, speaker.number, source)
+            for source, speaker in self.speakers.items()
+            if not speaker.finished
+        ]
+        every = sorted(key for speaker in self.speakers.values() for key in speaker.waiting)
+        ready = [key for key in every if all(key < other for other in possible)]
+        for speaker in self.speakers.values():
+            speaker.waiting = [key for key in speaker.waiting if key not in ready]
+        return ready
+
+
+def rows_of(source: str, events: list[tuple[int, int]]) -> pa.Table:
+    return pa.table(
+        {
+            "who": pa.array([source] * len(events), pa.string()),
+            "n": pa.array([number for _, number in events], pa.int32()),
+        }
+    )
+
+
+def push(merge: SourceMerge, source: str, events: list[tuple[int, int]]) -> None:
+    times = np.array([time for time, _ in events], np.int64)
+    numbers = np.array([number for _, number in events], np.int64)
+    merge.push(source, rows_of(source, events), times, numbers)
+
+
+def keys_of(merge: SourceMerge, ordered: Ordered) -> list[Key]:
+    names = [merge.sources[number] for number in ordered.sources]
+    if len(ordered):
+        assert ordered.rows["who"].to_pylist() == names
+        assert ordered.rows["n"].to_pylist() == ordered.numbers.tolist()
+    return list(zip(ordered.times.tolist(), ordered.numbers.tolist(), names, strict=True))
+
+
+actions = st.tuples(
+    st.sampled_from(["push", "push", "push", "heartbeat", "finish", "take", "save"]),
+    st.integers(0, 4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2)), max_size=6),
+)
+
+
+@settings(max_examples=300)
+@given(st.integers(1, 5), st.lists(actions, max_size=40))
+def test_what_is_taken_is_what_can_have_nothing_before_it(count, script):
+    sources = [f"s{number}" for number in range(count)]
+    model, merge = Model(sources), SourceMerge(reversed(sources))
+    expected, taken = [], []
+    for action, which, steps in script:
+        source = sources[which % count]
+        speaker = model.speakers[source]
+        if action == "save":
+            state = merge.state()
+            merge = SourceMerge(sources)
+            merge.restore(state)
+        elif action == "finish":
+            speaker.finished = True
+            merge.finish(source)
+        elif action == "heartbeat":
+            time = max(speaker.time, 0) + sum(step for step, _ in steps)
+            speaker.time = max(speaker.time, time)
+            merge.heartbeat(source, time)
+        elif action == "push" and not speaker.finished:
+            time, number = max(speaker.time, 0), speaker.number - 1
+            events = []
+            for later, more in steps:
+                time, number = time + later, number + more
+                events.append((time, number))
+            push(merge, source, events)
+            speaker.waiting += [(*event, source) for event in events]
+            if events:
+                speaker.time, speaker.number = time, number + 1
+        ordered = merge.take()
+        ready = model.take()
+        expected += ready
+        assert keys_of(merge, ordered) == ready
+        taken += ready
+        assert all(
+            key[0] >= ordered.watermark for s in model.speakers.values() for key in s.waiting
+        )
+        assert [merge.buffered(s) for s in sources] == [
+            len(model.speakers[s].waiting) for s in sources
+        ]
+    for source in sources:
+        merge.finish(source)
+        model.speakers[source].finished = True
+    taken += keys_of(merge, merge.take())
+    assert taken == sorted([*expected, *model.take()])
+
+
+@given(st.integers(1, 4), st.lists(actions, max_size=15))
+def test_an_event_waits_only_for_one_that_may_still_come_before_it(count, script):
+    """The least event that a source may still send comes after all that was taken, and it is the
+    reason why what waits must wait."""
+    sources = [f"s{number}" for number in range(count)]
+    merge = SourceMerge(sources)
+    ends: dict[str, tuple[int, int]] = dict.fromkeys(sources, (0, 0))
+    taken: list[Key] = []
+    for action, which, steps in script:
+        source = sources[which % count]
+        time, number = ends[source]
+        if action in ("heartbeat", "finish"):
+            time += sum(step for step, _ in steps)
+            merge.heartbeat(source, time)
+        else:
+            events = []
+            for later, more in steps:
+                time, number = time + later, number + more
+                events.append((time, number - 1))
+            push(merge, source, events)
+        ends[source] = time, number
+        taken += keys_of(merge, merge.take())
+    for source in sources:
+        merge.heartbeat(source, ends[source][0])
+    taken += keys_of(merge, merge.take())
+    waiting = sum(merge.buffered(source) for source in sources)
+    least = min((*ends[source], source) for source in sources)
+    assert not taken or taken[-1] < least
+    push(merge, least[2], [least[:2]])
+    for source in sources:
+        merge.finish(source)
+    rest = keys_of(merge, merge.take())
+    assert len(rest) == waiting + 1
+    assert rest[0] == least
+
+
+def test_events_of_one_source_are_handed_on_as_they_are():
+    merge = SourceMerge(["only"])
+    rows = pa.table({"x": [1, 2, 3]})
+    times = np.array([1, 1, 2])
+    merge.push("only", rows, times)
+    ordered = merge.take()
+    assert (
+        ordered.rows["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address
+    )
+    assert ordered.times is times
+    assert ordered.numbers.tolist() == [0, 1, 2]
+
+
+def test_a_stretch_of_one_source_is_not_copied():
+    merge = SourceMerge(["a", "b"])
+    rows = pa.table({"x": np.arange(10)})
+    merge.push("a", rows, np.arange(10))
+    merge.heartbeat("b", 4)
+    ordered = merge.take()
+    assert ordered.rows["x"].to_pylist() == [0, 1, 2, 3]
+    assert (
+        ordered.rows["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address
+    )
+
+
+def test_equal_times_are_ordered_by_number_then_by_identifier():
+    merge = SourceMerge(["b", "a"])
+    push(merge, "b", [(7, 0), (7, 1)])
+    push(merge, "a", [(7, 1), (7, 2)])
+    merge.finish("a")
+    merge.finish("b")
+    assert keys_of(merge, merge.take()) == [(7, 0, "b"), (7, 1, "a"), (7, 1, "b"), (7, 2, "a")]
+
+
+@pytest.mark.parametrize(
+    ("events", "number", "detail"),
+    [
+        ([(4, 3)], 3, "its time is 4, expected 5 or later"),
+        ([(9, 2)], 2, "its sequence number is 2, expected 3 or more"),
+        ([(9, 3), (8, 4)], 4, "its time is 8, expected 9 or later"),
+        ([(9, 3), (9, 5), (9, 5)], 5, "its sequence number is 5, expected 6 or more"),
+    ],
+)
+def test_a_late_event_is_refused_by_source_and_number(events, number, detail):
+    merge = SourceMerge(["pump", "valve"])
+    push(merge, "pump", [(1, 0), (2, 2)])
+    merge.heartbeat("pump", 5)
+    with pytest.raises(DataError) as refused:
+        push(merge, "pump", events)
+    assert refused.value.message == f"event {number} of source 'pump' is late"
+    assert refused.value.detail == detail
+    merge.finish("valve")
+    assert keys_of(merge, merge.take()) == [(1, 0, "pump"), (2, 2, "pump")]
+
+
+def test_a_heartbeat_never_takes_back_an_earlier_one():
+    merge = SourceMerge(["a", "b"])
+    push(merge, "a", [(3, 0)])
+    merge.heartbeat("b", 4)
+    merge.heartbeat("b", 1)
+    assert keys_of(merge, merge.take()) == [(3, 0, "a")]
+
+
+def test_a_source_that_is_too_far_ahead_must_wait():
+    merge = SourceMerge(["a", "b"], capacity=3)
+    push(merge, "a", [(1, 0), (2, 1)])
+    assert merge.wants("a")
+    push(merge, "a", [(3, 2), (4, 3)])
+    assert not merge.wants("a")
+    with pytest.raises(DataError, match="source 'a' is 4 events ahead of source 'b'"):
+        push(merge, "a", [(5, 4)])
+    assert merge.holding == "b"
+    assert merge.wants("b")
+    merge.heartbeat("b", 3)
+    assert keys_of(merge, merge.take()) == [(1, 0, "a"), (2, 1, "a")]
+    assert merge.wants("a")
+
+
+def test_heartbeats_alone_take_no_memory():
+    merge = SourceMerge(["a", "b"])
+    size = len(merge.state())
+    for time in range(1000, 2000):
+        merge.heartbeat("b", time)
+        merge.take()
+    assert len(merge._least) == 2
+    assert len(merge.state()) < size + 100
+
+
+def test_who_has_finished_sends_nothing():
+    merge = SourceMerge(["a"])
+    merge.finish("a")
+    with pytest.raises(DataError, match="source 'a' has finished"):
+        push(merge, "a", [(1, 0)])
+
+
+def test_unknown_sources_and_equal_identifiers_are_refused():
+    with pytest.raises(DataError, match="identifiers that differ"):
+        SourceMerge(["a", "a"])
+    with pytest.raises(DataError, match="identifiers that differ"):
+        SourceMerge([])
+    with pytest.raises(DataError) as refused:
+        SourceMerge(["pump", "valve"]).heartbeat("pumb", 1)
+    assert refused.value.hint == "did you mean 'pump'?"
+
+
+def test_sources_have_the_same_columns():
+    merge = SourceMerge(["a", "b"])
+    merge.push("a", pa.table({"x": [1]}), np.array([1]))
+    with pytest.raises(DataError, match="source 'b' has other columns"):
+        merge.push("b", pa.table({"y": [1]}), np.array([1]))
+
+
+def test_state_belongs_to_its_sources():
+    state = SourceMerge(["a", "b"]).state()
+    with pytest.raises(StateError, match="other sources"):
+        SourceMerge(["a", "c"]).restore(state)
+
+
+@pytest.mark.parametrize("count", [65, 200])
+def test_many_sources_come_out_in_order(count):
+    sources = [f"s{number:03}" for number in range(count)]
+    merge = SourceMerge(sources)
+    generator = np.random.default_rng(count)
+    expected = []
+    for source in sources:
+        times = np.sort(generator.integers(0, 50, 20)).tolist()
+        events = list(zip(times, itertools.count(), strict=False))
+        push(merge, source, events)
+        merge.finish(source)
+        expected += [(*event, source) for event in events]
+    assert keys_of(merge, merge.take()) == sorted(expected)
