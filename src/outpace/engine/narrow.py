@@ -1,8 +1,10 @@
-"""Integers in as few bytes as their range needs, for the way between two tasks.
+"""Columns in as few bytes as their values need, for the way between two tasks.
 
-A column of integers, times or dates without NULLs becomes the distance of each value from the least
-one, in one, two or four bytes where they suffice. Field metadata says what the least one is, so a
-narrow column can be widened alone. Anything else stays as it is.
+Integers, times and dates become the distance of each value from the least one, in one, two or four
+bytes where they suffice. Numbers that are decimals with few places, as prices are, become integers
+first; each must come back bit by bit. Texts of one length need no offsets. A column with NULLs, and
+any other, stays as it is. Field metadata says what was done, so a narrow column can be widened
+alone, and a slice of it too.
 """
 
 from __future__ import annotations
@@ -14,8 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _LEAST: Final = b"outpace.least"
+_SCALE: Final = b"outpace.scale"
 
 _KINDS: Final = ((0xFF, pa.uint8()), (0xFFFF, pa.uint16()), (0xFFFFFFFF, pa.uint32()))
+
+#: What decimals may be multiplied with to be integers, and how many are tried before all are.
+_SCALES: Final = (1, 10, 100, 1000, 10_000)
+_TRIED: Final = 32
+#: Up to this, doubles hold every integer.
+_EXACT: Final = 2.0**53
+
+Numbers = npt.NDArray[Any]
 
 
 def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
@@ -28,42 +39,99 @@ def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     (DataType(uint8), [0, 7])
     >>> widen(field, column, pa.int64()).to_pylist()
     [1000000, 1000007]
+    >>> field, column = narrow("price", pa.array([100.25, 99.5]))
+    >>> column.type, widen(field, column, pa.float64()).to_pylist()
+    (DataType(uint8), [100.25, 99.5])
+    >>> narrow("symbol", pa.array(["ACME", "BOLT"]))[1].type
+    FixedSizeBinaryType(fixed_size_binary[4])
     """
-    plain = pa.field(name, column.type)
-    values = _integers(column)
-    if values is None or not len(values):
-        return plain, column
-    least, greatest = int(values.min()), int(values.max())
-    for most, kind in _KINDS:
-        if greatest - least <= most:
-            if kind.bit_width >= values.itemsize * 8:
-                break
-            near = np.empty(len(values), kind.to_pandas_dtype())
+    kind = column.type
+    if not len(column) or column.null_count:
+        return pa.field(name, kind), column
+    if _is_text(kind):
+        column = _of_one_length(column)
+        return pa.field(name, column.type), column
+    values, scale = _integers(column)
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    for limit, small in _KINDS if len(values) else ():
+        if most - least <= limit and small.bit_width < kind.bit_width:
+            near = np.empty(len(values), small.to_pandas_dtype())
             np.subtract(values, values.dtype.type(least), out=near, casting="unsafe")
-            field = pa.field(name, kind, metadata={_LEAST: str(least)})
-            return field, pa.Array.from_buffers(kind, len(near), [None, pa.py_buffer(near)])
-    return plain, column
+            metadata = {_LEAST: str(least)} | ({_SCALE: str(scale)} if scale else {})
+            field = pa.field(name, small, metadata=metadata)
+            return field, pa.Array.from_buffers(small, len(near), [None, pa.py_buffer(near)])
+    return pa.field(name, kind), column
 
 
 def widen(field: pa.Field, column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column that `narrow` made as the type that it had."""
+    if pa.types.is_fixed_size_binary(column.type) and _is_text(kind):
+        return _with_offsets(column, kind)
     if field.metadata is None or _LEAST not in field.metadata:
         return column
-    width = np.dtype(f"i{kind.bit_width // 8}") if _signed(kind) else kind.to_pandas_dtype()
-    wide = np.empty(len(column), width)
-    least = wide.dtype.type(int(field.metadata[_LEAST]))
-    np.add(column.to_numpy(), least, out=wide, casting="unsafe", dtype=wide.dtype)
-    return pa.Array.from_buffers(kind, len(wide), [None, pa.py_buffer(wide)])
+    least, scale = int(field.metadata[_LEAST]), field.metadata.get(_SCALE)
+    wide = np.empty(len(column), np.int64 if scale else _width(kind))
+    np.add(column.to_numpy(), wide.dtype.type(least), out=wide, casting="unsafe", dtype=wide.dtype)
+    values = wide if scale is None else wide / int(scale)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def _integers(column: pa.Array) -> npt.NDArray[Any] | None:
+def _integers(column: pa.Array) -> tuple[Numbers, int | None]:
+    """Return values as integers, none where they are not, and what decimals were multiplied by."""
     kind = column.type
-    if column.null_count or not (_signed(kind) or pa.types.is_unsigned_integer(kind)):
+    if pa.types.is_float64(kind):
+        return _decimals(column.to_numpy())
+    if not (_signed(kind) or pa.types.is_unsigned_integer(kind)):
+        return np.zeros(0, np.int64), None
+    return np.frombuffer(column.buffers()[1], _width(kind))[column.offset :][: len(column)], None
+
+
+def _decimals(values: Numbers) -> tuple[Numbers, int | None]:
+    tried = values[:: max(1, len(values) // _TRIED)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for scale in _SCALES:
+            if _scaled(tried, scale) is not None:
+                scaled = _scaled(values, scale)
+                return (np.zeros(0, np.int64), None) if scaled is None else (scaled, scale)
+    return np.zeros(0, np.int64), None
+
+
+def _scaled(values: Numbers, scale: int) -> Numbers | None:
+    """Return values times `scale` as integers where that can be undone bit by bit."""
+    scaled = np.rint(values * scale)
+    if not np.abs(scaled).max() < _EXACT:
         return None
-    width = np.dtype(f"i{kind.bit_width // 8}") if _signed(kind) else kind.to_pandas_dtype()
-    if not len(column):
-        return np.zeros(0, width)
-    return np.frombuffer(column.buffers()[1], width)[column.offset :][: len(column)]
+    integers = scaled.astype(np.int64)
+    # Bits are compared: negative zero equals zero, and is not it.
+    same = (integers / scale).view(np.int64) == values.view(np.int64)
+    return integers if same.all() else None
+
+
+def _of_one_length(column: pa.Array) -> pa.Array:
+    """Return texts without their offsets, or as they are where lengths differ."""
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
+    length = int(bounds[1] - bounds[0])
+    if not length or (np.diff(bounds) != length).any():
+        return column
+    content = data.slice(int(bounds[0]), length * len(column))
+    return pa.Array.from_buffers(pa.binary(length), len(column), [None, content])
+
+
+def _with_offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    length = column.type.byte_width
+    offsets = np.arange(0, (len(column) + 1) * length, length, dtype=np.int32)
+    data = column.buffers()[1].slice(column.offset * length)
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(offsets), data])
+
+
+def _width(kind: pa.DataType) -> np.dtype[Any]:
+    """Return how values lie in their buffer."""
+    return np.dtype(f"i{kind.bit_width // 8}" if _signed(kind) else kind.to_pandas_dtype())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _signed(kind: pa.DataType) -> bool:

@@ -283,7 +283,7 @@ def test_narrow_columns_widen_to_what_they_were(values: list[int], kind: pa.Data
         (pa.array([2**64 - 1, 2**64 - 2], pa.uint64()), pa.uint8()),
         (pa.array([-(2**63), 2**63 - 1]), pa.int64()),
         (pa.array([1, None]), pa.int64()),
-        (pa.array([1.0]), pa.float64()),
+        (pa.array([1 / 3]), pa.float64()),
         (pa.array([datetime.date(2026, 1, 1)]), pa.uint8()),
     ],
 )
