@@ -71,7 +71,7 @@ class Splitter(ABC):
         self._check_open()
         if watermark <= self._watermark:
             return Split(Windows.none(), Windows.none())
-        split = self._pass(watermark)
+        split = self._pass(max(watermark, -_LARGEST_TIME))
         self._watermark = watermark
         return split
 

@@ -1,13 +1,17 @@
-"""Splitters of windows that time closes: time windows and sessions."""
+"""Splitters of windows that time closes: time windows and sessions.
+
+A stream is ordered by time over all partitions, so an event of one of them, or a watermark, tells
+of all that no more events come for a window.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Final
 
 import numpy as np
 
-from outpace.engine.kernels.windows import Integers, split_by_session, split_by_time
-from outpace.engine.match.contract import NO_TIME
+from outpace.engine.kernels.windows import Integers, Matrix, split_by_session, split_by_time
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.split_table import NO_EVENTS, TableSplitter
 from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
@@ -16,54 +20,61 @@ from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
 END_OF_TIME: Final = np.iinfo(np.int64).max
 
 
-class TimeSplitter(TableSplitter):
-    """Windows `[start, start + size)`, closed when the stream, in any partition, passes the end.
+class ClockedSplitter(TableSplitter):
+    """Windows that time closes, where an event, a watermark or the end of the input tells it."""
 
-    A stream is ordered by time over all partitions, so an event of one of them, or a watermark,
-    tells of all that no more events come for a window.
-    """
+    def _take(self, events: Events) -> Split:
+        self._make_lines(events.partition)
+        return self._run(events.partition, events.ordinal, events.arrival, events.times)
+
+    def _pass(self, watermark: int) -> Split:
+        # A time without an event: it closes windows, and opens none.
+        arrival, times = np.array([[self._arrived], [watermark]], np.int64)
+        return self._run(NO_EVENTS, NO_EVENTS, arrival, times)
+
+    def _rest(self) -> Split:
+        return self._pass(END_OF_TIME)
+
+    @abstractmethod
+    def _run(
+        self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
+    ) -> Split:
+        """Say what events open and close, and what a time behind them closes."""
+
+
+class TimeSplitter(ClockedSplitter):
+    """Windows `[start, start + size)`."""
 
     def __init__(self, windows: BoundWindows) -> None:
         super().__init__(windows)
         assert isinstance(windows.kind, ByTime)
         self._kind = windows.kind
 
-    def _take(self, events: Events) -> Split:
-        self._make_lines(events.partition)
-        return self._run(events.partition, events.ordinal, events.arrival, events.times, NO_TIME)
-
-    def _pass(self, watermark: int) -> Split:
-        return self._run(NO_EVENTS, NO_EVENTS, NO_EVENTS, NO_EVENTS, watermark)
-
-    def _rest(self) -> Split:
-        return self._pass(END_OF_TIME)
-
     def _run(
-        self,
-        partition: Integers,
-        ordinal: Integers,
-        arrival: Integers,
-        times: Integers,
-        watermark: int,
+        self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
     ) -> Split:
         kind = self._kind
-        opened, closed, self._pool = split_by_time(
-            partition,
-            ordinal,
-            arrival,
-            times,
-            watermark,
-            self._arrived,
-            kind.size,
-            kind.slide,
-            kind.offset,
-            self._table,
-            self._pool,
-        )
-        return self._split(opened, closed)
+
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            split_by_time(
+                partition,
+                ordinal,
+                arrival,
+                times,
+                kind.size,
+                kind.slide,
+                kind.offset,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(times))
 
 
-class SessionSplitter(TableSplitter):
+class SessionSplitter(ClockedSplitter):
     """Windows that last until `gap` passes without an event of their partition."""
 
     def __init__(self, windows: BoundWindows) -> None:
@@ -71,33 +82,21 @@ class SessionSplitter(TableSplitter):
         assert isinstance(windows.kind, BySession)
         self._gap = windows.kind.gap
 
-    def _take(self, events: Events) -> Split:
-        self._make_lines(events.partition)
-        return self._run(events.partition, events.ordinal, events.arrival, events.times, NO_TIME)
-
-    def _pass(self, watermark: int) -> Split:
-        return self._run(NO_EVENTS, NO_EVENTS, NO_EVENTS, NO_EVENTS, watermark)
-
-    def _rest(self) -> Split:
-        return self._pass(END_OF_TIME)
-
     def _run(
-        self,
-        partition: Integers,
-        ordinal: Integers,
-        arrival: Integers,
-        times: Integers,
-        watermark: int,
+        self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers
     ) -> Split:
-        opened, closed, self._pool = split_by_session(
-            partition,
-            ordinal,
-            arrival,
-            times,
-            watermark,
-            self._arrived,
-            self._gap,
-            self._table,
-            self._pool,
-        )
-        return self._split(opened, closed)
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            split_by_session(
+                partition,
+                ordinal,
+                arrival,
+                times,
+                self._gap,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(times))

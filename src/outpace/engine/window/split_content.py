@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outpace.engine.kernels.windows import Bits, split_by_bits
+from outpace.engine.kernels.windows import Bits, Integers, Matrix, split_by_bits
 from outpace.engine.match.evaluate_columns import predicate_mask
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.split_table import TableSplitter
@@ -12,11 +12,37 @@ from outpace.pattern.bind_windows import BoundWindows, ByContent, ByLandmark
 from outpace.pattern.bound import Predicate
 
 
-class ContentSplitter(TableSplitter):
-    """Windows between an event that opens and one that closes, which is the last of all open ones.
+class BitSplitter(TableSplitter):
+    """Windows that bits open and close; an event that closes does so for all open ones.
 
     Memory: three integers for each window opened since the last event that closes.
     """
+
+    def _by_bits(self, events: Events, opens: Bits, closes: Bits, *, inside: bool) -> Split:
+        """Split events; `inside` says whether a window holds the event that closes it."""
+        self._make_lines(events.partition)
+
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            split_by_bits(
+                events.partition,
+                events.ordinal,
+                events.arrival,
+                self._times(events),
+                opens,
+                closes,
+                inside,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(events.arrival))
+
+
+class ContentSplitter(BitSplitter):
+    """Windows between an event that opens and one that closes, which is the last event of all."""
 
     def __init__(self, windows: BoundWindows) -> None:
         super().__init__(windows)
@@ -24,22 +50,11 @@ class ContentSplitter(TableSplitter):
         self._kind = windows.kind
 
     def _take(self, events: Events) -> Split:
-        self._make_lines(events.partition)
-        opened, closed, self._pool = split_by_bits(
-            events.partition,
-            events.ordinal,
-            events.arrival,
-            self._times(events),
-            bits(self._kind.open, events),
-            bits(self._kind.close, events),
-            True,
-            self._table,
-            self._pool,
-        )
-        return self._split(opened, closed)
+        opens, closes = bits(self._kind.open, events), bits(self._kind.close, events)
+        return self._by_bits(events, opens, closes, inside=True)
 
 
-class LandmarkSplitter(TableSplitter):
+class LandmarkSplitter(BitSplitter):
     """Windows from one landmark to the next, which closes the one before and opens its own."""
 
     def __init__(self, windows: BoundWindows) -> None:
@@ -48,20 +63,8 @@ class LandmarkSplitter(TableSplitter):
         self._at = windows.kind.at
 
     def _take(self, events: Events) -> Split:
-        self._make_lines(events.partition)
         marks = events.ordinal == 0 if self._at is None else bits(self._at, events)
-        opened, closed, self._pool = split_by_bits(
-            events.partition,
-            events.ordinal,
-            events.arrival,
-            self._times(events),
-            marks,
-            marks,
-            False,
-            self._table,
-            self._pool,
-        )
-        return self._split(opened, closed)
+        return self._by_bits(events, marks, marks, inside=False)
 
 
 def bits(predicate: Predicate, events: Events) -> Bits:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from outpace.engine.kernels import windows as kernels
-from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.split_table import NO_WINDOWS, TableSplitter
+from outpace.engine.kernels.windows import Integers, Matrix
+from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.split_table import TableSplitter
 from outpace.pattern.bind_windows import BoundWindows, ByCount
 
 
@@ -26,19 +27,25 @@ class CountSplitter(TableSplitter):
     def _take(self, events: Events) -> Split:
         self._make_lines(events.partition)
         kind = self._kind
-        opened, closed, self._pool = kernels.split_by_count(
-            events.partition,
-            events.ordinal,
-            events.arrival,
-            self._times(events),
-            kind.size,
-            kind.slide,
-            kind.offset,
-            self._lowest,
-            self._table,
-            self._pool,
-        )
-        return self._split(opened, closed)
+
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            kernels.split_by_count(
+                events.partition,
+                events.ordinal,
+                events.arrival,
+                self._times(events),
+                kind.size,
+                kind.slide,
+                kind.offset,
+                self._lowest,
+                self._table,
+                self._pool,
+                opened,
+                closed,
+                fill,
+            )
+
+        return self._split(loop, len(events.arrival))
 
     def _rest(self) -> Split:
         if self.windows.time is not None:
@@ -54,4 +61,4 @@ class CountSplitter(TableSplitter):
         closed[kernels.FROM] = np.maximum(0, self._kind.offset + number * self._kind.slide)
         closed[kernels.STOP] = lines[:, kernels.EVENTS][partition]
         closed[kernels.CLOSED_AT] = self._arrived
-        return self._split(NO_WINDOWS, closed)
+        return Split(Windows.none(), self._in_order(closed))

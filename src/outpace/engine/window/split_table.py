@@ -7,7 +7,8 @@ for those of count windows that show no times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,12 @@ from outpace.errors import StateError
 from outpace.pattern.bind_windows import BoundWindows
 
 NO_EVENTS = np.zeros(0, np.int64)
-NO_WINDOWS = np.zeros((kernels.WINDOW_LINES, 0), np.int64)
+
+#: A loop over the rows from `fill` on: it writes the windows that open, and those that close.
+Loop: TypeAlias = Callable[[Matrix, Matrix, Integers], None]
+
+#: Windows that there is room for at first.
+_ROOM = 64
 
 
 class TableSplitter(Splitter):
@@ -30,13 +36,16 @@ class TableSplitter(Splitter):
         super().__init__(windows)
         self._table = np.zeros((2, kernels.TABLE_COLUMNS), np.int64)
         self._pool = np.zeros((16, kernels.POOL_COLUMNS), np.int64)
+        # Windows are written here before they are returned.
+        self._opened = np.empty((kernels.WINDOW_LINES, _ROOM), np.int64)
+        self._closed = np.empty_like(self._opened)
         #: Partitions have the lines 1 up to this, exclusively.
         self._lines = 1
 
     @property
     def open_windows(self) -> int:
         """How many windows are open."""
-        return int(self._table[: self._lines, kernels.OPEN_COUNT].sum())
+        return int(self._table[1 : self._lines, kernels.OPEN_COUNT].sum())
 
     @property
     def integers_kept(self) -> int:
@@ -45,17 +54,35 @@ class TableSplitter(Splitter):
         return self._lines * kernels.TABLE_COLUMNS + queued * kernels.POOL_COLUMNS
 
     def _rest(self) -> Split:
-        closed = kernels.close_rest(self._table, self._pool, self._lines, self._arrived)
-        return self._split(NO_WINDOWS, closed)
+        def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
+            kernels.close_rest(self._lines, self._arrived, self._table, self._pool, closed, fill)
 
-    def _split(self, opened: Matrix, closed: Matrix) -> Split:
-        """Return windows in the order of the contract, ties by partition."""
-        if self.windows.keyed and closed.shape[1] > 1:
-            order = np.lexsort(
-                (closed[kernels.PARTITION], closed[kernels.WINDOW], closed[kernels.CLOSED_AT])
-            )
-            closed = closed[:, order]
-        return Split(Windows(*opened), Windows(*closed))
+        return self._split(loop, self._lines)
+
+    def _split(self, loop: Loop, rows: int) -> Split:
+        """Run a loop over so many rows; return windows in the order of the contract."""
+        opened, closed = self._opened, self._closed
+        fill = np.zeros(3, np.int64)
+        loop(opened, closed, fill)
+        while fill[kernels.ROW] < rows:
+            if fill[kernels.OPENED] == opened.shape[1]:
+                opened = self._opened = _doubled(opened)
+            elif not kernels.has_room(self._pool):
+                self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
+            else:
+                closed = self._closed = _doubled(closed)
+            loop(opened, closed, fill)
+        _, opened_count, closed_count = fill.tolist()
+        return Split(
+            Windows(*opened[:, :opened_count].copy()), self._in_order(closed[:, :closed_count])
+        )
+
+    def _in_order(self, closed: Matrix) -> Windows:
+        """Return closed windows by the event that closed them, number and partition."""
+        if not self.windows.keyed or closed.shape[1] < 2:
+            return Windows(*closed.copy())
+        keys = (closed[kernels.PARTITION], closed[kernels.WINDOW], closed[kernels.CLOSED_AT])
+        return Windows(*closed[:, np.lexsort(keys)])
 
     def _times(self, events: Events) -> Integers:
         """Return the times, or nothing where no window shows them."""
@@ -87,6 +114,10 @@ class TableSplitter(Splitter):
             raise StateError("the saved state of the windows contradicts itself")
         self._lines = len(table)
         self._table, self._pool = table, pool
+
+
+def _doubled(windows: Matrix) -> Matrix:
+    return np.concatenate([windows, np.empty_like(windows)], axis=1)
 
 
 def _as_table(matrix: Matrix) -> pa.Table:
