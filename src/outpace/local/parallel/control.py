@@ -57,9 +57,9 @@ class RateController:
 
     Examples
     --------
-    >>> controller = RateController(RateControl(first_rate=100.0, interval_s=1.0, aim_s=1.0), 1)
+    >>> controller = RateController(RateControl(first_rate=4000.0, interval_s=1.0, aim_s=1.0), 1)
     >>> controller.allowed(now=0.0), controller.allowed(now=0.5)
-    (0.0, 50.0)
+    (0.0, 2000.0)
     >>> controller.worked(0, events=1000, seconds=1.0)
     >>> controller.adjust(now=60.0, loads=[1000], duplication=1.0)
     >>> controller.rate

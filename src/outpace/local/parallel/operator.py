@@ -70,7 +70,11 @@ class ParallelOperator:
         self._slots = Slots(slots)
         self._ring = Ring(context, slots, memory // slots)
         setup = Setup(query, schema, self._ring, slots // (2 * count))
-        self._processes = Processes(context, [setup] * count)
+        try:
+            self._processes = Processes(context, [setup] * count)
+        except BaseException:
+            self._ring.close()
+            raise
 
     def __enter__(self) -> ParallelOperator:
         return self
@@ -86,6 +90,7 @@ class ParallelOperator:
     def close(self) -> None:
         """End the processes and give the shared memory back."""
         self._processes.close()
+        self._ring.close()
 
     @property
     def room(self) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pickle import PicklingError
 from typing import Final
 
-from outpace.errors import InstanceError
+from outpace.errors import BindError, InstanceError
 from outpace.local.parallel.worker import Done, Failed, Ready, Setup, Work, run_instance
 
 #: How long a process may take to end by itself.
@@ -106,7 +107,14 @@ class Processes:
             name=f"outpace-instance-{number}",
             daemon=True,
         )
-        process.start()
+        try:
+            process.start()
+        except (PicklingError, AttributeError, TypeError) as error:
+            raise BindError(
+                "the query cannot be sent to another process",
+                detail=str(error),
+                hint="define operators and predicates at the top level of a module",
+            ) from error
         self._processes.append(process)
         # Only the process itself may hold its end, or nobody would notice when it is gone.
         theirs.close()

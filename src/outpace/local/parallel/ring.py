@@ -92,6 +92,10 @@ class Ring:
         size: int = sink.tell()
         return size
 
+    def close(self) -> None:
+        """Let go of the memory, which nobody may read or write any more."""
+        self._memory = None
+
     def _address(self, slot: int) -> int:
         start = -(-ctypes.addressof(self._memory) // 64) * 64
         return start + slot * self.slot_bytes

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outpace.engine.match.operator import prepare
 from outpace.engine.window.contract import Events
-from outpace.engine.window.operator import match_windows
+from outpace.engine.window.operator import make_instance, match_windows
 from outpace.local.parallel.coordinator import Coordinator, Parcel
 from outpace.local.parallel.instance import Instance, chosen, packed, unpacked
 from outpace.pattern.bind_windows import bind_windows
@@ -95,8 +94,8 @@ class Driver:
     """A coordinator and its instances; an instance answers when it is told to."""
 
     def __init__(self, query: Query) -> None:
-        self.bound = prepare(query, SCHEMA).bound
-        self.coordinator = Coordinator(query, self.bound, bind_windows(query, SCHEMA))
+        bound = make_instance(query, SCHEMA)[0]
+        self.coordinator = Coordinator(query, bound, bind_windows(query, SCHEMA))
         self._instances = [Instance(query, SCHEMA) for _ in range(query.instance_count)]
         self._sent: list[deque[tuple[Events, Parcel]]] = [deque() for _ in self._instances]
         self._keyed = bool(query.partitions)

@@ -1,0 +1,289 @@
+"""The process host: results of one process, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from parallel_operators import Dies, Fails, Rises, Sleeps
+
+import outpace as op
+from outpace.ingest.source import Source
+from outpace.local.parallel.operator import ParallelOperator
+
+SHARED_MEMORY = Path("/dev/shm")
+#: What this process has mapped; shared memory of multiprocessing has this in its name.
+MAPPED = Path("/proc/self/maps")
+ARENA = "pym-"
+
+
+def table(size: int = 2000) -> pa.Table:
+    values = np.random.default_rng(7).integers(0, 5, (2, size))
+    return pa.table({"ts": np.arange(size), "key": values[0], "x": values[1]})
+
+
+@dataclass(frozen=True)
+class Listed(Source):
+    """The rows of a table as a source, every other one of them where there are two."""
+
+    first: int = 0
+    step: int = 1
+    size: int = 2000
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        mine = table(self.size).take(pa.array(np.arange(self.first, self.size, self.step)))
+        mine = mine.append_column("seq", pa.array(np.arange(mine.num_rows)))
+        yield from mine.to_batches(max_chunksize=rows)
+
+
+@dataclass(frozen=True)
+class Endless(Source):
+    """Events without end; `read` has one entry for each batch."""
+
+    read: tuple[list[int], ...] = ([],)
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        first = 0
+        while True:
+            self.read[0].append(first)
+            numbers = np.arange(first, first + rows)
+            yield pa.record_batch({"ts": numbers, "seq": numbers, "x": numbers % 5})
+            first += rows
+
+
+def pairs(windows: object = None) -> op.Query:
+    return (
+        op.Query()
+        .order_by("ts")
+        .pattern("A B+")
+        .define(A="x > 0", B="x > PREV(x)")
+        .measures(first="FIRST(ts)", last="LAST(ts)")
+        .over(windows or op.windows.count(50, slide=20), numbered=True)
+    )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """No test leaves a process of an instance, or shared memory, behind."""
+    yield
+    assert instance_processes() == []
+    gc.collect()
+    assert shared_bytes() < 1 << 23
+    if SHARED_MEMORY.is_dir():
+        mine = f"{ARENA}{os.getpid()}-"
+        assert not [path for path in SHARED_MEMORY.iterdir() if path.name.startswith(mine)]
+
+
+def instance_processes() -> list[str]:
+    return [process.name for process in multiprocessing.active_children()]
+
+
+def shared_bytes() -> int:
+    """The shared memory that is mapped; multiprocessing keeps small pieces to use them again."""
+    if not MAPPED.exists():
+        return 0
+    lines = [line for line in MAPPED.read_text().splitlines() if ARENA in line]
+    bounds = [line.split()[0].split("-") for line in lines]
+    return sum(int(high, 16) - int(low, 16) for low, high in bounds)
+
+
+@pytest.mark.parametrize(
+    ("windows", "schedule"),
+    [
+        (op.windows.count(50, slide=20), op.schedulers.RoundRobin()),
+        (op.windows.time(30, slide=10), None),
+        (op.windows.between(open="x = 4", close="x = 0"), op.schedulers.LeastLoaded()),
+    ],
+)
+def test_processes_find_what_one_process_finds(
+    windows: object, schedule: op.schedulers.Scheduler | None
+) -> None:
+    query = pairs(windows)
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(2, schedule)).equals(expected)
+
+
+def test_a_key_stays_with_its_instance() -> None:
+    query = pairs(op.windows.count(10, slide=3)).partition_by("key")
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(3)).equals(expected)
+
+
+def test_an_operator_of_a_user_runs_in_processes() -> None:
+    query = op.Query().order_by("ts").apply(Rises).over(op.windows.count(30), numbered=True)
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(2)).equals(expected)
+
+
+def test_small_slots_and_held_rows_change_nothing() -> None:
+    # Windows are much larger than the slots that an instance may hold: it must get copies.
+    query = pairs(op.windows.count(900, slide=300)).instances(2)
+    expected = op.match(table(), query.instances(1))
+    with ParallelOperator(query, table().schema, memory=1 << 17) as operator:
+        found = list(operator.push(table()))
+        operator.finish()
+        found += operator.rest()
+    assert pa.concat_tables(found).equals(expected)
+
+
+def test_sources_are_run_as_one_stream_in_order() -> None:
+    sources = [Listed("a", first=0, step=2), Listed("b", first=1, step=2)]
+    query = pairs().instances(2)
+    with op.run(query, sources, batch_rows=150) as run:
+        found = pa.concat_tables(list(run))
+    assert found.equals(op.match(table(), query.instances(1)))
+    assert [run.metrics.sources[source].events for source in "ab"] == [1000, 1000]
+    assert run.metrics.operator.events == 2000
+    assert run.metrics.operator.matches == found.num_rows
+    assert run.metrics.operator.sent == sum(one.events for one in run.metrics.instances)
+    assert run.metrics.operator.duplication == pytest.approx(1 + 30 / (3 * 20), abs=0.1)
+    assert run.metrics.table.num_rows
+
+
+def test_a_query_without_windows_has_one_for_each_partition() -> None:
+    query = op.Query().order_by("ts").pattern("A B").define(A="x = 0", B="x = 4")
+    query = query.measures(at="A.ts").partition_by("key").instances(2)
+    with op.run(query, Listed("a"), rate_control=None) as run:
+        found = pa.concat_tables(list(run))
+    expected = op.match(table(), query.instances(1))
+    assert sorted(found["at"].to_pylist()) == sorted(expected["at"].to_pylist())
+
+
+def test_a_source_without_events_gives_no_table() -> None:
+    assert list(op.run(pairs(), Listed("a", size=0))) == []
+
+
+def test_who_leaves_early_leaves_nothing_behind() -> None:
+    with op.run(pairs().instances(2), Endless("a")) as run:
+        for _ in run:
+            assert len(instance_processes()) == 2
+            assert shared_bytes() >= 1 << 26
+            break
+    with pytest.raises(StopIteration):
+        next(run)
+
+
+def test_a_run_can_be_stopped_from_another_thread() -> None:
+    query = pairs().instances(1).define(A="x > 100")
+    with op.run(query, Endless("a")) as run:
+        timer = threading.Timer(0.5, run.stop)
+        timer.start()
+        assert list(run) == []
+        timer.join()
+
+
+def test_an_error_of_the_user_takes_everything_down() -> None:
+    def interested() -> None:
+        with op.run(pairs().instances(2), Endless("a")) as run:
+            for _ in run:
+                raise KeyError("something else")
+
+    with pytest.raises(KeyError):
+        interested()
+
+
+def test_an_interrupt_takes_everything_down() -> None:
+    query = pairs().instances(2).define(A="x > 100")
+    timer = threading.Timer(1.0, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt), op.run(query, Endless("a")) as run:
+        list(run)
+
+
+def test_an_instance_that_is_killed_is_reported() -> None:
+    def kill_one() -> None:
+        with op.run(pairs().instances(2), Endless("a")) as run:
+            for _ in run:
+                victim = multiprocessing.active_children()[0]
+                assert victim.pid is not None
+                os.kill(victim.pid, signal.SIGKILL)
+
+    with pytest.raises(op.InstanceError, match=r"instance [01] was ended by SIGKILL"):
+        kill_one()
+
+
+def test_an_operator_that_dies_is_reported() -> None:
+    query = op.Query().order_by("ts").apply(Dies).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.InstanceError, match=r"ended by SIGKILL") as failure:
+        op.match(table(), query)
+    assert "memory" in str(failure.value)
+
+
+def test_an_operator_that_fails_is_reported_with_its_traceback() -> None:
+    query = op.Query().order_by("ts").apply(Fails).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.InstanceError, match="ZeroDivisionError: nothing can be") as failure:
+        op.match(table(), query)
+    assert "parallel_operators.py" in str(failure.value)
+    assert "in process" in str(failure.value)
+
+
+def test_an_error_of_a_query_is_the_same_as_in_one_process() -> None:
+    query = (
+        op.Query()
+        .order_by("ts")
+        .pattern("A B? C")
+        .define(A="x = 0", B="x = 1", C="x = 2")
+        .skip_to_first("B", strict=True)
+        .over(op.windows.count(30))
+    )
+    with pytest.raises(op.MatchError) as alone:
+        op.match(table(), query)
+    with pytest.raises(op.MatchError) as apart:
+        op.match(table(), query.instances(2))
+    assert str(apart.value) == str(alone.value)
+    assert "raised in instance" in apart.value.__notes__[0]
+
+
+def test_an_error_of_a_source_is_raised() -> None:
+    @dataclass(frozen=True)
+    class Broken(Source):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            yield from Listed("a", size=200).batches(rows)
+            raise OSError("the cable is cut")
+
+    with pytest.raises(OSError, match="the cable is cut"), op.run(pairs(), Broken("a")) as run:
+        list(run)
+
+
+def test_a_source_is_not_read_faster_than_instances_work() -> None:
+    read: list[int] = []
+    query = op.Query().order_by("ts").apply(Sleeps).over(op.windows.count(100)).instances(1)
+    with op.run(query, Endless("a", read=(read,)), rate_control=None, batch_rows=100) as run:
+        timer = threading.Timer(4.0, run.stop)
+        timer.start()
+        list(run)
+        timer.join()
+    # Sixteen slots, what is read ahead, and what was processed in the meantime.
+    assert len(read) <= 16 + 8 + 4 / 0.2
+
+
+def test_an_operator_that_cannot_be_sent_is_refused() -> None:
+    class Local(op.Operator):
+        output = pa.schema([("at", pa.int64())])
+
+        def process(self, events: pa.Table) -> None:
+            return None
+
+    query = op.Query().order_by("ts").apply(Local).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.BindError, match="cannot be sent to another process"):
+        op.match(table(), query)
+
+
+def test_sources_are_needed() -> None:
+    with pytest.raises(op.BindError, match="sources are expected"):
+        op.run(pairs(), [])
+    with pytest.raises(op.BindError, match="a query is expected"):
+        op.run("A B", Listed("a"))  # type: ignore[arg-type] # that is the point
