@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from functools import reduce
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import outpace as op
 from outpace import schedulers, windows
 from outpace.pattern.query import Query
+from outpace.plan import blocks, window_files
 
 SIZE = 900
 
@@ -97,6 +102,22 @@ QUERIES = {
     "landmark, keyed": (CHAIN.partition_by("key").over(windows.landmark()), "divided by key: key"),
 }
 
+#: By name: the folder of the files that a query runs over, and what its plan says.
+FILES = {
+    "time": ("ordered", "what its windows need of others\n  shares: 6"),
+    "time, keyed, numbered": ("ordered", "not divided by key: numbers count"),
+    "time, keyed": ("mixed", "packed by key\n  divided by key: key, 2 buckets"),
+    "time, numbered": ("mixed", "the rows become a DataFrame"),
+    "count, numbered": ("ordered", "what its windows need of others\n  shares: 6"),
+    "count, keyed": ("ordered", "divided by key: key, 5 buckets"),
+    "count, keyed, numbered": ("ordered", "one task reads the row groups in order"),
+    "session": ("ordered", "columns read to split: ts"),
+    "between": ("ordered", "columns read to split: ts, kind, v"),
+    "landmark": ("ordered", "columns read to split: ts, kind"),
+}
+
+Answers: TypeAlias = "dict[str, list[list[int | None]]]"
+
 
 def events() -> pa.Table:
     """Rows in order, without equal times."""
@@ -111,13 +132,51 @@ def events() -> pa.Table:
     )
 
 
-def on_spark(frame: DataFrame) -> dict[str, list[list[int | None]]]:
+def write_files(folder: Path) -> None:
+    """Write the rows in order, and in any order, in row groups that are read one by one."""
+    table = events()
+    mixed = table.take(np.random.default_rng(4).permutation(SIZE))
+    for name, rows in (("ordered", table), ("mixed", mixed)):
+        (folder / name).mkdir()
+        pq.write_table(rows, folder / name / "0.parquet", row_group_size=SIZE // 6)
+
+
+def from_frame(session: SparkSession, folder: Path) -> Answers:
     """Return what all queries find in a DataFrame, in one job."""
+    frame = session.read.parquet(str(folder / "mixed"))
     frames = {}
     for name, (query, said) in QUERIES.items():
         text = op.explain(query, frame).text
         assert said in text, f"{name}: {text}"
         frames[name] = op.match(frame, query)
+    return _answers(frames)
+
+
+def from_files(session: SparkSession, folder: Path) -> Answers:
+    """Return what queries find in files, each way that there is, in one job."""
+    frames = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "UNIT_ROWS", SIZE // 6)
+        patch.setattr(window_files, "BATCH_FACTOR", 2)
+        for name, (kind, said) in FILES.items():
+            files = op.parquet(folder / kind)
+            text = op.explain(QUERIES[name][0], files).text
+            assert said in text, f"{name}: {text}"
+            frames[name] = op.match(files, QUERIES[name][0])
+    return _answers(frames)
+
+
+def in_process() -> Answers:
+    """Return what is found in one table."""
+    table = events()
+    answers = {}
+    for name, (query, _) in QUERIES.items():
+        found = op.match(table, query).to_pylist()
+        answers[name] = _sorted([[row.get(column) for column in COLUMNS] for row in found])
+    return answers
+
+
+def _answers(frames: dict[str, DataFrame]) -> Answers:
     labelled = [
         found.select(
             sf.lit(name).alias("name"),
@@ -128,20 +187,10 @@ def on_spark(frame: DataFrame) -> dict[str, list[list[int | None]]]:
         )
         for name, found in frames.items()
     ]
-    answers: dict[str, list[list[int | None]]] = {name: [] for name in frames}
+    answers: Answers = {name: [] for name in frames}
     for name, *match in reduce(DataFrame.union, labelled).collect():
         answers[name].append(match)
     return {name: _sorted(matches) for name, matches in answers.items()}
-
-
-def in_process() -> dict[str, list[list[int | None]]]:
-    """Return what is found in one table."""
-    table = events()
-    answers = {}
-    for name, (query, _) in QUERIES.items():
-        found = op.match(table, query).to_pylist()
-        answers[name] = _sorted([[row.get(column) for column in COLUMNS] for row in found])
-    return answers
 
 
 def _sorted(matches: list[list[int | None]]) -> list[list[int | None]]:

@@ -91,8 +91,8 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         from outpace.spark.schema import arrow_schema
 
         schema = arrow_schema(data)
-        plan = plan_windows if by_windows(query) else plan_batch
-        return explain_plan(query, schema, plan(query, schema).lines())
+        planned = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
+        return explain_plan(query, schema, planned.lines())
     return explain_plan(query, to_arrow(data).schema)
 
 

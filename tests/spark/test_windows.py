@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+
 from pyspark.sql import SparkSession
-from windowed_parity import events, in_process, on_spark
+from windowed_parity import from_files, from_frame, in_process, write_files
 
 
-def test_windows_of_a_frame_give_what_those_of_a_table_give(spark: SparkSession) -> None:
+def test_windows_on_spark_give_what_those_of_a_table_give(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     expected = in_process()
-    assert all(len(matches) > 5 for matches in expected.values()), {
-        name: len(matches) for name, matches in expected.items()
-    }
-    table = events()
-    mixed = table.take(np.random.default_rng(4).permutation(table.num_rows))
-    frame = spark.createDataFrame(mixed).repartition(3)
-    found = on_spark(frame)
-    for name, matches in expected.items():
-        assert found[name] == matches, name
+    assert {name for name, matches in expected.items() if len(matches) < 6} == set()
+    write_files(tmp_path)
+    for found in (from_files(spark, tmp_path), from_frame(spark, tmp_path)):
+        for name, matches in found.items():
+            assert matches == expected[name], name

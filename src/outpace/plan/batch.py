@@ -20,7 +20,6 @@ from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import reach_of
-from outpace.errors import UnsupportedError
 from outpace.pattern import ast, expression
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
@@ -142,7 +141,6 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
     >>> plan.cut, plan.reason, plan.columns
     (<Cut.KEY: 'by key'>, 'there is no WITHIN', ('ts', 'key'))
     """
-    check_runs_on_spark(query)
     task = prepare(query, schema)
     bits, computed = computed_by_catalyst(task)
     cut, reason = divide(query, task.bound, reach_of(task).back, reach_of(task).ahead)
@@ -156,14 +154,6 @@ def plan_batch(query: Query, schema: pa.Schema) -> BatchPlan:
         reason=reason,
         width=(task.bound.within or 0) * RANGE_FACTOR,
     )
-
-
-def check_runs_on_spark(query: Query) -> None:
-    """Refuse what runs in process only."""
-    if query.operator is not None:
-        raise UnsupportedError(
-            "user-defined operators do not run on Spark yet", hint="collect the rows to Arrow"
-        )
 
 
 def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut, str]:

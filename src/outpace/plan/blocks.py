@@ -19,7 +19,7 @@ from outpace.engine.match.operator import kept_columns, prepare
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.batch import check_runs_on_spark, plan_batch
+from outpace.plan.batch import plan_batch
 from outpace.plan.files import FileList
 from outpace.plan.skew import rows_of_largest_key
 
@@ -89,7 +89,6 @@ class BlockPlan:
 
 def plan_blocks(files: FileList, query: Query, *, may_cut: bool = True) -> BlockPlan:
     """Plan a keyed query over files; where keys may be cut, a few of them are looked at."""
-    check_runs_on_spark(query)
     width, reason = _ranges(files, query) if may_cut else (0, "there is no shuffle")
     bits = with_bits(prepare(query, files.schema))
     packed = kept_columns(bits.task, bits.task.bound.schema)

@@ -30,7 +30,7 @@ from outpace.errors import OutpaceError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut, check_runs_on_spark, divide
+from outpace.plan.batch import Cut, divide
 from outpace.plan.blocks import pack_units, plan_blocks
 from outpace.plan.file_order import GroupOrder, order_groups
 from outpace.plan.files import FileList
@@ -73,9 +73,14 @@ class FilesPlan:
     searched: tuple[bool, ...]
 
     @property
+    def uses_order(self) -> bool:
+        """Whether it matters in which order row groups are."""
+        return self.cut is not Cut.KEY
+
+    @property
     def spark_sorts(self) -> bool:
         """Whether the rows have to be sorted by Spark, as their order is not known."""
-        return self.cut is not Cut.KEY and self.order.groups is None
+        return self.uses_order and self.order.groups is None
 
     @property
     def cores(self) -> int:
@@ -139,7 +144,6 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
       divided by time range
       tasks: at most 1
     """
-    check_runs_on_spark(query)
     task = prepare(query, files.schema)
     bits = with_bits(task)
     used = [

@@ -17,6 +17,7 @@ from outpace.engine.match.contract import Integers, Task
 from outpace.engine.match.groups import PartitionWork
 from outpace.engine.partition import one_array
 from outpace.engine.ranges import pack_slices
+from outpace.engine.window.apply import WindowedApply
 from outpace.engine.window.batch_match import BatchMatcher
 from outpace.engine.window.batches import (
     Batch,
@@ -167,23 +168,16 @@ class WindowTask:
     def _instances(self) -> Callable[[], Instance]:
         """Return what makes instances; they share what is compiled."""
         if self._task is None:
-            raise NotImplementedError
+            return lambda: WindowedApply(self.bound.query, self.bound.schema)
         task, matcher = self._task, choose_matcher(self._task).matcher
         return lambda: WindowMatcher(task, matcher)
 
 
-def pack_batch(number: int, batch: Batch, rows: pa.Table) -> pa.RecordBatch:
-    """Return a batch as a row of `BATCHES`."""
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([number]),
-            pa.array([batch.first]),
-            pa.array([batch.stop]),
-            window_cells([batch]),
-            block_cells([narrow_rows(_arrays(rows))]),
-        ],
-        schema=BATCHES,
-    )
+def pack_batch(number: int, batch: Batch, rows: pa.Table | None = None) -> pa.RecordBatch:
+    """Return a batch as a row of `BATCHES`; without rows where they are read elsewhere."""
+    block = pa.array([b""]) if rows is None else block_cells([narrow_rows(_arrays(rows))])
+    columns = [pa.array([value]) for value in (number, batch.first, batch.stop)]
+    return pa.RecordBatch.from_arrays([*columns, window_cells([batch]), block], schema=BATCHES)
 
 
 def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[Batch, pa.Buffer]]:

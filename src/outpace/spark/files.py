@@ -9,7 +9,7 @@ where the order of the rows is not known Spark sorts them. The memory of a task 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,8 +23,11 @@ from outpace.plan.batch import Cut
 from outpace.plan.file_match import FilesPlan, match_all, match_core, plan_files
 from outpace.plan.file_order import measure_group
 from outpace.plan.files import FileList, ParquetFiles, Statistics, list_files
+from outpace.plan.window_files import WindowFilesPlan, plan_window_files
+from outpace.plan.windows import by_windows
 from outpace.spark.blocks import match_blocks
 from outpace.spark.match import BATCH_ROWS, match_frame
+from outpace.spark.windows_files import match_window_files
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -37,10 +40,12 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     """
     session = active_session()
     plan = plan_session_files(session, files, query)
-    if plan.cut is Cut.KEY:
-        return match_blocks(session, plan.files, query)
     if plan.spark_sorts:
         return match_frame(rows_frame(session, plan.files, plan.columns), query)
+    if isinstance(plan, WindowFilesPlan):
+        return match_window_files(session, plan)
+    if plan.cut is Cut.KEY:
+        return match_blocks(session, plan.files, query)
     sent = plan.for_tasks()
     if plan.cut is Cut.NONE:
         ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
@@ -49,14 +54,18 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     return ids.mapInArrow(run, from_arrow_schema(plan.bound.output))
 
 
-def plan_session_files(session: SparkSession, files: ParquetFiles, query: Query) -> FilesPlan:
+def plan_session_files(
+    session: SparkSession, files: ParquetFiles, query: Query
+) -> FilesPlan | WindowFilesPlan:
     """Plan a query over files; an order that is declared is measured where no footer tells it."""
+    make: Callable[[FileList, Query], FilesPlan | WindowFilesPlan]
+    make = plan_window_files if by_windows(query) else plan_files
     listing = list_files(files)
-    plan = plan_files(listing, query)
-    if plan.cut is Cut.KEY or not files.ordered:
+    plan = make(listing, query)
+    if not plan.uses_order or not files.ordered:
         return plan
     if plan.order.measurable:
-        plan = plan_files(_measured(session, listing, plan.bound.order_by[0]), query)
+        plan = make(_measured(session, listing, plan.bound.order_by[0]), query)
     if plan.order.broken is not None:
         sorts = "Spark sorts the rows" if plan.spark_sorts else "row groups are taken in order"
         warnings.warn(

@@ -116,12 +116,15 @@ def _by_split(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema
     packed = map_rows(ordered, partial(_pack_in_order, query, schema), plan.crossing, ORDERED)
     one = packed.repartition(1).sortWithinPartitions("position")
     batches = map_rows(one, partial(_split, query, schema), ORDERED, BATCHES)
-    if plan.tasks is None:
-        placed = batches.repartition("batch")
-    else:
-        share = sf.pmod(sf.col("batch"), sf.lit(plan.tasks)).cast("int")
-        placed = batches.repartitionById(plan.tasks, share)
+    placed = placed_batches(batches, plan.tasks)
     return map_rows(placed, partial(_match_split, query, schema), BATCHES, plan.bound.output)
+
+
+def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:
+    """Give batches to so many tasks in turn, or to as many as Spark takes."""
+    if tasks is None:
+        return batches.repartition("batch")
+    return batches.repartitionById(tasks, sf.pmod("batch", sf.lit(tasks)).cast("int"))
 
 
 def window_task(query: Query, schema: pa.Schema) -> WindowTask:

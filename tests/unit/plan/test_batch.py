@@ -5,8 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from outpace.errors import UnsupportedError
-from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.plan.batch import Cut, plan_batch
 
@@ -92,11 +90,3 @@ def test_only_what_rules_out_later_matches_is_merged() -> None:
     assert not plan_batch(ranged.no_skip(), SCHEMA).merges
     assert not plan_batch(ranged.skip_to_next_row(), SCHEMA).merges
     assert not plan_batch(BASE.partition_by("key"), SCHEMA).merges
-
-
-def test_user_defined_operators_are_refused() -> None:
-    class Nothing(EventOperator):
-        """Finds nothing."""
-
-    with pytest.raises(UnsupportedError, match="do not run on Spark"):
-        plan_batch(Query("q").order_by("ts").apply(Nothing), SCHEMA)

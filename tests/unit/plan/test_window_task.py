@@ -5,69 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.engine.match.groups import SortedGroups
 from outpace.engine.match.operator import prepare
 from outpace.engine.window.operator import match_windows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
-from outpace.pattern.windows import CountWindows, TimeWindows, Windows
 from outpace.plan.window_task import WindowTask, pack_batch, unpack_batches
 from outpace.plan.windows import Division, plan_windows
-from outpace.windows import between, landmark, session
-
-
-def pattern(text: str) -> Query:
-    """A query whose variables are kinds of events."""
-    query = Query("q").order_by("ts").pattern(text)
-    query = query.define({name: f"kind = '{name.lower()}'" for name in "ABC" if name in text})
-    return query.measures(first="FIRST(id)", last="LAST(id)", n="COUNT(*)")
-
-
-PATTERNS = {
-    "next": pattern("A -> B+ -> C"),
-    "strict": pattern("A B*").skip_to_next_row(),
-    "numbered matches": pattern("A B*").measures(m="MATCH_NUMBER()"),
-    "looks around": pattern("A B?").measures(before="PREV(A.id)", after="NEXT(LAST(id))"),
-    "within": pattern("A -> C").within(4).no_skip(),
-    "any": pattern("A ->> C"),
-    "rows": pattern("A -> B").measures(c="CLASSIFIER()").all_rows_per_match(),
-}
-
-KINDS: dict[str, Windows] = {
-    "count": CountWindows(7, 3),
-    "count, offset": CountWindows(6, 4, -3),
-    "count, gaps": CountWindows(3, 5),
-    "time": TimeWindows(8, 3, 1),
-    "time, tumbling": TimeWindows(5, 5),
-    "time, gaps": TimeWindows(3, 5),
-    "session": session(3),
-    "between": between(open="kind = 'a'", close="kind = 'd'"),
-    "landmark": landmark("kind = 'd'"),
-}
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> pa.Table:
-    size = draw(st.integers(0, 40))
-    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    return pa.table(
-        {
-            "ts": pa.array(np.sort(rng.integers(0, 30, size)), pa.int64()),
-            "id": pa.array(np.arange(size)),
-            "kind": pa.array(rng.choice(list("abcd"), size), pa.string()),
-            "key": pa.array(rng.integers(0, 3, size), pa.int64()),
-        }
-    )
-
-
-def rows(table: pa.Table) -> list[str]:
-    return sorted(map(repr, table.to_pylist()))
 
 
 def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:

@@ -24,6 +24,7 @@ from outpace.engine.block import block_cells, narrow_rows, read_block
 from outpace.engine.match.contract import Integers
 from outpace.engine.window.contract import OPEN, Split, Windows
 from outpace.engine.window.operator import joined_windows
+from outpace.pattern.bind_windows import ByCount
 
 #: The windows of a batch as they travel; all are of one partition.
 WINDOWS: Final = pa.schema(
@@ -233,6 +234,37 @@ class TimeBatches:
     def _first_window(self, times: Integers) -> Integers:
         """Return the first window that ends after each time."""
         return _shifted(times, self.offset + self.size) // self.slide + 1
+
+
+def count_windows(kind: ByCount, numbers: tuple[int, int], total: int) -> Windows:
+    """Return windows of a table by arithmetic, closed, without times.
+
+    Parameters
+    ----------
+    kind
+        The windows.
+    numbers
+        The number of the first, and the one behind the last, of those that have events.
+    total
+        How many events the table has.
+
+    Examples
+    --------
+    >>> windows = count_windows(ByCount(size=4, slide=2, offset=-3), (-9, 9), total=6)
+    >>> windows.number.tolist(), windows.first.tolist(), windows.stop.tolist()
+    ([0, 1, 2, 3, 4], [0, 0, 1, 3, 5], [1, 3, 5, 6, 6])
+    >>> windows.closed_at.tolist()
+    [0, 2, 4, 6, 6]
+    """
+    lowest = max(0, -(kind.offset + kind.size) // kind.slide + 1)
+    behind = -(-(total - kind.offset) // kind.slide)
+    number = np.arange(max(numbers[0], lowest), min(numbers[1], behind), dtype=np.int64)
+    start = kind.offset + number * kind.slide
+    end = start + kind.size
+    stop = np.minimum(end, total)
+    zeros = np.zeros(len(number), np.int64)
+    closed_at = np.where(end <= total, stop - 1, total)
+    return Windows(zeros, number, np.maximum(start, 0), stop, zeros, zeros, closed_at)
 
 
 def window_cells(batches: Sequence[Batch]) -> pa.Array:

@@ -1,0 +1,114 @@
+"""How windows are divided on Spark, and what the plan says of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from window_queries import KINDS, PATTERNS, pattern
+
+from outpace.pattern.operator import EventOperator
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import Batches, RoundRobin
+from outpace.pattern.windows import CountWindows, TimeWindows
+from outpace.plan.windows import BATCH_FACTOR, BATCH_ROWS, DISJOINT_WINDOWS, Division, plan_windows
+
+SCHEMA = pa.schema(
+    [("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string()), ("key", pa.int64())]
+)
+
+
+class Nothing(EventOperator):
+    """Gives nothing."""
+
+    output = pa.schema([("x", pa.int64())])
+
+    def on_event(self, event: dict[str, object]) -> list[dict[str, object]]:
+        return []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_division_of_each_kind(kind: str) -> None:
+    query = PATTERNS["next"].over(KINDS[kind])
+    timed = kind.startswith("time")
+    whole = Division.TIME if timed else Division.SPLIT
+    assert plan_windows(query, SCHEMA).division is whole
+    keyed = query.partition_by("key")
+    plan = plan_windows(keyed, SCHEMA)
+    assert plan.division is (Division.TIME if timed else Division.KEY)
+    assert not plan.keys_together
+    numbered = plan_windows(keyed.over(KINDS[kind], numbered=True), SCHEMA)
+    assert numbered.division is (Division.TIME if timed else Division.NONE)
+    assert numbered.keys_together
+    assert "numbers count the events of all keys" in "\n".join(numbered.lines())
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("next", False), ("numbered matches", True), ("looks around", True), ("rows", False)],
+)
+def test_keys_stay_together_where_a_match_looks_different_in_other_windows(
+    name: str, shown: bool
+) -> None:
+    query = PATTERNS[name].partition_by("key")
+    count = CountWindows(4, 2)
+    division = plan_windows(query.over(count), SCHEMA).division
+    assert division is (Division.NONE if shown else Division.KEY)
+    assert plan_windows(query.over(count, duplicates=True), SCHEMA).division is Division.KEY
+
+
+def test_batches_are_long_beside_what_overlaps_them() -> None:
+    query = PATTERNS["next"]
+    sliding = plan_windows(query.over(TimeWindows(10, 2)), SCHEMA).batches
+    assert sliding is not None
+    assert (sliding.count, sliding.margin) == (BATCH_FACTOR * 4, 4)
+    tumbling = plan_windows(query.over(TimeWindows(10, 10)), SCHEMA).batches
+    assert tumbling is not None
+    assert (tumbling.count, tumbling.margin, tumbling.duplication) == (DISJOINT_WINDOWS, 0, 1.0)
+    chosen = query.over(TimeWindows(10, 2), duplicates=True).instances(2, Batches(7))
+    batches = plan_windows(chosen, SCHEMA).batches
+    assert batches is not None
+    # The formula of the paper's schedulers: 1 + (size - slide) / (batch * slide).
+    assert batches.duplication == 1 + (10 - 2) / (7 * 2)
+    assert plan_windows(query.over(CountWindows(5, 1)), SCHEMA).batch_rows == BATCH_ROWS
+    large = plan_windows(query.over(CountWindows(1_000_000, 10)), SCHEMA)
+    assert large.batch_rows == BATCH_FACTOR * 999_990
+    assert plan_windows(chosen.over(CountWindows(5, 1)), SCHEMA).batch_windows == 7
+
+
+def test_instances_are_tasks() -> None:
+    query = PATTERNS["next"].over(CountWindows(5, 1))
+    assert plan_windows(query, SCHEMA).tasks is None
+    plan = plan_windows(query.instances(6, RoundRobin()), SCHEMA)
+    assert plan.tasks == 6
+    assert "tasks that match: 6" in "\n".join(plan.lines())
+
+
+def test_rows_stay_behind_only_where_no_window_and_no_number_counts_them() -> None:
+    query = PATTERNS["next"]
+    time = TimeWindows(10, 2)
+    assert plan_windows(query.over(time), SCHEMA).used_sql is not None
+    for other in (
+        query.over(time, numbered=True),
+        query.over(CountWindows(5, 1)),
+        query.over(KINDS["session"]),
+        PATTERNS["numbered matches"].over(time),
+        pattern("A B").over(time),
+    ):
+        assert plan_windows(other, SCHEMA).used_sql is None
+
+
+def test_columns_that_open_and_close_windows_cross() -> None:
+    query = PATTERNS["next"].over(KINDS["between"])
+    assert plan_windows(query, SCHEMA).columns == ("ts", "id", "kind")
+    assert plan_windows(query.over(KINDS["count"]), SCHEMA).columns == ("ts", "id")
+
+
+def test_operators_are_divided_like_patterns() -> None:
+    query = Query("q").order_by("ts").apply(Nothing)
+    alone = plan_windows(query, SCHEMA)
+    assert (alone.division, alone.columns) == (Division.NONE, tuple(SCHEMA.names))
+    assert "divided not at all: one operator takes all events" in "\n".join(alone.lines())
+    assert plan_windows(query.partition_by("key"), SCHEMA).division is Division.KEY
+    windowed = plan_windows(query.over(CountWindows(5, 1)), SCHEMA)
+    # Every window gives rows of its own, so there are no duplicates.
+    assert (windowed.division, windowed.neighbours) == (Division.SPLIT, False)
