@@ -117,7 +117,11 @@ class TableSplitter(Splitter):
 
 
 def _doubled(windows: Matrix) -> Matrix:
-    return np.concatenate([windows, np.empty_like(windows)], axis=1)
+    # Lines a power of two apart would all fall on the same few places of the processor's cache.
+    lines, room = windows.shape
+    larger = np.empty((lines, 2 * room + 24), np.int64)
+    larger[:, :room] = windows
+    return larger
 
 
 def _as_table(matrix: Matrix) -> pa.Table:

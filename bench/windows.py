@@ -1,0 +1,86 @@
+"""How fast events are told apart into windows, from one open window to 100 000.
+
+Run `python bench/windows.py`; `--help` lists the options. Windows of 1 000 000 events, and of as
+many units of time, start every 1 000 000, 1000 and 10 events. Events come in blocks that are made
+before; measured is the splitter alone, in turn, three times, the best counts.
+
+Prints a JSON object for each kind and slide: events per second, the ratio to one open window, the
+windows that are open at most, and the integers that are kept.
+"""
+
+import argparse
+import json
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from outpace import windows
+from outpace.engine.window.contract import Events
+from outpace.engine.window.split import make_splitter
+from outpace.pattern.bind_windows import bind_windows
+from outpace.pattern.query import Query
+
+SIZE = 1_000_000
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=4_000_000, help="the number of events")
+    parser.add_argument("--block", type=int, default=65_536, help="events of a block")
+    parser.add_argument("--slides", default="1000000,1000,10", help="numbers, with commas")
+    options = parser.parse_args()
+    slides = [int(slide) for slide in options.slides.split(",")]
+    kinds = {"count": windows.count, "time": windows.time}
+    stream = blocks(options.n, options.block)
+    cases = [(kind, slide) for kind in kinds for slide in slides]
+    found = {case: [] for case in cases}
+    for _ in range(3):
+        for kind, slide in cases:
+            found[kind, slide].append(measured(kinds[kind](SIZE, slide=slide), stream))
+    for kind, slide in cases:
+        seconds, most, kept = min(found[kind, slide])
+        alone = min(found[kind, slides[0]])[0]
+        result = {
+            "kind": kind,
+            "slide": slide,
+            "events_per_s": round(options.n / seconds),
+            "ratio": round(alone / seconds, 2),
+            "open_windows": most,
+            "integers_kept": kept,
+        }
+        print(json.dumps(result))
+
+
+def blocks(count, size):
+    """Make events without keys at one unit of time each."""
+    numbers = np.arange(count, dtype=np.int64)
+    partition = np.zeros(count, np.int64)
+    rows = pa.table({"ts": numbers})
+    return [
+        Events(
+            rows.slice(low, size),
+            partition[low : low + size],
+            numbers[low : low + size],
+            numbers[low : low + size],
+            numbers[low : low + size],
+        )
+        for low in range(0, count, size)
+    ]
+
+
+def measured(spec, stream):
+    """Return the seconds that a splitter takes, the most open windows, and what it keeps."""
+    splitter = make_splitter(bind_windows(Query().order_by("ts").over(spec), stream[0].rows.schema))
+    begin = time.perf_counter()
+    most = 0
+    for events in stream:
+        splitter.push(events)
+        most = max(most, splitter.open_windows)
+    kept = splitter.integers_kept
+    splitter.finish()
+    return time.perf_counter() - begin, most, kept
+
+
+if __name__ == "__main__":
+    main()
