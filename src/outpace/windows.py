@@ -9,8 +9,13 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from outpace.engine.window.assign import windows_of
+from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.builder import expression_tree
 from outpace.pattern.duration import parse_duration
+from outpace.pattern.query import Query
 from outpace.pattern.windows import (
     BetweenWindows,
     CountWindows,
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent
     from outpace.pattern.expression import Expression
 
-__all__ = ["OpenWindow", "Predicate", "between", "count", "landmark", "session", "time"]
+__all__ = ["OpenWindow", "Predicate", "assign", "between", "count", "landmark", "session", "time"]
 
 
 def count(size: int, slide: int | None = None, offset: int = 0) -> CountWindows:
@@ -127,6 +132,32 @@ def landmark(at: str | Expression | Fluent | None = None) -> LandmarkWindows:
     LandmarkWindows(at=None)
     """
     return LandmarkWindows(None if at is None else expression_tree(at, "window landmark"))
+
+
+def assign(data: TableLike, query: Query) -> pa.Table:
+    """Return the windows that a query's `over` makes of a table, one row for each.
+
+    Parameters
+    ----------
+    data
+        An Arrow table, a pandas or polars frame, or a DuckDB relation.
+    query
+        Its partitions, order and windows count; a pattern is not needed.
+
+    Returns
+    -------
+    pyarrow.Table
+        The partition columns, `window` (the number), `first_row` (the row of `data` that is the
+        first event), `rows`, and `window_start` and `window_end`: the bounds of time windows, else
+        the times of the first and the last event, NULL where the query has no time.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").over(session(5))
+    >>> assign({"ts": [1, 4, 20]}, query).select(["window", "first_row", "rows"]).to_pylist()
+    [{'window': 0, 'first_row': 0, 'rows': 2}, {'window': 1, 'first_row': 2, 'rows': 1}]
+    """
+    return windows_of(query, to_arrow(data))
 
 
 def _span(value: str | datetime.timedelta | int, where: str) -> Span:

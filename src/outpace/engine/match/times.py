@@ -37,6 +37,20 @@ def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
     return np.asarray(column.to_numpy(), np.int64)
 
 
+def from_integers(values: Integers, kind: pa.DataType) -> pa.Array:
+    """Return integers as times of a type: instants of that type, or the integers that they are.
+
+    Examples
+    --------
+    >>> from_integers(np.array([1_500_000]), pa.timestamp("ms"))[0].as_py()
+    datetime.datetime(1970, 1, 1, 0, 0, 1, 500000)
+    """
+    if pa.types.is_integer(kind):
+        return pa.array(values)
+    instants = pa.array(values).cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    return instants.cast(kind, safe=False)
+
+
 def time_of(bound: BoundQuery, time: int | datetime.datetime) -> int:
     """Return one time in the units of `time_values`."""
     if bound.time is None or (bound.within is None and bound.query.windows is None):
