@@ -19,7 +19,6 @@ import pyarrow as pa
 from outpace.engine.order.merge import SourceMerge
 from outpace.engine.wire import read_events, write_events
 from outpace.ingest.generators import simple_events
-from outpace.ingest.source import push_batch
 
 
 def main():
@@ -50,8 +49,8 @@ def blocks(n, count, rows):
     ]
     return {
         source.id: [
-            (batch, write_events("bench", source.id, pa.Table.from_batches([batch])))
-            for batch in source.batches(rows)
+            (table, write_events("bench", source.id, table))
+            for table in map(pa.Table.from_batches, ([batch] for batch in source.batches(rows)))
         ]
         for source in sources
     }
@@ -66,9 +65,8 @@ def seconds(inputs, kind):
     started = time.perf_counter()
     for round in rounds:
         for source, (batch, block) in zip(inputs, round, strict=True):
-            if kind == "wire":
-                (batch,) = read_events(block, schema).to_batches()
-            push_batch(merge, source, batch, "ts")
+            rows = read_events(block, schema) if kind == "wire" else batch
+            merge.push(source, rows)
         taken += len(merge.take())
     for source in inputs:
         merge.finish(source)

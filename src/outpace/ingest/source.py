@@ -14,7 +14,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.match.times import as_integers
 from outpace.engine.order.merge import SourceMerge
 from outpace.errors import DataError
 
@@ -68,28 +67,25 @@ def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Tab
     >>> [part["seq"].to_pylist() for part in merged(two)]
     [[0, 0, 1, 1]]
     """
-    merge = SourceMerge([source.id for source in sources])
+    merge = merge_of(sources)
     batches = {source.id: source.batches(rows) for source in sources}
-    times = {source.id: source.time for source in sources}
     while (holding := merge.holding) is not None:
         batch = next(batches[holding], None)
         if batch is None:
             merge.finish(holding)
         else:
-            push_batch(merge, holding, batch, times[holding])
+            merge.push(holding, batch)
         ordered = merge.take()
         if len(ordered):
             yield ordered.rows
 
 
-def push_batch(merge: SourceMerge, source: str, batch: pa.RecordBatch, time: str) -> None:
-    """Give the next events of a source to a merge; `time` is the column with their times."""
-    for name in (time, SEQUENCE):
-        if batch.column(name).null_count:
-            raise DataError(f"column '{name}' of source '{source}' has NULLs")
-    merge.push(
-        source,
-        pa.Table.from_batches([batch]),
-        as_integers(batch.column(time)),
-        as_integers(batch.column(SEQUENCE)),
-    )
+def merge_of(sources: Sequence[Source]) -> SourceMerge:
+    """Return the merge that the events of sources are to be pushed to."""
+    times = {source.time for source in sources}
+    if len(times) > 1:
+        raise DataError(
+            "sources of one operator need the same time column",
+            detail=f"there are {', '.join(sorted(times))}",
+        )
+    return SourceMerge([source.id for source in sources], time=min(times, default=""))

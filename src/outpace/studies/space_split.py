@@ -13,7 +13,6 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.order.merge import SourceMerge
-from outpace.ingest.source import push_batch
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows
@@ -75,7 +74,7 @@ def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Ro
         for count in counts:
             query = _over(WINDOW).instances(count, schedule=RoundRobin())
             rate = _split_rate(query, blocks, seconds)
-            setting = f"{_counted(count, 'instance')}, {ALONE}"
+            setting = f"{counted(count, 'instance')}, {ALONE}"
             said = "no loss" if count > 1 else None
             yield Row(figure.name, setting, rate, figure.unit, said, ALONE, count)
 
@@ -87,7 +86,7 @@ def sources(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]
         for count in counts:
             stream = _Sources(kind, count, events // count)
             rates[count] = rate_of(stream.run, stream.events, seconds)
-            setting = f"{kind}, {_counted(count, 'source')}"
+            setting = f"{kind}, {counted(count, 'source')}"
             yield Row(SOURCES.name, setting, rates[count], SOURCES.unit, None, kind, count)
         if 16 in rates:
             kept = rates[16] / rates[counts[0]]
@@ -106,7 +105,7 @@ def duplication(
             for slide in slides:
                 query = _over(size, slide).instances(count, schedule=scheduler)
                 rate, sent = _duplicating(query, blocks, 2 * size, seconds)
-                curve = f"{_counted(count, 'instance')}, {name}"
+                curve = f"{counted(count, 'instance')}, {name}"
                 setting = f"slide {slide:,}, {curve}"
                 yield Row(DUPLICATION.name, setting, rate, DUPLICATION.unit, None, curve, slide)
                 expected = min(size // slide, count) if scheduler == RoundRobin() else None
@@ -156,12 +155,19 @@ class _Sources:
         stream = SplitStream(_over(WINDOW), self._blocks)
         for turn in zip(*self._batches.values(), strict=True):
             for source, batch in zip(self._batches, turn, strict=True):
-                push_batch(merge, source, batch, "ts")
+                merge.push(source, batch)
             stream.take(merge.take().rows)
         for source in self._batches:
             merge.finish(source)
         stream.take(merge.take().rows)
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "source"), counted(2, "source")
+    ('1 source', '2 sources')
+    """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

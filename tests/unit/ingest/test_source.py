@@ -78,3 +78,9 @@ def test_a_time_that_is_null_is_refused():
 
     with pytest.raises(DataError, match="column 'ts' of source 'west' has NULLs"):
         next(merged([Broken("west")]))
+
+
+def test_sources_of_one_operator_have_the_same_time_column():
+    with pytest.raises(DataError, match="the same time column") as refused:
+        next(merged([Listed("west", (1,)), Listed("east", (1,), time="at")]))
+    assert refused.value.detail == "there are at, ts"

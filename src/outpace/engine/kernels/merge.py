@@ -1,14 +1,15 @@
-"""Merging ordered runs: neighbours two by two, in as many passes as the runs can be halved.
+"""Merging ordered runs of keys, each a time and a number; of equal keys the earlier run's is first.
 
-Keys are pairs of a time and a number; of equal keys the one of the earlier run comes first. So runs
-that lie in the order of their sources come out ordered by (time, number, source), and the cost per
-event grows with the logarithm of the number of runs. A run that the other has nothing between is
-copied a stride at a time.
+So runs that lie in the order of their sources come out ordered by (time, number, source). Where
+times are spread, keys are put in buckets of time, about one for each key, and each is moved to its
+place among its few neighbours: the cost per key does not depend on the number of runs. Where many
+keys crowd in few buckets, neighbouring runs are merged two by two, in as many passes as the runs
+can be halved; a stretch that one run has alone is copied a stride at a time.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,16 @@ import numpy.typing as npt
 from outpace.engine.kernels.compiled import compiled_when_worth
 
 Integers = npt.NDArray[np.int64]
-#: Times, numbers, and where each key was at first.
-Keys = tuple[Integers, Integers, Integers]
+#: Where keys were at first, in 32 bits or 64.
+Places = npt.NDArray[Any]
+Keys = tuple[Integers, Integers, Places]
 
 #: So many keys are merged, or copied, between two looks at how far a run goes on alone.
 _STRIDE: Final = 32
+#: So many keys, at most, share a bucket with a key, on average.
+_CROWD_MAX: Final = 32
+#: Distances of times up to this can be computed.
+_SPAN_MAX: Final = 1 << 62
 
 
 def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
@@ -29,7 +35,7 @@ def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
     Parameters
     ----------
     times, numbers
-        The keys, run after run; a run is ordered.
+        The keys, run after run, one key at least; a run is ordered.
     bounds
         Where each run begins, and the number of keys at the end.
 
@@ -39,8 +45,18 @@ def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
     >>> [part.tolist() for part in merge_runs(times, numbers, np.array([0, 2, 4]))]
     [[1, 2, 4, 4], [0, 0, 1, 1], [0, 2, 1, 3]]
     """
-    keys = (times, numbers, np.arange(len(times), dtype=np.int64))
-    merged, spare = _like(keys), _like(keys) if len(bounds) > 3 else keys
+    size = len(times)
+    # Half the bytes to move, unless there are more keys than 32 bits can count.
+    counter = np.int32 if size <= np.iinfo(np.int32).max else np.int64
+    merged = _empty(size, counter)
+    low, span = int(times.min()), int(times.max()) - int(times.min())
+    if span < _SPAN_MAX:
+        shift = (span // size).bit_length()
+        ends = np.zeros((span >> shift) + 2, counter)
+        if _merge_buckets(times, numbers, low, shift, ends, *merged):
+            return merged
+    keys = (times, numbers, np.arange(size, dtype=counter))
+    spare = _empty(size, counter)
     while len(bounds) > 2:
         _merge_neighbours(*keys, bounds, *merged)
         bounds = np.append(bounds[:-1:2], bounds[-1])
@@ -49,19 +65,61 @@ def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
     return keys
 
 
-def _like(keys: Keys) -> Keys:
-    return np.empty_like(keys[0]), np.empty_like(keys[1]), np.empty_like(keys[2])
+def _empty(size: int, counter: type[Any]) -> Keys:
+    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, counter)
+
+
+@compiled_when_worth
+def _merge_buckets(
+    times: Integers,
+    numbers: Integers,
+    low: int,
+    shift: int,
+    ends: Places,
+    out_times: Integers,
+    out_numbers: Integers,
+    out_places: Places,
+) -> bool:
+    """Sort keys by bucket, then within each; say no, and do nothing, where they are too crowded.
+
+    `ends` has a zero for each bucket, and one more; `low` is the least time.
+    """
+    for place in range(len(times)):
+        ends[((times[place] - low) >> shift) + 1] += 1
+    crowd = 0
+    for bucket in range(len(ends) - 1):
+        crowd += np.int64(ends[bucket + 1]) * ends[bucket + 1]
+        ends[bucket + 1] += ends[bucket]
+    if crowd > _CROWD_MAX * len(times):
+        return False
+    for place in range(len(times)):
+        bucket = (times[place] - low) >> shift
+        out_places[ends[bucket]] = place
+        ends[bucket] += 1
+    for out in range(len(times)):
+        place = out_places[out]
+        time, number = times[place], numbers[place]
+        while out > 0 and (
+            out_times[out - 1] > time
+            or (out_times[out - 1] == time and out_numbers[out - 1] > number)
+        ):
+            out_times[out] = out_times[out - 1]
+            out_numbers[out] = out_numbers[out - 1]
+            out_places[out] = out_places[out - 1]
+            out -= 1
+        out_times[out], out_numbers[out], out_places[out] = time, number, place
+    return True
 
 
 @compiled_when_worth
 def _merge_neighbours(
     times: Integers,
     numbers: Integers,
-    places: Integers,
+    places: Places,
     bounds: Integers,
     out_times: Integers,
     out_numbers: Integers,
-    out_places: Integers,
+    out_places: Places,
 ) -> None:
     """Merge the first run with the second, the third with the fourth, and so on."""
     for run in range(0, len(bounds) - 1, 2):
@@ -112,9 +170,10 @@ def _merge_neighbours(
 
 
 @compiled_when_worth
-def first_out_of_order(times: Integers, numbers: Integers) -> int:
-    """Return the first key whose time falls or whose number does not rise; -1 for none."""
+def count_out_of_order(times: Integers, numbers: Integers) -> int:
+    """Return how many keys have a time that falls or a number that does not rise."""
+    count = 0
+    # Without a way out in between, several keys are compared at once.
     for place in range(1, len(times)):
-        if times[place] < times[place - 1] or numbers[place] <= numbers[place - 1]:
-            return place
-    return -1
+        count += (times[place] < times[place - 1]) | (numbers[place] <= numbers[place - 1])
+    return count

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,9 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.kernels.merge import first_out_of_order, merge_runs
+from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.match.contract import NO_TIME, Integers
-from outpace.engine.partition import gather
+from outpace.engine.match.times import as_integers
+from outpace.engine.partition import gather, one_array
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError, did_you_mean
 
@@ -41,28 +42,38 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Ordered:
-    """Events in the total order; arrays of one length.
+    """Events in the total order.
 
     Parameters
     ----------
     rows
-        The columns that travel.
+        Their columns.
     times, numbers
         The time and the sequence number of each event.
-    sources
-        For each event the number of its source, in the order of their identifiers.
     watermark
         No later event of the stream has a time less than this.
+    runs, bounds, places
+        Where events come from: source `runs[i]`, in the order of identifiers, sent those that were
+        at the places `bounds[i]` to `bounds[i + 1]` before they were merged; `places` tells where
+        each was, None where all are as they were.
     """
 
     rows: pa.Table
     times: Integers
     numbers: Integers
-    sources: npt.NDArray[Any]
     watermark: int
+    runs: Integers
+    bounds: Integers
+    places: npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def sources(self) -> Integers:
+        """The number of each event's source, in the order of identifiers."""
+        owners = np.repeat(self.runs, np.diff(self.bounds))
+        return owners if self.places is None else owners[self.places]
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,18 @@ class SourceMerge:
     sources
         Their identifiers. Of events with the same time and number, that of the source whose
         identifier comes first in the alphabet comes first.
+    time
+        The column of times: timestamps, dates or integers. Inside, a time is its microseconds, its
+        nanoseconds where the column has them, or the integer that it is.
+    sequence
+        The column of sequence numbers; where there is none, the events of a source are counted.
     capacity
         How many events a source may be ahead before `wants` refuses more.
 
     Examples
     --------
     >>> merge = SourceMerge(["a", "b"])
-    >>> merge.push("a", pa.table({"x": [10, 11]}), np.array([1, 5]))
+    >>> merge.push("a", pa.table({"ts": [1, 5], "x": [10, 11]}))
     >>> len(merge.take())
     0
     >>> merge.heartbeat("b", 5)
@@ -117,11 +133,20 @@ class SourceMerge:
     [11]
     """
 
-    def __init__(self, sources: Sequence[str], *, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self,
+        sources: Iterable[str],
+        *,
+        time: str = "ts",
+        sequence: str = "seq",
+        capacity: int = CAPACITY,
+    ) -> None:
+        self._time, self._sequence = time, sequence
         self.sources = tuple(sorted(sources))
         if not self.sources or len(set(self.sources)) < len(self.sources):
             raise DataError(
-                "sources need identifiers that differ", detail=f"got {', '.join(sources) or 'none'}"
+                "sources need identifiers that differ",
+                detail=f"got {', '.join(self.sources) or 'none'}",
             )
         self._capacity = capacity
         self._numbers = {source: number for number, source in enumerate(self.sources)}
@@ -131,26 +156,20 @@ class SourceMerge:
         self._least: list[Key] = [(int(NO_TIME), 0, number) for number in range(len(self.sources))]
         self._schema: pa.Schema | None = None
 
-    def push(
-        self, source: str, rows: pa.Table, times: Integers, numbers: Integers | None = None
-    ) -> None:
+    def push(self, source: str, events: pa.Table | pa.RecordBatch) -> None:
         """Take the next events of a source; after an error nothing is taken.
 
         Parameters
         ----------
         source
             Which one.
-        rows
-            The columns that travel, the same for all sources.
-        times
-            The time of each event, never falling.
-        numbers
-            Sequence numbers from 0 on that rise with every event; counted where not given.
+        events
+            The events in their order. All sources have the same columns. Times never fall, and
+            sequence numbers rise from 0 or more with every event.
         """
-        number = self._number(source)
-        waiting = self._waiting[number]
-        if numbers is None:
-            numbers = np.arange(waiting.number, waiting.number + len(times), dtype=np.int64)
+        is_batch = isinstance(events, pa.RecordBatch)
+        rows = pa.Table.from_batches([events]) if is_batch else events
+        waiting = self._waiting[self._number(source)]
         if waiting.finished:
             raise DataError(f"source '{source}' has finished and cannot send more events")
         if not self.wants(source):
@@ -158,19 +177,18 @@ class SourceMerge:
                 f"source '{source}' is {waiting.events} events ahead of source '{self.holding}'",
                 hint=f"push events of '{self.holding}' first, or a heartbeat for it",
             )
-        if self._schema is None:
-            self._schema = rows.schema
-        elif not rows.schema.equals(self._schema):
+        piece = self._piece(source, rows, waiting.number)
+        if self._schema is not None and not rows.schema.equals(self._schema):
             raise DataError(
                 f"source '{source}' has other columns than the sources before it",
                 detail=f"expected {_columns(self._schema)}\ngot {_columns(rows.schema)}",
             )
-        if not len(times):
-            return
-        _check_order(source, waiting, times, numbers)
-        waiting.pieces.append(_Piece(rows, times, numbers))
-        waiting.events += len(times)
-        waiting.time, waiting.number = int(times[-1]), int(numbers[-1]) + 1
+        if len(piece):
+            _check_order(source, waiting, piece)
+            waiting.pieces.append(piece)
+            waiting.events += len(piece)
+            waiting.time, waiting.number = int(piece.times[-1]), int(piece.numbers[-1]) + 1
+        self._schema = rows.schema
 
     def heartbeat(self, source: str, time: int) -> None:
         """Promise that no later event of a source has a time before `time`."""
@@ -185,15 +203,15 @@ class SourceMerge:
         """Return the events that no later one can come before, in the total order."""
         bound = self._bound()
         pieces: list[_Piece] = []
-        runs: list[int] = []
-        sizes: list[int] = []
+        runs, bounds = [], [0]
         for number, waiting in enumerate(self._waiting):
             ready = _ready(waiting, number, bound)
             if ready:
                 runs.append(number)
-                sizes.append(sum(map(len, ready)))
+                bounds.append(bounds[-1] + sum(map(len, ready)))
                 pieces += ready
-        return self._joined(pieces, np.array(runs, np.int64), np.array(sizes, np.int64))
+        watermark = int(np.iinfo(np.int64).max) if bound is None else bound[0]
+        return self._merged(pieces, np.array(runs, np.int64), np.array(bounds), watermark)
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""
@@ -274,25 +292,52 @@ class SourceMerge:
             heapq.heapreplace(self._least, now)
         return None
 
-    def _joined(self, pieces: list[_Piece], runs: Integers, sizes: Integers) -> Ordered:
-        """Merge pieces: `runs` has the sources that they are of, in order, `sizes` their events."""
-        bound = self._bound()
-        watermark = int(np.iinfo(np.int64).max) if bound is None else bound[0]
-        if self._schema is None or not pieces:
+    def _piece(self, source: str, rows: pa.Table, following: int) -> _Piece:
+        """Return events with their keys; those without numbers get the ones that follow."""
+        times = self._keys(source, rows, self._time)
+        if self._sequence in rows.column_names:
+            return _Piece(rows, times, self._keys(source, rows, self._sequence))
+        return _Piece(rows, times, np.arange(following, following + len(times), dtype=np.int64))
+
+    def _keys(self, source: str, rows: pa.Table, name: str) -> Integers:
+        if name not in rows.column_names:
+            hint = did_you_mean(name, rows.column_names)
+            raise DataError(f"source '{source}' has no column '{name}'", hint=hint)
+        column = one_array(rows[name])
+        kind = column.type
+        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            raise DataError(
+                f"column '{name}' of source '{source}' is {kind}",
+                hint="events are ordered by timestamps, dates or integers",
+            )
+        if column.null_count:
+            raise DataError(f"column '{name}' of source '{source}' has NULLs")
+        # Nanoseconds count in the order, so they are not cut off.
+        exact = kind == pa.timestamp("ns", getattr(kind, "tz", None))
+        return as_integers(column.view(pa.int64()) if exact else column)
+
+    def _merged(
+        self, pieces: list[_Piece], runs: Integers, bounds: Integers, watermark: int
+    ) -> Ordered:
+        """Merge pieces, those of the first source first, of the second then, and so on."""
+        if not pieces:
             rows = pa.table({}) if self._schema is None else self._schema.empty_table()
-            nothing = _NOTHING.times
-            return Ordered(rows, nothing, nothing, nothing, watermark)
+            return Ordered(rows, _NOTHING.times, _NOTHING.numbers, watermark, runs, bounds)
         rows = pa.concat_tables([piece.rows for piece in pieces])
         times = _together([piece.times for piece in pieces])
         numbers = _together([piece.numbers for piece in pieces])
         if len(runs) == 1:
-            return Ordered(rows, times, numbers, np.broadcast_to(runs, len(times)), watermark)
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
+            return Ordered(rows, times, numbers, watermark, runs, bounds)
         times, numbers, places = merge_runs(times, numbers, bounds)
-        columns = [gather(column, places) for column in rows.columns]
-        sources = np.repeat(runs, sizes)[places]
-        merged = pa.Table.from_arrays(columns, schema=self._schema)
-        return Ordered(merged, times, numbers, sources, watermark)
+        keys = {self._time: times, self._sequence: numbers}
+        columns = [
+            _as_column(keys[column.name], column.type)
+            if column.name in keys and _is_key(column.type)
+            else gather(rows[column.name], places)
+            for column in rows.schema
+        ]
+        rows = pa.Table.from_arrays(columns, schema=rows.schema)
+        return Ordered(rows, times, numbers, watermark, runs, bounds, places)
 
 
 def _ready(waiting: _Waiting, source: int, bound: Key | None) -> list[_Piece]:
@@ -324,15 +369,16 @@ def _before(piece: _Piece, source: int, bound: Key) -> int:
     return low + int(np.searchsorted(piece.numbers[low:high], least, "left"))
 
 
-def _check_order(source: str, waiting: _Waiting, times: Integers, numbers: Integers) -> None:
+def _check_order(source: str, waiting: _Waiting, piece: _Piece) -> None:
     """Refuse events before the heartbeat or an earlier event, and numbers that do not rise."""
+    times, numbers = piece.times, piece.numbers
     if numbers[-1] == np.iinfo(np.int64).max:
         raise DataError(f"a sequence number of source '{source}' is too large")
-    late = first_out_of_order(times, numbers)
-    if times[0] < waiting.time or numbers[0] < waiting.number:
-        late = 0
-    if late < 0:
-        return
+    late = 0
+    if times[0] >= waiting.time and numbers[0] >= waiting.number:
+        if not count_out_of_order(times, numbers):
+            return
+        late = 1 + int(np.argmax((np.diff(times) < 0) | (np.diff(numbers) <= 0)))
     after = waiting.time if late == 0 else int(times[late - 1])
     following = waiting.number if late == 0 else int(numbers[late - 1]) + 1
     time, number = int(times[late]), int(numbers[late])
@@ -345,6 +391,15 @@ def _check_order(source: str, waiting: _Waiting, times: Integers, numbers: Integ
         detail=detail,
         hint="a source sends its events in order, and none before its own heartbeat",
     )
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    """Say whether a column lies in memory as its keys do."""
+    return bool(kind == pa.int64() or (pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")))
+
+
+def _as_column(keys: Integers, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(keys), [None, pa.py_buffer(keys)])
 
 
 def _together(arrays: list[Integers]) -> Integers:

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.order.merge import SourceMerge
-from outpace.ingest.source import Source, push_batch
+from outpace.ingest.source import Source
 
 #: Batches that may be ready.
 _AHEAD: Final = 4
@@ -50,14 +50,15 @@ class SourceReader:
 
     Parameters
     ----------
-    sources
-        The sources.
+    sources, time
+        The sources, and the column with the times of their events.
     batch_rows
         The events of a batch.
     """
 
-    def __init__(self, sources: Sequence[Source], batch_rows: int) -> None:
+    def __init__(self, sources: Sequence[Source], time: str, batch_rows: int) -> None:
         self._sources = sources
+        self._time = time
         self._batch_rows = batch_rows
         self._ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
@@ -108,16 +109,15 @@ class SourceReader:
         return False
 
     def _batches(self) -> Iterator[Batch]:
-        merge = SourceMerge([source.id for source in self._sources])
+        merge = SourceMerge([source.id for source in self._sources], time=self._time)
         batches = {source.id: source.batches(self._batch_rows) for source in self._sources}
-        times = {source.id: source.time for source in self._sources}
         counts = dict.fromkeys(batches, 0)
         while (holding := merge.holding) is not None and not self._stopped.is_set():
             batch = next(batches[holding], None)
             if batch is None:
                 merge.finish(holding)
             else:
-                push_batch(merge, holding, batch, times[holding])
+                merge.push(holding, pa.Table.from_batches([batch]))
                 counts[holding] += batch.num_rows
             ordered = merge.take()
             if len(ordered):

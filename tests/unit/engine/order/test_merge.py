@@ -32,10 +32,12 @@ def runs(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
             times[place:] += jump
         first = draw(st.integers(0, 5))
         several.append(list(zip(times.tolist(), range(first, first + size), strict=True)))
-    return several
+    # One time that is far away leaves all others in one bucket.
+    far = draw(st.sampled_from([None, 2**40, 2**63 - 1]))
+    return several if far is None else [*several, [(far, 0)]]
 
 
-@given(runs())
+@given(runs().filter(any))
 def test_merged_runs_are_the_sorted_keys(several):
     keys = [key for run in several for key in run]
     bounds = np.cumsum([0, *map(len, several)])
@@ -84,23 +86,23 @@ class Model:
 def rows_of(source: str, events: list[tuple[int, int]]) -> pa.Table:
     return pa.table(
         {
+            "ts": pa.array([time for time, _ in events], pa.timestamp("us")),
             "who": pa.array([source] * len(events), pa.string()),
-            "n": pa.array([number for _, number in events], pa.int32()),
+            "seq": pa.array([number for _, number in events], pa.int32()),
         }
     )
 
 
 def push(merge: SourceMerge, source: str, events: list[tuple[int, int]]) -> None:
-    times = np.array([time for time, _ in events], np.int64)
-    numbers = np.array([number for _, number in events], np.int64)
-    merge.push(source, rows_of(source, events), times, numbers)
+    merge.push(source, rows_of(source, events))
 
 
 def keys_of(merge: SourceMerge, ordered: Ordered) -> list[Key]:
     names = [merge.sources[number] for number in ordered.sources]
     if len(ordered):
         assert ordered.rows["who"].to_pylist() == names
-        assert ordered.rows["n"].to_pylist() == ordered.numbers.tolist()
+        assert ordered.rows["seq"].to_pylist() == ordered.numbers.tolist()
+        assert ordered.rows["ts"].cast(pa.int64()).to_pylist() == ordered.times.tolist()
     return list(zip(ordered.times.tolist(), ordered.numbers.tolist(), names, strict=True))
 
 
@@ -115,7 +117,7 @@ actions = st.tuples(
 @given(st.integers(1, 5), st.lists(actions, max_size=40))
 def test_what_is_taken_is_what_can_have_nothing_before_it(count, script):
     sources = [f"s{number}" for number in range(count)]
-    model, merge = Model(sources), SourceMerge(reversed(sources))
+    model, merge = Model(sources), SourceMerge(sources[::-1])
     expected, taken = [], []
     for action, which, steps in script:
         source = sources[which % count]
@@ -195,29 +197,62 @@ def test_an_event_waits_only_for_one_that_may_still_come_before_it(count, script
     assert rest[0] == least
 
 
+def address(rows: pa.Table) -> int:
+    return rows["x"].chunk(0).buffers()[1].address
+
+
 def test_events_of_one_source_are_handed_on_as_they_are():
     merge = SourceMerge(["only"])
-    rows = pa.table({"x": [1, 2, 3]})
-    times = np.array([1, 1, 2])
-    merge.push("only", rows, times)
+    rows = pa.table({"ts": [1, 1, 2], "x": [1, 2, 3]})
+    merge.push("only", rows)
     ordered = merge.take()
-    assert (
-        ordered.rows["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address
-    )
-    assert ordered.times is times
+    assert address(ordered.rows) == address(rows)
+    assert ordered.rows == rows
     assert ordered.numbers.tolist() == [0, 1, 2]
 
 
 def test_a_stretch_of_one_source_is_not_copied():
     merge = SourceMerge(["a", "b"])
-    rows = pa.table({"x": np.arange(10)})
-    merge.push("a", rows, np.arange(10))
+    rows = pa.table({"ts": np.arange(10), "x": np.arange(10)})
+    merge.push("a", rows)
     merge.heartbeat("b", 4)
     ordered = merge.take()
     assert ordered.rows["x"].to_pylist() == [0, 1, 2, 3]
-    assert (
-        ordered.rows["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address
-    )
+    assert address(ordered.rows) == address(rows)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int64(), pa.int16(), pa.uint8(), pa.timestamp("s"), pa.timestamp("ns", "UTC"), pa.date32()],
+)
+def test_times_of_any_kind_come_back_as_they_were(kind):
+    merge = SourceMerge(["a", "b"])
+    several = {"a": [1, 3, 5], "b": [2, 3, 4]}
+    for source, times in several.items():
+        whole = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        merge.push(source, pa.table({"ts": pa.array(times, whole).cast(kind)}))
+        merge.finish(source)
+    rows = merge.take().rows
+    assert rows.schema.field("ts").type == kind
+    expected = pa.array([1, 2, 3, 3, 4, 5], whole).cast(kind)
+    assert rows["ts"].combine_chunks() == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"tss": [1]}, "source 'a' has no column 'ts'"),
+        ({"ts": [1.5]}, "column 'ts' of source 'a' is double"),
+        ({"ts": [1, None]}, "column 'ts' of source 'a' has NULLs"),
+        ({"ts": [1], "seq": ["x"]}, "column 'seq' of source 'a' is string"),
+        ({"ts": [1], "seq": [-1]}, "event -1 of source 'a' is late"),
+        ({"ts": [1], "seq": [2**63 - 1]}, "a sequence number of source 'a' is too large"),
+    ],
+)
+def test_events_without_keys_are_refused(rows, message):
+    with pytest.raises(DataError) as refused:
+        SourceMerge(["a"]).push("a", pa.table(rows))
+    assert refused.value.message == message
 
 
 def test_equal_times_are_ordered_by_number_then_by_identifier():
@@ -302,9 +337,9 @@ def test_unknown_sources_and_equal_identifiers_are_refused():
 
 def test_sources_have_the_same_columns():
     merge = SourceMerge(["a", "b"])
-    merge.push("a", pa.table({"x": [1]}), np.array([1]))
+    merge.push("a", pa.table({"ts": [1], "x": [1]}))
     with pytest.raises(DataError, match="source 'b' has other columns"):
-        merge.push("b", pa.table({"y": [1]}), np.array([1]))
+        merge.push("b", pa.table({"ts": [1], "y": [1]}))
 
 
 def test_state_belongs_to_its_sources():

@@ -1,0 +1,62 @@
+"""Sources at a pace: events that are offered as fast as asked for, by the clock, and not faster.
+
+Event n is offered n / rate seconds after reading began. A reader that is slower finds events that
+have been offered already and gets them at once: nothing is lost, and nothing piles up here, as the
+events of the source underneath are made or read only when they are taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.errors import DataError
+from outpace.ingest.source import BATCH_ROWS, Source
+
+#: The longest time that an event waits for its batch, in seconds.
+_LONGEST_S: Final = 0.02
+
+
+def paced(source: Source, rate: float) -> Paced:
+    """Offer the events of a source at a rate.
+
+    Parameters
+    ----------
+    source
+        The source.
+    rate
+        Events per second of the clock.
+
+    Examples
+    --------
+    >>> from outpace.ingest.generators import simple_events
+    >>> source = paced(simple_events(100), rate=10_000)
+    >>> source.id, sum(batch.num_rows for batch in source.batches(20))
+    ('simple', 100)
+    """
+    if not rate > 0:
+        raise DataError(f"a source is offered at a rate above 0, not {rate}")
+    return Paced(source.id, source, rate, time=source.time)
+
+
+@dataclass(frozen=True)
+class Paced(Source):
+    """A source whose events are offered at a rate; see `paced`."""
+
+    source: Source
+    rate: float
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield batches, each when its last event is due."""
+        began, offered = time.monotonic(), 0
+        # A batch must not take longer to come together than its first event may wait.
+        for batch in self.source.batches(min(rows, max(1, int(self.rate * _LONGEST_S)))):
+            offered += batch.num_rows
+            early = began + offered / self.rate - time.monotonic()
+            if early > 0:
+                time.sleep(early)
+            yield batch
