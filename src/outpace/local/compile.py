@@ -6,8 +6,17 @@ disk, which takes a minute or two. After that no query waits for it.
 
 from __future__ import annotations
 
+from outpace.engine.window.assign import windows_of
 from outpace.local.match import match, search
+from outpace.pattern.parse_expression import parse_expression
 from outpace.pattern.query import Query
+from outpace.pattern.windows import (
+    CountWindows,
+    LandmarkWindows,
+    SessionWindows,
+    TimeWindows,
+    Windows,
+)
 from outpace.testing.workloads import WORKLOADS, events
 
 #: Enough rows that the matcher compiles rather than leaving them to the twin.
@@ -23,6 +32,8 @@ def compile_kernels() -> None:
     for query in _all_queries():
         match(small, query)
         search(small, query).count()
+    for windows in _windows():
+        windows_of(Query().partition_by("type").order_by("ts").over(windows), table)
 
 
 def _all_queries() -> list[Query]:
@@ -35,6 +46,11 @@ def _all_queries() -> list[Query]:
         .measures(at="B.ts")
     )
     return [pairs, pairs.skip_past_last_row()]
+
+
+def _windows() -> list[Windows]:
+    at = parse_expression("type = 0")
+    return [CountWindows(1000, 500), TimeWindows(1000, 500), SessionWindows(1), LandmarkWindows(at)]
 
 
 def _wide_queries() -> list[Query]:
