@@ -24,7 +24,7 @@ import pyarrow as pa
 from outpace.engine.merge import ENDED
 from outpace.engine.window.feed import in_order
 from outpace.engine.window.operator import make_instance
-from outpace.errors import BindError
+from outpace.errors import BindError, DataError
 from outpace.ingest.source import BATCH_ROWS, Source
 from outpace.local.parallel.control import RateControl, RateController
 from outpace.local.parallel.metrics import Metrics
@@ -89,6 +89,12 @@ def run(
     listed = [sources] if isinstance(sources, Source) else list(sources)
     if not listed or not all(isinstance(source, Source) for source in listed):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
+    times = sorted({source.time for source in listed})
+    if len(times) > 1:
+        raise DataError(
+            "sources of one operator need the same time column",
+            detail=f"there are {', '.join(times)}",
+        )
     whole = query if query.windows is not None else query.over(LandmarkWindows())
     return Run(whole, listed, rate_control, memory, batch_rows)
 
@@ -136,8 +142,7 @@ class Run:
         self._stopped = threading.Event()
         self._began = 0.0
         #: Whether the order of the sources is that of the time which closes windows.
-        order = [item.column for item in query.order[:1]]
-        self._time_is_ordered = all([source.time] == order for source in sources)
+        self._time_is_ordered = sources[0].time in [item.column for item in query.order[:1]]
         self._tables = self._run()
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -165,7 +170,7 @@ class Run:
         self._stopped.set()
 
     def _run(self) -> Generator[pa.Table, None, None]:
-        reader = SourceReader(self._sources, self._batch_rows)
+        reader = SourceReader(self._sources, self._sources[0].time, self._batch_rows)
         try:
             for table in self._turns(reader):
                 if table.num_rows:

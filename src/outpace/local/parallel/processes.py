@@ -31,7 +31,7 @@ def process_context() -> BaseContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     # The server loads the library once; processes that it starts then need no time for that.
-    context.set_forkserver_preload([run_instance.__module__])
+    context.set_forkserver_preload(["outpace.local.parallel.preload"])
     return context
 
 
