@@ -140,6 +140,7 @@ def test_a_predicate_sees_the_whole_event() -> None:
     ("query", "message"),
     [
         (op.Query().pattern("A"), "the query has no windows"),
+        (over("10 s"), "over takes windows, not an object of type str"),
         (over(op.windows.time("1 s")), "time windows need an event time"),
         (over(op.windows.session("1 s")), "session windows need an event time"),
         (over(op.windows.time("1 s"), "seq"), "a duration is given, but 'seq' holds integers"),

@@ -129,7 +129,7 @@ class EventNumbers:
         counts = np.zeros(len(known), np.int64)
         old = partitions < len(self._numbers)
         counts[old] = self._counts[partitions[old]]
-        added = keys.take(pa.array(new, pa.int64()))
+        added = keys.take(pa.array(new)) if new else keys.slice(0, 0)
         return _Piece(partitions, counts, [known[place] for place in new], added)
 
     def _add_keys(self, keys: list[_Key], rows: pa.Table) -> None:

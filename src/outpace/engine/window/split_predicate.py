@@ -43,6 +43,11 @@ class _Partition:
     windows: list[_Window] = field(default_factory=list)
     seen: list[OpenWindow] = field(default_factory=list)
 
+    def copy(self) -> _Partition:
+        """Return one that goes on by itself."""
+        predicate = self.predicate.clone()
+        return replace(self, predicate=predicate, windows=[*self.windows], seen=[*self.seen])
+
 
 class PredicateSplitter(Splitter):
     """Windows that a Python object opens and closes; each partition has a clone of it."""
@@ -64,7 +69,6 @@ class PredicateSplitter(Splitter):
         return f"ByPredicate({type(self._predicate).__name__})"
 
     def _take(self, events: Events) -> Split:
-        self._schema = events.rows.schema
         opened: list[_Window] = []
         closed: list[_Window] = []
         timed = self.windows.time is not None
@@ -76,10 +80,13 @@ class PredicateSplitter(Splitter):
             events.rows.to_pylist(),
             strict=True,
         )
+        # Users' code may raise an error, after which nothing must have been taken.
+        changed: dict[int, _Partition] = {}
         for number, ordinal, arrival, time, event in places:
-            partition = self._partitions.get(number)
-            if partition is None:
-                partition = self._partitions[number] = _Partition(self._predicate.clone())
+            if number not in changed:
+                kept = self._partitions.get(number, _Partition(self._predicate))
+                changed[number] = kept.copy()
+            partition = changed[number]
             partition.events, partition.last = ordinal + 1, time
             closed += _closed_by(partition, event, arrival)
             opens = partition.predicate.opens(event, tuple(partition.seen))
@@ -90,6 +97,8 @@ class PredicateSplitter(Splitter):
                 partition.seen.append(OpenWindow(partition.number, event, 1))
                 partition.number += 1
                 opened.append(window)
+        self._partitions.update(changed)
+        self._schema = events.rows.schema
         return Split(_as_windows(opened), _as_windows(closed))
 
     def _rest(self) -> Split:

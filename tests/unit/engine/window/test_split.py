@@ -317,3 +317,23 @@ def test_a_predicate_without_a_state_cannot_be_saved() -> None:
     splitter.push(numbered(table, windows))
     with pytest.raises(UnsupportedError, match="window predicate Forgetful cannot be saved"):
         splitter.state()
+
+
+def test_after_an_error_in_a_predicate_nothing_is_taken() -> None:
+    class Failing(EveryOther):
+        def closes(self, event: Mapping[str, object], window: op.windows.OpenWindow) -> bool:
+            if event["kind"] is None:
+                raise ValueError("no kind")
+            return super().closes(event, window)
+
+    windows = bound(op.windows.between(predicate=Failing()), keyed=False)
+    kinds = [1, 0, 1, 1, None]
+    table = pa.table({"key": ["a"] * 5, "ts": range(5), "kind": kinds}, schema=SCHEMA)
+    events = numbered(table, windows)
+    splitter = make_splitter(windows)
+    splitter.push(piece(events, 0, 1))
+    before = splitter.state()
+    with pytest.raises(ValueError, match="no kind"):
+        splitter.push(piece(events, 1, 5))
+    assert splitter.state() == before
+    assert len(splitter.push(piece(events, 1, 4)).opened) == 1
