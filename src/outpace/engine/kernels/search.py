@@ -125,6 +125,12 @@ class Cursor(NamedTuple):
     """Where the search is: the segment, and for each the next start and the matches so far.
 
     `reach` and `passed` say what has been looked at, as in `Buffers`.
+
+    Where `wanted` has flags for rows, each start is searched for itself that a search from a wanted
+    row comes to, none is left out because an earlier one waits, and rows that matches lead to
+    become wanted. `looked` then takes for each row that failed as a start the row behind the last
+    that was looked at, or REACHED_END where that takes more rows; of a match, `reach` has the
+    former, and `number` the row where the search goes on.
     """
 
     segment: Integers
@@ -132,6 +138,8 @@ class Cursor(NamedTuple):
     number: Integers
     reach: Integers
     passed: Integers
+    wanted: Integers
+    looked: Integers
 
 
 class Stack(NamedTuple):
@@ -221,6 +229,8 @@ def search(
     out_ends, out_reach, out_passed = out.ends, out.reach, out.passed
     begins, visibles, stops = rows.begin, rows.visible, rows.stop
     ended = rows.ended
+    wanted_rows, looked = cursor.wanted, cursor.looked
+    sweeping = len(wanted_rows) > 0
     floor, first_ordinal = rows.floor, rows.first_ordinal
     frames = len(frame_state)
     uses_path = rules.path != 0
@@ -237,9 +247,15 @@ def search(
         reach = cursor.reach[segment]
         passed = cursor.passed[segment]
         limit_row = start
+        searching = not sweeping
         while start < end:
             if rules.limit >= 0 and number[segment] >= rules.limit:
                 start = end
+                break
+            while not searching and start < end:
+                searching = wanted_rows[start] != 0
+                start += not searching
+            if start == end:
                 break
             if not rules.matches_empty:
                 # A start must fit a first step, and where known, its next row a strict second one.
@@ -252,6 +268,11 @@ def search(
                     start += 1
                 if start == end:
                     break
+            if sweeping:
+                # Each start counts for itself, also when it is searched again for want of room.
+                wanted_rows[start] = 1
+                reach = 0
+                passed = NO_TIME
             # Rows from `bound` on come after this start's deadline.
             bound = end
             deadline = 0
@@ -580,15 +601,25 @@ def search(
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
                     if memo_keys[place] != key or memo_stamps[place] != ANY_START:
                         memo_keys[place] = key
+                        # What another start has looked at, this one has not.
                         depends = rules.within_kind == WITHIN_FIRST and frame_late[depth]
-                        memo_stamps[place] = stamp if depends else ANY_START
+                        memo_stamps[place] = stamp if depends or sweeping else ANY_START
                         memo_state[0] += 1
                 depth -= 1
                 frame_late[depth] |= frame_late[depth + 1]
 
             if outcome == PENDING:
-                break
+                if not sweeping:
+                    break
+                looked[start] = REACHED_END
+                searching = False
+                start += 1
+                continue
+            if sweeping:
+                reach = known_from(times, reach, passed, start, end)
             if outcome == FAILED:
+                if sweeping:
+                    looked[start] = reach
                 start += 1
                 continue
             matches, takes = out_counts[0], out_counts[1]
@@ -628,12 +659,26 @@ def search(
             out_passed[matches] = NO_TIME if shown else passed
             out_counts[0] = matches + 1
             out_counts[1] = takes + depth
+            if sweeping:
+                out_number[matches] = following
+                searching = following == start + 1
+                if following < end:
+                    wanted_rows[following] = 1
+                following = start + 1
             start = following
         next_row[segment] = start
         cursor.reach[segment] = reach
         cursor.passed[segment] = passed
     cursor.segment[0] = len(rows.begin)
     return DONE
+
+
+@compiled
+def known_from(times: Integers, reach: int, passed: int, start: int, end: int) -> int:
+    """Return the row behind the last that had to come, those that told the time included."""
+    if passed == NO_TIME:
+        return reach
+    return max(reach, start + int(np.searchsorted(times[start:end], passed)) + 1)
 
 
 class _Verdict(NamedTuple):

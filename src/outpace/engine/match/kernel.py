@@ -6,6 +6,7 @@ timed-out partial matches, sets that fit into bits, and predicates over the matc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
+from outpace.engine.kernels.chains import sweep_chain, walk_chains
 from outpace.engine.kernels.compiled import is_compiled
 from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
 from outpace.engine.kernels.settle import latest_arrivals
@@ -68,6 +70,26 @@ def make_kernel(task: Task) -> Matcher | None:
     return None if plan is None else KernelMatcher(task, plan)
 
 
+@dataclass(frozen=True)
+class Swept:
+    """What the starts came to that the searches of many windows get to; see `KernelMatcher.sweep`.
+
+    Parameters
+    ----------
+    found
+        The matches; `number` is the row where the search goes on, `settled` the row behind the last
+        that the search from this start looked at.
+    limit
+        For each segment the row from which on nothing was searched.
+    looked
+        As in `Outcomes`.
+    """
+
+    found: Found
+    limit: Integers
+    looked: Integers
+
+
 class KernelMatcher:
     """A matcher that runs compiled code; see `make_kernel`."""
 
@@ -93,9 +115,65 @@ class KernelMatcher:
         buffers = _Buffers.of(block.size)
         if self._chain is not None:
             self._run_chain(rows, cursor, buffers)
-        elif not self._run_search(block, rows, cursor, buffers):
+        elif not self._run_search(self._search, block, rows, cursor, buffers):
             return None
         return _outcome(block, resume, cursor, buffers.arrays)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the pattern is a chain of plain steps, see `chain_steps`.
+
+        Then a start that waits for a row keeps all later ones waiting, and no end of the input
+        makes a match of it.
+        """
+        return self._chain is not None
+
+    @property
+    def sweep_is_compiled(self) -> bool:
+        """Whether `sweep` need not wait for a compiler."""
+        search = kernels.search if self._chain is None else sweep_chain
+        return is_compiled(search) and is_compiled(walk_chains) and self._plan.compiled
+
+    def sweep(self, block: Block, wanted: npt.NDArray[np.uint8]) -> Swept | None:
+        """Search every start that a search from a wanted row comes to, each for itself.
+
+        Parameters
+        ----------
+        block
+            Rows of a stream that goes on.
+        wanted
+            A flag for each row, which is changed.
+
+        Returns
+        -------
+        Swept, or None
+            None where compiled arithmetic gives up, and only the twin can tell whether it must.
+        """
+        rows = _rows(block, block_masks(self._plan.prefilters, block))
+        cursor = _cursor(block, Resume.fresh(len(block.segments) - 1))
+        cursor.next_row[:] = block.segments[:-1]
+        buffers = _Buffers.of(block.size)
+        if self._chain is not None:
+            past_last = self._rules.skip == kernels.SKIP_PAST_LAST
+            arguments = self._chain, past_last, self._rules, rows, wanted, cursor
+            while sweep_chain(*arguments, buffers.arrays) == kernels.FULL:
+                buffers.grow()
+        else:
+            cursor = cursor._replace(wanted=wanted, looked=np.zeros(block.size, np.int64))
+            if not self._run_search(kernels.search, block, rows, cursor, buffers):
+                return None
+        out = buffers.arrays
+        matches, takes = int(out.counts[0]), int(out.counts[1])
+        found = Found(
+            segment=out.segment[:matches],
+            start=out.start[:matches],
+            number=out.number[:matches],
+            offsets=out.ends[: matches + 1],
+            rows=out.rows[:takes],
+            positions=out.positions[:takes],
+            settled=out.reach[:matches],
+        )
+        return Swept(found, cursor.next_row, cursor.looked)
 
     def ready(self, size: int) -> bool:
         """Say whether compiled code is to match a block of this size now, rather than the twin.
@@ -112,13 +190,20 @@ class KernelMatcher:
         block = empty_block(self._task)
         self._run(block, Resume.fresh(0))
 
-    def _run_search(self, block: Block, rows: Rows, cursor: Cursor, buffers: _Buffers) -> bool:
+    def _run_search(
+        self,
+        search: Callable[..., int],
+        block: Block,
+        rows: Rows,
+        cursor: Cursor,
+        buffers: _Buffers,
+    ) -> bool:
         step = self._plan.step()
         rules = self._rules._replace(budget=self._task.steps_allowed(block.size))
         path: Path = self._plan.path(block)
         room = _Room.of(path)
         while True:
-            status = self._search(
+            status = search(
                 step, self._program, rules, rows, path, room.stack, cursor, buffers.arrays
             )
             if status == kernels.DONE:
@@ -332,21 +417,29 @@ def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
         begin=begin,
         visible=visible,
         stop=stop,
-        first_ordinal=block.ordinals[begin].astype(np.int64),
+        first_ordinal=_first_ordinals(block),
         floor=floor,
         ended=block.ended,
     )
 
 
+def _first_ordinals(block: Block) -> Integers:
+    """Return the ordinal of each segment's first row; of one without rows it has no meaning."""
+    begin = np.minimum(block.segments[:-1], max(0, block.size - 1))
+    return block.ordinals[begin].astype(np.int64) if block.size else begin
+
+
 def _cursor(block: Block, resume: Resume) -> Cursor:
     begin = block.segments[:-1]
-    first = block.ordinals[begin]
+    first = _first_ordinals(block)
     return Cursor(
         segment=np.zeros(1, np.int64),
         next_row=begin + (resume.next_start - first),
         number=resume.number.copy(),
         reach=np.zeros(len(begin), np.int64),
         passed=np.full(len(begin), NO_TIME, np.int64),
+        wanted=np.zeros(0, np.uint8),
+        looked=np.zeros(0, np.int64),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow as pa
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Integers, Resume
 from outpace.engine.window.contract import OPEN, Windows
-from outpace.engine.window.separate import taken
+from outpace.engine.window.stretches import take_windows, taken
 from outpace.errors import StateError
 
 
@@ -93,23 +94,19 @@ class OpenWindows:
         )
 
     @staticmethod
+    def at_cursors(table: pa.Table) -> OpenWindows:
+        """Return windows whose searches stand at the ordinals in `cursor`."""
+        windows = _windows(table)
+        cursor = _column(table, "cursor")
+        resume = Resume.fresh(len(windows))
+        resume.next_start[:] = cursor - windows.first
+        return OpenWindows(windows, resume, _column(table, "begun_at"), cursor)
+
+    @staticmethod
     def from_table(table: pa.Table) -> OpenWindows:
         """Return what `table` wrote."""
-
-        def column(name: str) -> Integers:
-            if name not in table.column_names:
-                raise StateError(f"the saved windows have no '{name}'")
-            return np.array(table.column(name).to_numpy(), np.int64)
-
-        windows = Windows(
-            column("partition"),
-            column("number"),
-            column("first"),
-            np.full(table.num_rows, OPEN, np.int64),
-            column("start_time"),
-            column("end_time"),
-            np.full(table.num_rows, -1, np.int64),
-        )
+        column = partial(_column, table)
+        windows = _windows(table)
         resume = Resume(
             column("next_start"),
             column("barrier"),
@@ -120,16 +117,21 @@ class OpenWindows:
         return OpenWindows(windows, resume, column("begun_at"), column("keep"))
 
 
-def take_windows(windows: Windows, at: Integers) -> Windows:
-    """Return some windows."""
+def _column(table: pa.Table, name: str) -> Integers:
+    if name not in table.column_names:
+        raise StateError(f"the saved windows have no '{name}'")
+    return np.array(table.column(name).to_numpy(), np.int64)
+
+
+def _windows(table: pa.Table) -> Windows:
     return Windows(
-        windows.partition[at],
-        windows.number[at],
-        windows.first[at],
-        windows.stop[at],
-        windows.start_time[at],
-        windows.end_time[at],
-        windows.closed_at[at],
+        _column(table, "partition"),
+        _column(table, "number"),
+        _column(table, "first"),
+        np.full(table.num_rows, OPEN, np.int64),
+        _column(table, "start_time"),
+        _column(table, "end_time"),
+        np.full(table.num_rows, -1, np.int64),
     )
 
 

@@ -53,19 +53,18 @@ class WindowMatches:
     @staticmethod
     def none(schema: pa.Schema) -> WindowMatches:
         """Return no matches."""
-        nothing = np.zeros(0, np.int64)
+        none = np.zeros(0, np.int64)
         identity = pa.array([], pa.binary())
-        return WindowMatches(schema.empty_table(), np.zeros(1, np.int64), *[nothing] * 4, identity)
+        offsets = np.zeros(1, np.int64)
+        return WindowMatches(schema.empty_table(), offsets, none, none, none, none, identity)
 
     def take(self, chosen: Integers) -> WindowMatches:
         """Return some matches, in the order given."""
         if len(chosen) == len(self) and bool((chosen == np.arange(len(chosen))).all()):
             return self
-        counts = np.diff(self.offsets)[chosen]
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        rows = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
+        table, offsets = take_rows(self.table, self.offsets, chosen)
         return WindowMatches(
-            self.table.take(pa.array(rows)),
+            table,
             offsets,
             self.event[chosen],
             self.phase[chosen],
@@ -76,7 +75,7 @@ class WindowMatches:
 
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
-        return self.take(np.lexsort((self.partition, self.window, self.phase, self.event)))
+        return self.take(in_total_order(self.event, self.phase, self.window, self.partition))
 
     @staticmethod
     def joined(schema: pa.Schema, parts: Sequence[WindowMatches]) -> WindowMatches:
@@ -95,6 +94,29 @@ class WindowMatches:
             np.concatenate([part.partition for part in parts]),
             pa.concat_arrays([part.identity for part in parts]),
         )
+
+
+def take_rows(table: pa.Table, offsets: Integers, chosen: Integers) -> tuple[pa.Table, Integers]:
+    """Return the rows of some matches, in the order given, and where those of each begin."""
+    if table.num_rows == len(offsets) - 1 and bool((np.diff(offsets) == 1).all()):
+        return table.take(pa.array(chosen)), np.arange(len(chosen) + 1)
+    counts = np.diff(offsets)[chosen]
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    rows = np.repeat(offsets[:-1][chosen] - ends[:-1], counts) + np.arange(ends[-1])
+    return table.take(pa.array(rows)), ends
+
+
+def in_total_order(
+    event: Integers, phase: Integers, window: Integers, partition: Integers
+) -> Integers:
+    """Return the order of matches by what they are ordered by; equal ones stay as they come."""
+    ordered = np.ones(max(0, len(event) - 1), np.bool_)
+    for key in (partition, window, phase, event):
+        step = np.diff(key)
+        ordered = (step > 0) | ((step == 0) & ordered)
+    if bool(ordered.all()):
+        return np.arange(len(event))
+    return np.lexsort((partition, window, phase, event))
 
 
 def identities(task: Task, block: Block, found: Found) -> pa.Array:

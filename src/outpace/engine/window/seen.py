@@ -13,6 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.match.contract import Integers
+from outpace.engine.window.contract import OPEN
 from outpace.engine.window.result import WindowMatches
 
 
@@ -37,26 +39,33 @@ class Seen:
         ]
         return matches.take(np.sort(np.array(fresh, np.int64)))
 
-    def remember(self, matches: WindowMatches) -> None:
-        """Remember matches that come out now."""
-        keys = matches.identity.to_pylist()
-        for partition, key in zip(matches.partition.tolist(), keys, strict=True):
-            self._by_partition[partition].add(key)
-
-    def forget(self, floors: Mapping[int, int]) -> None:
-        """Forget matches that start before the first event of every open window.
+    def remember(self, matches: WindowMatches, floors: Mapping[int, int]) -> None:
+        """Remember matches that come out now, and forget those that start before the floors.
 
         Parameters
         ----------
+        matches
+            What comes out.
         floors
-            For each partition with open windows the arrival number of that event.
+            For each partition the first event, by arrival number, that a match found later may
+            start with; none for partitions where any such match is a new one.
         """
+        self._forget(floors)
+        at_least = np.full(int(matches.partition.max(initial=-1)) + 1, OPEN, np.int64)
+        for partition, floor in floors.items():
+            if partition < len(at_least):
+                at_least[partition] = floor
+        again = np.flatnonzero(starts(matches.identity) >= at_least[matches.partition])
+        keys = matches.identity.take(pa.array(again)).to_pylist()
+        for partition, key in zip(matches.partition[again].tolist(), keys, strict=True):
+            self._by_partition[partition].add(key)
+
+    def _forget(self, floors: Mapping[int, int]) -> None:
         for partition in list(self._by_partition):
-            floor = floors.get(partition)
-            known = self._by_partition[partition]
-            kept = set() if floor is None else {key for key in known if _start(key) >= floor}
-            if kept:
-                self._by_partition[partition] = kept
+            floor = floors.get(partition, OPEN)
+            known = {key for key in self._by_partition[partition] if _start(key) >= floor}
+            if known:
+                self._by_partition[partition] = known
             else:
                 del self._by_partition[partition]
 
@@ -78,6 +87,15 @@ class Seen:
         for partition, key in zip(*columns, strict=True):
             seen._by_partition[partition].add(key)
         return seen
+
+
+def starts(identity: pa.Array) -> Integers:
+    """Return the arrival numbers of the first events of matches."""
+    if not len(identity):
+        return np.zeros(0, np.int64)
+    _, offsets, values = identity.buffers()
+    places = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
+    return np.frombuffer(values, np.int64)[places // 8]
 
 
 def _start(key: bytes) -> int:

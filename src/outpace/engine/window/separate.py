@@ -1,170 +1,139 @@
-"""Windows matched one by one: each is a partition of its own in the matcher's eyes.
+"""Windows matched one by one: whatever a query asks for, and where windows hardly overlap.
 
-So all that a query may ask holds inside a window as it does in a table: anchors, PREV and NEXT,
-consumption, limits, MATCH_NUMBER. An open window keeps where its matcher stopped; rows that several
-windows share are read by each.
+An open window keeps where its matcher stopped; rows that several windows share are read by each.
 
-Memory: the rows of at most `rows_at_once` rows of windows, or of one window, are gathered at once.
+Memory: the rows of open windows that an undecided match may still need, the open windows, the
+matches that start in them where each is wanted once, and what one step gathers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
-
 import numpy as np
+import pyarrow as pa
 
-from outpace.engine.kernels.find import find_pairs
-from outpace.engine.match.contract import (
-    Block,
-    Booleans,
-    Found,
-    Integers,
-    Matcher,
-    Resume,
-    Task,
-)
+from outpace.engine.match.contract import Booleans, Integers, Matcher, Task
 from outpace.engine.match.reach import reach_of
-from outpace.engine.partition import gather
-from outpace.engine.window.contract import Events
-from outpace.engine.window.result import CLOSING, COMPLETING
+from outpace.engine.window.contract import OPEN, Events, Split
+from outpace.engine.window.opened import OpenWindows
+from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.rows import joined, kept, places
+from outpace.engine.window.seen import Seen
+from outpace.engine.window.stretches import Part, Stretches, StretchMatcher, part_matches
 
-#: Rows of windows that are matched in one call.
-ROWS_AT_ONCE: Final = 1 << 20
 
-
-@dataclass(frozen=True)
-class Stretches:
-    """Rows of windows to be matched now, one entry per window.
+class SeparateWindows:
+    """Matches windows one by one.
 
     Parameters
     ----------
-    low, high
-        The rows, among those held.
-    first
-        The ordinal of the window's first event.
-    closed_at
-        As in `Windows`; of no meaning for windows that stay open.
+    task, matcher
+        The query, and how one window is matched.
+    nothing
+        Events that are none, with the columns of those to come.
+    rows_at_once
+        Rows of windows that are gathered at once.
     """
 
-    low: Integers
-    high: Integers
-    first: Integers
-    closed_at: Integers
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one call found: `window` numbers the stretches, `event` and `phase` are x and its phase.
-
-    `keep` has for each stretch in `at` the ordinal of the first row that it still needs.
-    """
-
-    block: Block
-    found: Found
-    window: Integers
-    event: Integers
-    phase: Integers
-    at: Integers
-    resume: Resume
-    keep: Integers
-
-
-class SeparateMatcher:
-    """Matches stretches of windows, each where an earlier call stopped."""
-
-    def __init__(self, task: Task, matcher: Matcher, *, rows_at_once: int = ROWS_AT_ONCE) -> None:
+    def __init__(self, task: Task, matcher: Matcher, nothing: Events, rows_at_once: int) -> None:
         self._task = task
-        self._matcher = matcher
-        self._reach = reach_of(task)
-        self._rows_at_once = rows_at_once
+        self._matcher = StretchMatcher(task, matcher, rows_at_once=rows_at_once)
+        self._back = reach_of(task).back
+        self._held = nothing
+        self._open = OpenWindows.none()
+        self._seen = Seen()
 
-    def match(
-        self, held: Events, stretches: Stretches, resume: Resume, *, ended: bool
-    ) -> Iterator[Part]:
-        """Match windows that all stay open, or all close."""
-        filled = np.flatnonzero(stretches.high > stretches.low)
-        sizes = (stretches.high - stretches.low)[filled]
-        for begin, end in _chunks(sizes, self._rows_at_once):
-            at = filled[begin:end]
-            block = self._block(held, stretches, at, ended=ended)
-            outcome = self._matcher(block, taken(resume, at))
-            event, phase = self._numbers(block, outcome.found, stretches.closed_at[at])
-            first = stretches.first[at]
-            keep = first + block.ordinals[block.segments[:-1]]
-            keep += outcome.keep_from - block.segments[:-1]
-            window = at[outcome.found.segment]
-            yield Part(block, outcome.found, window, event, phase, at, outcome.resume, keep)
+    @property
+    def held(self) -> Events:
+        """The rows that undecided matches may still need."""
+        return self._held
 
-    def _block(self, held: Events, stretches: Stretches, at: Integers, *, ended: bool) -> Block:
-        low, sizes = stretches.low[at], (stretches.high - stretches.low)[at]
-        segments = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(low - segments[:-1], sizes) + np.arange(segments[-1])
-        table = held.rows
-        adjacent = bool((low[1:] == stretches.high[at][:-1]).all())
-        if adjacent:
-            # Windows that lie one behind the other need not be copied.
-            table = table.slice(int(low[0]), int(segments[-1]))
-        ahead = 0 if ended else self._reach.ahead
-        return Block(
-            columns={
-                name: gather(table.column(name), None if adjacent else rows)
-                for name in table.column_names
-            },
-            segments=segments,
-            visible=np.maximum(segments[1:] - ahead, segments[:-1]),
-            ordinals=held.ordinal[rows] - np.repeat(stretches.first[at], sizes),
-            arrivals=held.arrival[rows],
-            times=held.times[rows] if self._task.bound.within is not None else held.times[:0],
-            ended=ended,
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return len(self._open)
+
+    @property
+    def begun_at(self) -> int:
+        """The arrival of the first event of all open windows; `OPEN` without any."""
+        return int(self._open.begun_at.min(initial=OPEN))
+
+    def step(self, events: Events, split: Split) -> WindowMatches:
+        """Take events and the windows that they open and close; return what became final."""
+        held = joined(self._held, events)
+        at = places(held, split.opened.partition, split.opened.first)
+        added = OpenWindows.fresh(split.opened, held.arrival[at])
+        windows = self._open.updated(added, split.closed)
+        fresh = np.isin(windows.windows.partition, events.partition)
+        parts = self._match(held, windows, fresh)
+        matches = WindowMatches.joined(self._task.bound.output, parts).ordered()
+        if not self._task.bound.query.duplicates and len(matches):
+            matches = self._seen.new(matches)
+        self._retain(held, windows, matches)
+        return matches
+
+    def tables(self) -> list[pa.Table]:
+        """Return all that is kept but the rows, for a saved state."""
+        return [self._open.table(), self._seen.table()]
+
+    def restore(self, tables: list[pa.Table], held: Events) -> None:
+        """Go on from what `tables` returned, and the rows."""
+        windows, seen = tables
+        self._open = OpenWindows.from_table(windows)
+        self._seen = Seen.from_table(seen)
+        self._held = held
+
+    def _match(self, held: Events, windows: OpenWindows, fresh: Booleans) -> list[WindowMatches]:
+        closing = windows.windows.stop != OPEN
+        parts = []
+        for chosen, ended in ((closing, True), (fresh & ~closing, False)):
+            at = np.flatnonzero(chosen)
+            if not len(at):
+                continue
+            some = windows.take(at)
+            stretches = self._stretches(held, some)
+            for part in self._matcher.match(held, stretches, some.resume, ended=ended):
+                parts.append(part_matches(self._task, part, some.windows))
+                _store(windows, at[part.at], part)
+        return parts
+
+    def _stretches(self, held: Events, some: OpenWindows) -> Stretches:
+        """Return the rows that windows still need, as far as they have come."""
+        windows = some.windows
+        begin = np.maximum(some.keep - self._back, windows.first)
+        return Stretches(
+            places(held, windows.partition, begin),
+            places(held, windows.partition, windows.stop),
+            windows.first,
+            windows.closed_at,
         )
 
-    def _numbers(
-        self, block: Block, found: Found, closed_at: Integers
-    ) -> tuple[Integers, Integers]:
-        """Return x and the phase of each match."""
-        last = block.arrivals[block.segments[1:] - 1]
-        event, decided = found.settled.astype(np.int64), np.zeros(len(found.start), np.bool_)
-        if block.ended:
-            decided = event > last[found.segment]
-        if self._reach.ahead:
-            event, decided = self._shown(block, found, decided)
-        phase = np.full(len(event), COMPLETING, np.int64)
-        if block.ended:
-            event = np.where(decided, closed_at[found.segment], event)
-            outside = (closed_at > last)[found.segment]
-            phase[decided & outside] = CLOSING
-        return event, phase
+    def _retain(self, held: Events, windows: OpenWindows, matches: WindowMatches) -> None:
+        """Keep the open windows, the rows that they need, and what they may find again."""
+        self._open = windows.take(np.flatnonzero(windows.windows.stop == OPEN))
+        still = self._open.windows
+        begin = np.maximum(self._open.keep - self._back, still.first)
+        keep = np.zeros(len(held.ordinal) + 1, np.int64)
+        np.add.at(keep, places(held, still.partition, begin), 1)
+        np.add.at(keep, places(held, still.partition, np.full(len(still), OPEN)), -1)
+        self._held = kept(held, np.cumsum(keep[:-1]) > 0)
+        if self._task.bound.query.duplicates:
+            return
+        self._seen.remember(matches, self._begun())
 
-    def _shown(self, block: Block, found: Found, decided: Booleans) -> tuple[Integers, Booleans]:
-        """Return when the rows are there that NEXT looks ahead to, and what the end decided."""
-        segment = np.repeat(np.arange(len(block.segments) - 1), np.diff(block.segments))
-        rows = np.empty(len(found.start), np.int64)
-        find_pairs(segment, block.arrivals, found.segment, found.settled, rows)
-        rows += self._reach.ahead
-        stop = block.segments[1:][found.segment]
-        decided = decided | (rows >= stop)
-        return block.arrivals[np.minimum(rows, stop - 1)], decided
+    def _begun(self) -> dict[int, int]:
+        """Return for each partition the arrival of the first event that is in an open window."""
+        partitions, first = np.unique(self._open.windows.partition, return_index=True)
+        begun = np.minimum.reduceat(self._open.begun_at, first) if len(first) else first
+        return dict(zip(partitions.tolist(), begun.tolist(), strict=True))
 
 
-def taken(resume: Resume, at: Integers) -> Resume:
-    """Return where some windows stopped."""
-    return Resume(
-        resume.next_start[at],
-        resume.barrier[at],
-        resume.number[at],
-        resume.completed_to[at],
-        [resume.consumed[window] for window in at],
-    )
-
-
-def _chunks(sizes: Integers, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a list into runs whose sizes add up to at most `most`, or of one entry."""
-    ends = np.cumsum(sizes)
-    begin = 0
-    while begin < len(sizes):
-        before = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + most, side="right")))
-        yield begin, end
-        begin = end
+def _store(windows: OpenWindows, at: Integers, part: Part) -> None:
+    """Note where matching stopped."""
+    resume, after = windows.resume, part.resume
+    resume.next_start[at] = after.next_start
+    resume.barrier[at] = after.barrier
+    resume.number[at] = after.number
+    resume.completed_to[at] = after.completed_to
+    for index, window in enumerate(at.tolist()):
+        resume.consumed[window] = after.consumed[index]
+    windows.keep[at] = part.keep

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +12,35 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from windowed import Stream, Window, run
 
+from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.operator import prepare
 from outpace.engine.window.contract import Split, Windows
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.sharing import sharable
 from outpace.errors import BindError, StateError, UnsupportedError
 from outpace.pattern import ast
 from outpace.pattern.query import Query
-from outpace.pattern.windows import CountWindows
+from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
 from outpace.testing.windowed import WindowMatch, windowed_matches
 
-#: The windows are made by hand here; that the query names some only says that it has windows.
-ANY = CountWindows(1, 1)
+
+class Someone(WindowPredicate):
+    """Stands for windows that open and close as they like."""
+
+    def opens(self, event, windows):
+        raise NotImplementedError
+
+    def closes(self, event, window):
+        raise NotImplementedError
+
+    def clone(self):
+        return self
+
+
+#: The windows are made by hand here; the query says whether they close in their order.
+IN_ORDER = CountWindows(10, 1)
+IN_ANY_ORDER = BetweenWindows(predicate=Someone())
 
 #: Patterns of every kind, with what each needs.
 PATTERNS = (
@@ -44,6 +62,15 @@ PATTERNS = (
     "A -> RISE+",
     "B?",
 )
+DEFINED = {
+    "A": "kind = 0",
+    "B": "kind = 1",
+    "C": "kind = 2",
+    "DOWN": "kind < PREV(kind)",
+    "UP": "kind > PREV(kind)",
+    "PEAK": "kind > NEXT(kind)",
+    "RISE": "kind >= LAST(A.kind) AND kind > PREV(kind)",
+}
 MEASURES = {
     "number": "MATCH_NUMBER()",
     "first": "FIRST(ts)",
@@ -70,18 +97,9 @@ class Case:
 def queries(draw: st.DrawFn) -> Query:
     text = draw(st.sampled_from(PATTERNS))
     query = Query("windowed").order_by("ts").pattern(text)
-    defined = {
-        "A": "kind = 0",
-        "B": "kind = 1",
-        "C": "kind = 2",
-        "DOWN": "kind < PREV(kind)",
-        "UP": "kind > PREV(kind)",
-        "PEAK": "kind > NEXT(kind)",
-        "RISE": "kind >= LAST(A.kind) AND kind > PREV(kind)",
-    }
     assert query.tree is not None
     used = ast.predicates(query.tree)
-    query = query.define({name: defined[name] for name in used})
+    query = query.define({name: DEFINED[name] for name in used})
     if draw(st.booleans()) or "!C" in text:
         query = query.within(draw(st.integers(1, 12)), draw(st.sampled_from(WITHINS)))
     chosen = draw(st.sets(st.sampled_from(sorted(MEASURES)), max_size=3))
@@ -103,7 +121,7 @@ def queries(draw: st.DrawFn) -> Query:
         query = query.limit(draw(st.integers(1, 3)), draw(st.sampled_from(("start", "partition"))))
     if draw(st.booleans()):
         query = query.all_rows_per_match(empty=draw(st.sampled_from(("show", "omit"))))
-    return query.over(ANY, duplicates=draw(st.booleans()), numbered=draw(st.booleans()))
+    return query.over(IN_ORDER, duplicates=draw(st.booleans()), numbered=draw(st.booleans()))
 
 
 WITHINS = ("first to last", "previous to current")
@@ -161,18 +179,35 @@ def _window(
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    query = draw(queries())
-    stream, keyed = draw(streams())
+def cases(draw: st.DrawFn, asked: st.SearchStrategy[Query] | None = None, size: int = 24) -> Case:
+    query = draw(queries() if asked is None else asked)
+    stream, keyed = draw(streams(size))
     if keyed:
         query = query.partition_by("key")
     try:
         prepare(query, stream.table.schema)
     except BindError:
         reject()
+    windows = draw(windows_of(stream))
+    if not _in_order(windows):
+        query = replace(query, windows=IN_ANY_ORDER)
     cuts = draw(st.lists(st.integers(1, stream.table.num_rows), max_size=5))
     saved = draw(st.lists(st.sampled_from(cuts), max_size=2)) if cuts else []
-    return Case(query, stream, draw(windows_of(stream)), cuts, saved)
+    return Case(query, stream, windows, cuts, saved)
+
+
+def _in_order(windows: list[Window]) -> bool:
+    return all(
+        one.partition != other.partition or one.stop <= other.stop
+        for one, other in pairwise(windows)
+    )
+
+
+def matcher_of(case: Case, **options: int) -> WindowMatcher:
+    """Return a matcher that shares searches wherever it may."""
+    task = prepare(case.query, case.stream.table.schema)
+    matcher = choose_matcher(task).matcher
+    return WindowMatcher(task, matcher, shared=sharable(task, matcher), **options)
 
 
 def assert_equal(results: list[WindowMatches], expected: list[WindowMatch]) -> None:
@@ -193,7 +228,7 @@ def assert_equal(results: list[WindowMatches], expected: list[WindowMatch]) -> N
     sizes = [int(size) for result in results for size in np.diff(result.offsets)]
     assert sizes == [len(match.output) for match in expected]
     identities = [key for result in results for key in result.identity.to_pylist()]
-    if identities:
+    if identities and identities[0] is not None:
         same = {
             (m.partition, m.start, m.taken): key
             for m, key in zip(expected, identities, strict=True)
@@ -204,8 +239,57 @@ def assert_equal(results: list[WindowMatches], expected: list[WindowMatch]) -> N
 @given(cases())
 def test_windows_are_matched_as_tables_of_their_own(case: Case) -> None:
     expected = windowed_matches(case.query, case.stream.table, case.stream.cut(case.windows))
-    task = prepare(case.query, case.stream.table.schema)
-    results = run(WindowMatcher(task), case.stream, case.windows, case.cuts, saved=case.saved)
+    results = run(matcher_of(case), case.stream, case.windows, case.cuts, saved=case.saved)
+    assert_equal(results, expected)
+
+
+def chains() -> st.SearchStrategy[Query]:
+    """Draw queries that the chain kernel answers."""
+    query = Query("chain").order_by("ts").pattern("A -> B -> C")
+    query = query.define(A="kind = 0", B="kind = 1", C="kind = 2 OR kind = NEXT(kind)")
+    query = query.measures(first="FIRST(ts)", after="NEXT(LAST(kind))")
+    plain = query.define(C="kind = 2")
+    kinds = [query, plain, plain.measures(after="LAST(ts)"), plain.within(7), plain.no_skip()]
+    return st.builds(
+        Query.over,
+        st.sampled_from(kinds),
+        st.just(IN_ORDER),
+        duplicates=st.booleans(),
+        numbered=st.booleans(),
+    )
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> Query:
+    """Draw queries that share their searches, but are no chains."""
+    text = draw(st.sampled_from([p for p in PATTERNS if p not in ("DOWN+ UP", "^ A -> B")]))
+    query = Query("search").order_by("ts").pattern(text).select("preferred")
+    assert query.tree is not None
+    used = ast.predicates(query.tree)
+    query = query.define({name: DEFINED[name].replace("PREV", "NEXT") for name in used})
+    if draw(st.booleans()) or "!C" in text:
+        query = query.within(draw(st.integers(1, 12)), draw(st.sampled_from(WITHINS)))
+    chosen = draw(st.sampled_from(("first", "after")))
+    query = query.measures({chosen: MEASURES[chosen], "last": MEASURES["last"]})
+    query = draw(
+        st.sampled_from(
+            (query, query.no_skip(), query.skip_to_last(used[-1]), query.skip_to_first(used[-1]))
+        )
+    )
+    return query.over(IN_ORDER, duplicates=draw(st.booleans()), numbered=draw(st.booleans()))
+
+
+@given(cases(searches(), size=40))
+def test_searches_are_shared_by_windows(case: Case) -> None:
+    expected = windowed_matches(case.query, case.stream.table, case.stream.cut(case.windows))
+    results = run(matcher_of(case), case.stream, case.windows, case.cuts, saved=case.saved)
+    assert_equal(results, expected)
+
+
+@given(cases(chains(), size=60))
+def test_chains_are_searched_once_for_all_windows(case: Case) -> None:
+    expected = windowed_matches(case.query, case.stream.table, case.stream.cut(case.windows))
+    results = run(matcher_of(case), case.stream, case.windows, case.cuts, saved=case.saved)
     assert_equal(results, expected)
 
 
@@ -215,14 +299,13 @@ def test_events_in_no_window_may_be_left_out(case: Case) -> None:
     for window in case.stream.cut(case.windows):
         needed[list(window.rows)] = True
     expected = windowed_matches(case.query, case.stream.table, case.stream.cut(case.windows))
-    task = prepare(case.query, case.stream.table.schema)
-    matcher = WindowMatcher(task, rows_at_once=7)
+    matcher = matcher_of(case, rows_at_once=7)
     assert_equal(run(matcher, case.stream, case.windows, case.cuts, needed=needed), expected)
 
 
 def _chain() -> Query:
     query = Query("chain").order_by("ts").pattern("A -> B").define(A="kind = 0", B="kind = 1")
-    return query.measures(at="B.ts").over(ANY)
+    return query.measures(at="B.ts").over(IN_ORDER)
 
 
 def _stream(kinds: list[int]) -> Stream:

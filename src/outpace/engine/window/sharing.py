@@ -1,0 +1,53 @@
+"""Whether windows of a query may share their searches, and whether they overlap enough for it."""
+
+from __future__ import annotations
+
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.kernel import KernelMatcher
+from outpace.engine.match.reach import reach_of
+from outpace.pattern.bound import Number, walk
+from outpace.pattern.query import Per
+from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows, Windows
+
+
+def sharable(task: Task, matcher: Matcher) -> bool:
+    """Say whether what a start comes to is the same in every window that has the rows it needs.
+
+    It is not where a window's first row differs from others (PREV, `^`), nor where matches are
+    counted.
+    """
+    query = task.bound.query
+    if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict:
+        # Where a match is an error, it must be known that a window has it.
+        return False
+    if isinstance(query.windows, BetweenWindows) and query.windows.predicate is not None:
+        # Such windows may close in any order.
+        return False
+    reach = reach_of(task)
+    counted = any(limit.per is Per.PARTITION for limit in query.limits) or _is_numbered(task)
+    return not (counted or reach.back or any(move.at_start for move in task.program.initial))
+
+
+def overlapping(windows: Windows | None) -> bool:
+    """Say whether more than two windows are open at most times.
+
+    Examples
+    --------
+    >>> overlapping(CountWindows(1000, 50)), overlapping(CountWindows(1000, 500))
+    (True, False)
+    """
+    match windows:
+        case CountWindows(size=size, slide=slide):
+            return size > 2 * slide
+        case TimeWindows(size=length, slide=step):
+            return bool(length > 2 * step)  # type: ignore[operator]  # both are of one kind
+        case BetweenWindows():
+            return True
+        case _:
+            return False
+
+
+def _is_numbered(task: Task) -> bool:
+    trees = [p.expression for p in task.bound.predicates if p.expression is not None]
+    trees += [measure.expression for measure in task.bound.measures]
+    return any(isinstance(node, Number) for tree in trees for node in walk(tree))

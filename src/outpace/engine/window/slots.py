@@ -1,0 +1,204 @@
+"""Open windows in slots, with the groups that share their searches.
+
+Slots are given in the order in which windows open. Windows of a partition close in the order of
+their numbers, so what closes is found without looking, and no step looks at every open window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels.chains import NONE, Heaps, add_windows, end_windows
+from outpace.engine.match.contract import Integers
+from outpace.engine.window.contract import OPEN, Windows
+
+#: Slots of windows that have closed are given again once they are so many and the larger part.
+_CLOSED_MAX = 1024
+
+
+@dataclass
+class _Slots:
+    """What is known of each window; `queue` is the next window of its partition."""
+
+    partition: Integers
+    number: Integers
+    first: Integers
+    start_time: Integers
+    end_time: Integers
+    begun_at: Integers
+    stop: Integers
+    closed_at: Integers
+    left: Integers
+    right: Integers
+    queue: Integers
+
+    @staticmethod
+    def of(size: int) -> _Slots:
+        return _Slots(*(np.zeros(size, np.int64) for _ in fields(_Slots)))
+
+    def resized(self, kept: Integers, size: int) -> _Slots:
+        """Return the windows of some slots, with room for more."""
+        larger = _Slots.of(size)
+        for field in fields(_Slots):
+            getattr(larger, field.name)[: len(kept)] = getattr(self, field.name)[kept]
+        return larger
+
+
+class WindowSlots:
+    """The windows of an instance, and where the search of each group of them stands.
+
+    `group_partition`, `group_cursor` and `group_root` have for each group the ordinal that its
+    search has come to, and the slot of its window with the least number.
+    """
+
+    def __init__(self) -> None:
+        self._slots = _Slots.of(16)
+        self._used = 0
+        self._live = 0
+        self._heads = np.full(1, NONE, np.int64)
+        self._tails = np.full(1, NONE, np.int64)
+        nothing = np.zeros(0, np.int64)
+        self.group_partition, self.group_cursor, self.group_root = nothing, nothing, nothing
+
+    def __len__(self) -> int:
+        return self._live
+
+    @property
+    def heaps(self) -> Heaps:
+        """The windows as kernels see them."""
+        return Heaps(self._slots.left, self._slots.right, self._slots.stop)
+
+    @property
+    def number(self) -> Integers:
+        """The number of each window."""
+        return self._slots.number
+
+    @property
+    def start_time(self) -> Integers:
+        """The start of each window, as `Windows` has it."""
+        return self._slots.start_time
+
+    @property
+    def end_time(self) -> Integers:
+        """The end of each window."""
+        return self._slots.end_time
+
+    @property
+    def begun_at(self) -> int:
+        """The arrival of the first event of all open windows; `OPEN` without any."""
+        heads = self._heads[self._heads != NONE]
+        return int(self._slots.begun_at[heads].min(initial=OPEN))
+
+    def add(self, opened: Windows, begun_at: Integers) -> Integers:
+        """Take windows that opened and return their slots."""
+        count = len(opened)
+        self._make_room(count)
+        slots = np.arange(self._used, self._used + count)
+        self._used += count
+        self._live += count
+        held = self._slots
+        held.partition[slots] = opened.partition
+        held.number[slots] = opened.number
+        held.first[slots] = opened.first
+        held.start_time[slots] = opened.start_time
+        held.end_time[slots] = opened.end_time
+        held.begun_at[slots] = begun_at
+        held.stop[slots] = OPEN
+        held.left[slots] = NONE
+        held.right[slots] = NONE
+        missing = int(opened.partition.max(initial=-1)) + 1 - len(self._heads)
+        if missing > 0:
+            more = np.full(max(missing, len(self._heads)), NONE, np.int64)
+            self._heads = np.concatenate([self._heads, more])
+            self._tails = np.concatenate([self._tails, more])
+        first = int(slots[0]) if count else 0
+        add_windows(opened.partition, first, held.queue, self._heads, self._tails)
+        return slots
+
+    def end(self, closed: Windows, stop_row: Integers) -> Integers:
+        """Note where windows end, as rows, and return their slots."""
+        slots = np.empty(len(closed), np.int64)
+        end_windows(closed.partition, self._slots.queue, self._heads, self._tails, slots)
+        in_turn = (slots != NONE) & (self._slots.number[slots] == closed.number)
+        assert in_turn.all(), "windows of a partition close in the order of their numbers"
+        self._slots.stop[slots] = stop_row
+        self._slots.closed_at[slots] = closed.closed_at
+        self._live -= len(closed)
+        return slots
+
+    def windows(self, slots: Integers) -> Windows:
+        """Return some windows; `stop` is a row."""
+        held = self._slots
+        return Windows(
+            held.partition[slots],
+            held.number[slots],
+            held.first[slots],
+            held.stop[slots],
+            held.start_time[slots],
+            held.end_time[slots],
+            held.closed_at[slots],
+        )
+
+    def table(self) -> pa.Table:
+        """Return the open windows and where their searches stand, for a saved state."""
+        slots, cursor = self._members()
+        held = self._slots
+        columns = {
+            name: getattr(held, name)[slots]
+            for name in ("partition", "number", "first", "start_time", "end_time", "begun_at")
+        }
+        return pa.table({**columns, "cursor": cursor})
+
+    def restore(self, table: pa.Table) -> None:
+        """Go on from what `table` returned."""
+        self.__init__()  # type: ignore[misc]
+        column = {
+            name: np.array(table.column(name).to_numpy(), np.int64) for name in table.column_names
+        }
+        count = table.num_rows
+        windows = Windows(
+            column["partition"],
+            column["number"],
+            column["first"],
+            np.full(count, OPEN, np.int64),
+            column["start_time"],
+            column["end_time"],
+            np.full(count, -1, np.int64),
+        )
+        self.group_root = self.add(windows, column["begun_at"])
+        self.group_partition, self.group_cursor = column["partition"], column["cursor"]
+
+    def _members(self) -> tuple[Integers, Integers]:
+        """Return all open windows and the cursor of each, in the order of slots."""
+        slots: list[int] = []
+        cursors: list[int] = []
+        for cursor, root in zip(self.group_cursor.tolist(), self.group_root.tolist(), strict=True):
+            stack = [root]
+            while stack:
+                slot = stack.pop()
+                slots.append(slot)
+                cursors.append(cursor)
+                below = int(self._slots.left[slot]), int(self._slots.right[slot])
+                stack.extend(child for child in below if child != NONE)
+        order = np.argsort(np.array(slots, np.int64))
+        return np.array(slots, np.int64)[order], np.array(cursors, np.int64)[order]
+
+    def _make_room(self, count: int) -> None:
+        """Give slots of closed windows again, or make more of them."""
+        closed = self._used - self._live
+        if closed > max(_CLOSED_MAX, self._live):
+            kept = np.flatnonzero(self._slots.stop[: self._used] == OPEN)
+            places = np.full(self._used + 1, NONE, np.int64)
+            places[kept] = np.arange(len(kept))
+            self._slots = self._slots.resized(kept, max(16, 2 * (len(kept) + count)))
+            self._used = len(kept)
+            for links in (self._slots.left, self._slots.right, self._slots.queue):
+                links[: self._used] = places[links[: self._used]]
+            self._heads, self._tails = places[self._heads], places[self._tails]
+            self.group_root = places[self.group_root]
+        elif self._used + count > len(self._slots.number):
+            kept = np.arange(self._used)
+            self._slots = self._slots.resized(kept, 2 * (self._used + count))
