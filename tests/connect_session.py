@@ -3,7 +3,8 @@
 A process has either classic or Connect sessions, so this one is started by a test. It reads a list
 of (name, dialect, statement) from `asked.json` in the folder that it is given, and writes to
 `answered.json` what each statement gives (columns and rows, or an error), what is found in the
-files that it writes there, and what `outpace run` says of the inputs in the folder `run`.
+files that it writes there, in windows too, and what `outpace run` says of the inputs in the folder
+`run`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 
+import windowed_parity
 from file_parity import from_files, write_files
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -36,6 +38,16 @@ def outcome(session: SparkSession, text: str, dialect: str) -> dict[str, object]
     except (op.OutpaceError, PySparkException) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     return {"columns": table.column_names, "rows": answer(table)}
+
+
+def windows(session: SparkSession, folder: Path) -> dict[str, windowed_parity.Answers]:
+    """Run queries over windows of a DataFrame and of files."""
+    folder.mkdir()
+    windowed_parity.write_files(folder)
+    return {
+        "frame": windowed_parity.from_frame(session, folder, windowed_parity.CONNECT_FRAME),
+        "files": windowed_parity.from_files(session, folder, windowed_parity.CONNECT_FILES),
+    }
 
 
 def commands(session: SparkSession, folder: Path) -> dict[str, object]:
@@ -66,6 +78,7 @@ def main(folder: Path) -> None:
     answers = {
         "statements": found,
         "files": from_files(session, folder),
+        "windows": windows(session, folder / "windows"),
         "commands": commands(session, folder / "run"),
     }
     (folder / "answered.json").write_text(json.dumps(answers), encoding="utf-8")

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
+import windowed_parity
 from file_parity import in_process
 from run_inputs import bad_csv, expected, rows, write_inputs
 from statements import ERRORS, PARITY, answer, read_public_cases, ticks
@@ -35,6 +36,7 @@ def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) ->
     check_refused(answers["statements"], refused)
     check_statements(answers["statements"], questions, cases)
     assert answers["files"] == in_process()
+    check_windows(answers["windows"])
     check_commands(answers["commands"], tmp_path / "run", bad)
 
 
@@ -62,6 +64,13 @@ def check_statements(
             assert found[name]["rows"] == answer(expected), name
             if name in PARITY:
                 assert found[name]["columns"] == expected.column_names, name
+
+
+def check_windows(answers: dict[str, windowed_parity.Answers]) -> None:
+    expected = windowed_parity.in_process()
+    for found in answers.values():
+        assert found == {name: expected[name] for name in found}
+    assert tuple(answers["frame"]) == windowed_parity.CONNECT_FRAME
 
 
 def check_commands(answers: dict[str, Any], folder: Path, bad: list[str]) -> None:
