@@ -45,7 +45,7 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
     """Run a study with a progress bar, write its files into a folder and print its table."""
     out.mkdir(parents=True, exist_ok=True)
     with _progress(len(study.experiments)) as on_start:
-        rows = list(study.run(on_start))
+        rows = study.in_order(study.run(on_start))
     data, page = out / f"{study.name}.json", out / f"{study.name}.html"
     write_rows(data, rows)
     page.write_text(page_of(study, rows, conditions(quick=quick)), encoding="utf-8")

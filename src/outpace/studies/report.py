@@ -146,6 +146,11 @@ class Study:
             on_start(words)
             yield from experiment()
 
+    def in_order(self, rows: Iterable[Row]) -> list[Row]:
+        """Return rows in the order of the figures, those of a figure as they came."""
+        places = {figure.name: place for place, figure in enumerate(self.figures)}
+        return sorted(rows, key=lambda row: places[row.figure])
+
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as a JSON list of objects, one in a line.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from outpace.studies import space_split
+from outpace.studies import space_load, space_split
 from outpace.studies.report import Study
 from outpace.studies.space_figures import FIGURES, SOURCE
 from outpace.studies.space_serialise import serialisation
@@ -22,55 +22,78 @@ class Scale:
 
     Parameters
     ----------
-    seconds
-        How long each rate is measured at least.
+    seconds, run_seconds, stability_seconds
+        How long each rate is measured: of work in this process, of runs with instances in processes
+        of their own, and of the one run over time.
     events
         The events that a splitter takes at once, over and over.
     slides
         The slides of windows of a million events.
     instances, sources
         Their numbers.
+    processes, waiting, computing
+        Numbers of instances in processes: that discard events, that wait, and that compute.
     duplication_size, duplication_parts
         The size of windows that several instances share, and the parts of it that are slides.
     """
 
     seconds: float
+    run_seconds: float
+    stability_seconds: float
     events: int
     slides: tuple[int, ...]
     instances: tuple[int, ...]
     sources: tuple[int, ...]
+    processes: tuple[int, ...]
+    waiting: tuple[int, ...]
+    computing: tuple[int, ...]
     duplication_size: int
     duplication_parts: tuple[int, ...]
 
 
-#: The window size of figure 5.3.
-OVERLAP_SIZE: Final = 1_000_000
-
 QUICK: Final = Scale(
-    seconds=0.2,
+    seconds=0.15,
+    run_seconds=1.0,
+    stability_seconds=8.0,
     events=1 << 19,
     slides=(1_000_000, 10_000, 100, 10),
     instances=(1, 16, 256),
     sources=(1, 4, 16, 64),
+    processes=(1, 2),
+    waiting=(1, 4),
+    computing=(1,),
     duplication_size=100_000,
     duplication_parts=(1, 4),
 )
 
 WHOLE: Final = Scale(
     seconds=2.0,
+    run_seconds=8.0,
+    stability_seconds=300.0,
     events=1 << 21,
     slides=(1_000_000, 100_000, 10_000, 1_000, 100, 50, 10),
     instances=(1, 2, 4, 8, 16, 32, 64, 128, 256),
     sources=(1, 2, 4, 8, 16, 32, 64),
+    processes=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+    waiting=(1, 2, 4, 8, 16, 32),
+    computing=(1, 2, 4),
     duplication_size=1_000_000,
     duplication_parts=(1, 2, 4, 8, 16),
 )
 
+#: The window size of figure 5.3.
+OVERLAP_SIZE: Final = 1_000_000
+
+#: The numbers of instances of figure 5.7.
+DUPLICATING: Final = (1, 2, 4)
+
 
 def space_study(scale: Scale) -> Study:
     """Return the study with its experiments set to a scale."""
-    seconds, events = scale.seconds, scale.events
-    slides = tuple(scale.duplication_size // parts for parts in scale.duplication_parts)
+    seconds, run_seconds, events = scale.seconds, scale.run_seconds, scale.events
+    size = scale.duplication_size
+    slides = tuple(size // parts for parts in scale.duplication_parts)
+    interval = max(1.0, scale.stability_seconds / 60)
     return Study(
         name="space",
         title="The splitter of a data-parallel operator",
@@ -78,26 +101,32 @@ def space_study(scale: Scale) -> Study:
         figures=FIGURES,
         experiments=(
             ("5.1 serialisation", partial(serialisation, seconds)),
-            ("5.2 maximum rate", partial(space_split.maximum, events, seconds)),
+            ("5.2 the splitter", partial(space_split.maximum, events, seconds)),
+            ("5.2 the whole way", partial(space_load.maximum, run_seconds)),
             (
                 "5.3 overlap",
                 partial(space_split.overlap, OVERLAP_SIZE, scale.slides, events, seconds),
             ),
             (
-                "5.4.1 instances",
+                "5.3.3 stability",
+                partial(space_load.stability, scale.stability_seconds, interval),
+            ),
+            (
+                "5.4.1 the splitter",
                 partial(space_split.instances, scale.instances, events, seconds),
+            ),
+            (
+                "5.4.1 the whole way",
+                partial(space_load.instances, scale.processes, run_seconds),
             ),
             ("5.4.2 sources", partial(space_split.sources, scale.sources, events, seconds)),
             (
                 "5.4.3 duplication",
-                partial(
-                    space_split.duplication,
-                    scale.duplication_size,
-                    slides,
-                    (1, 2, 4),
-                    events,
-                    seconds,
-                ),
+                partial(space_split.duplication, size, slides, DUPLICATING, events, seconds),
+            ),
+            (
+                "5.4.4 busy instances",
+                partial(space_load.busy_instances, scale.waiting, scale.computing, 2 * run_seconds),
             ),
         ),
     )

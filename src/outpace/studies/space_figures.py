@@ -73,8 +73,8 @@ STABILITY: Final = Figure(
     kind=Kind.TIME,
     said="PACE, slightly overloaded, loses speed clearly after a few seconds. The rate control of "
     "SPACE prevents this in some settings.",
-    here="An instance works for a fixed time on every window; a source offers twice the rate that "
-    "this allows. With rate control on, what is taken in should stay at what can be done.",
+    here="An instance computes for 1/35 000 s on every event; a source offers twice as many. With "
+    "rate control the rate stays where it is, and few events wait.",
 )
 
 INSTANCES_SIMPLE: Final = Figure(
@@ -135,8 +135,10 @@ BUSY: Final = Figure(
     "to 4 instances, at most to 141 465 events/s, then breaks down. SPACE (5.10) grows to the "
     "limit of its splitter and then breaks down with a slide of 500; with 250 it stays at the "
     "limit, except with 2 sources.",
-    here="Every instance is busy for as long as 35 000 events a second of windows allow. The "
-    "sources offer what all instances together can do, and then twice that.",
+    here="Windows are given in turn, as in the paper. An instance needs 1/35 000 s for every event "
+    "of a window: computing, which more instances than cores cannot do at the same time, or "
+    "waiting for something elsewhere, which needs no core. Sources offer what the instances "
+    "together can do, which is drawn, and then twice as much.",
 )
 
 FIGURES: Final = (

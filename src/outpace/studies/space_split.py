@@ -49,7 +49,7 @@ def maximum(events: int, seconds: float) -> Iterator[Row]:
     for kind in EVENT_KINDS:
         rate = _split_rate(_over(WINDOW), blocks_of(kind, events), seconds)
         setting = f"{kind}, {ALONE}"
-        yield Row(MAXIMUM.name, setting, rate, MAXIMUM.unit, "SPACE: 5.53 × PACE", ALONE, kind)
+        yield Row(MAXIMUM.name, setting, rate, MAXIMUM.unit, "5.53 × PACE", ALONE, kind)
 
 
 def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
@@ -60,10 +60,10 @@ def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> It
         rates.append(_split_rate(_over(size, slide), blocks, seconds))
         opened = size // slide
         setting = f"slide {slide:,}: {opened:,} open {'window' if opened == 1 else 'windows'}"
-        said = "falls severely" if opened >= 100_000 else None
+        said = "falls" if opened >= 100_000 else None
         yield Row(OVERLAP.name, setting, rates[-1], OVERLAP.unit, said, ALONE, slide)
     setting = f"slide {slides[-1]:,} to slide {slides[0]:,}"
-    yield Row(OVERLAP.name, setting, rates[-1] / rates[0], "ratio", "falls severely")
+    yield Row(OVERLAP.name, setting, rates[-1] / rates[0], "ratio", "falls")
 
 
 def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from outpace.cli.main import app
 from outpace.cli.study import conditions, run_study
 from outpace.studies.report import Figure, Kind, Row, Study
+from outpace.studies.space_figures import FIGURES
 
 FIGURE = Figure("7.1", "a figure", "setting", "events/s", Kind.STEPS, "slow", "fast")
 ROW = Row("7.1", "one", 2.0, "events/s", 1.0, "here", 1)
@@ -48,3 +49,17 @@ def test_a_study_that_is_not_known_is_refused() -> None:
 def test_the_page_says_how_it_was_measured() -> None:
     assert "--quick" in conditions(quick=True)
     assert re.search(r"on \d+ cores? of one machine", conditions(quick=False))
+
+
+@pytest.mark.slow
+def test_the_quick_study_has_rows_for_every_figure(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["study", "space", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "space.json").read_text(encoding="utf-8"))
+    assert {row["figure"] for row in rows} == {figure.name for figure in FIGURES}
+    assert all(row["value"] > 0 for row in rows)
+    settings = [(row["figure"], row["setting"], row["unit"]) for row in rows]
+    assert len(set(settings)) == len(settings), "a setting tells its row from all others"
+    page = (tmp_path / "space.html").read_text(encoding="utf-8")
+    for figure in FIGURES:
+        assert f'id="figure-{figure.name}"' in page

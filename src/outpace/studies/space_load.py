@@ -1,0 +1,161 @@
+"""Sections 5.2, 5.3.3, 5.4.1 and 5.4.4 of the study `space`, with instances in processes.
+
+Rates are counted at the instances, as the paper does: what they have done, each event once however
+many instances get it. They share the cores of this machine with the splitter and with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from outpace.local.parallel.control import RateControl
+from outpace.local.parallel.metrics import Metrics
+from outpace.pattern.schedulers import RoundRobin
+from outpace.pattern.windows import CountWindows
+from outpace.studies.report import Row
+from outpace.studies.space_figures import (
+    BUSY,
+    INSTANCES_SIMPLE,
+    INSTANCES_STOCK,
+    MAXIMUM,
+    STABILITY,
+)
+from outpace.studies.space_processes import Progress, TimedSource, busy, discarding, metrics_of
+from outpace.studies.space_split import WINDOW, counted
+from outpace.studies.space_stream import EVENT_KINDS
+
+#: What an instance of section 5.4.4 can do in a second, in events of windows.
+BUSY_RATE: Final = 35_000
+#: The slides of its windows.
+BUSY_SLIDES: Final = (500, 250)
+
+_WHOLE_WAY: Final = "the whole way"
+#: Blocks are so small that an instance never waits long for the next while others have work.
+_BATCHES_PER_SECOND: Final = 20
+
+
+def maximum(seconds: float) -> Iterator[Row]:
+    """Figure 5.2: one source and one instance that discards what it gets."""
+    for kind in EVENT_KINDS:
+        rate = _discarding_rate(kind, 1, seconds)
+        setting = f"{kind}, {_WHOLE_WAY}"
+        yield Row(MAXIMUM.name, setting, rate, MAXIMUM.unit, None, _WHOLE_WAY, kind)
+
+
+def instances(counts: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Figure 5.5: more and more instances that discard what they get."""
+    figures = {"SimpleEvent": INSTANCES_SIMPLE, "StockEvent": INSTANCES_STOCK}
+    for kind, figure in figures.items():
+        for count in counts:
+            rate = _discarding_rate(kind, count, seconds)
+            setting = f"{counted(count, 'instance')}, {_WHOLE_WAY}"
+            yield Row(figure.name, setting, rate, figure.unit, None, _WHOLE_WAY, count)
+
+
+def busy_instances(
+    waiting: Sequence[int], computing: Sequence[int], sources: Sequence[int], seconds: float
+) -> Iterator[Row]:
+    """Figures 5.8 to 5.10: instances that need their time for every event.
+
+    They are offered what they can do, and the last number of them also twice as much.
+
+    Parameters
+    ----------
+    waiting
+        Numbers of instances that wait for something elsewhere, and need no core for that.
+    computing
+        Numbers of instances that keep a core busy.
+    sources
+        The numbers of sources that together offer twice as much.
+    seconds
+        How long each number is measured.
+    """
+    for slide in BUSY_SLIDES:
+        for computes, counts in ((False, waiting), (True, computing)):
+            doing = "computing" if computes else "waiting"
+            curve = f"slide {slide}, {doing}"
+            for count in counts:
+                rate = _Load(slide, count, computes).rate(seconds)
+                setting = f"slide {slide}, {count} {doing}"
+                yield Row(BUSY.name, setting, rate, BUSY.unit, None, curve, count)
+            overloaded = _Load(slide, counts[-1], computes, overload=2)
+            for number in sources:
+                kept = overloaded.rate(seconds, number) / overloaded.able
+                words = f"{setting}, double load, {counted(number, 'source')}"
+                said = _OVERLOADED[slide, number]
+                yield Row(BUSY.name, words, kept, "of capacity", said)
+
+
+def stability(seconds: float, interval: float) -> Iterator[Row]:
+    """Figure 5.4: a source that offers twice what an instance can do, for a longer time.
+
+    Parameters
+    ----------
+    seconds
+        How long.
+    interval
+        The rate is that of so many seconds each.
+    """
+    metrics = _Load(WINDOW, 1, computes=True, overload=2).metrics(seconds)
+    ends, rates = Progress.of(metrics).rates(interval)
+    for end, rate in zip(ends.tolist(), rates.tolist(), strict=True):
+        setting = f"after {end:g} s"
+        yield Row(STABILITY.name, setting, rate, STABILITY.unit, None, "with rate control", end)
+    (instance,) = metrics.instances
+    best = instance.events / instance.busy_s
+    steady = rates[ends > ends[-1] / 4].mean()
+    yield Row(STABILITY.name, "rate while the instance works", best, STABILITY.unit)
+    yield Row(STABILITY.name, "mean rate to that", steady / best, "ratio", "declines")
+    waited = metrics.over_time("instance", "waiting")["value"].to_numpy().max()
+    yield Row(STABILITY.name, "events that waited at most", float(waited), "events")
+
+
+#: What the paper says of SPACE when it is overloaded, by slide and number of sources.
+_OVERLOADED: Final = {
+    (500, 1): "breaks down",
+    (500, 2): "holds",
+    (250, 1): "holds",
+    (250, 2): "breaks down",
+}
+
+
+@dataclass(frozen=True)
+class _Load:
+    """Busy instances, and sources that offer a multiple of what they can do."""
+
+    slide: int
+    count: int
+    computes: bool
+    overload: int = 1
+
+    @property
+    def able(self) -> float:
+        """The events of the stream that all instances together can do in a second."""
+        return self.count * BUSY_RATE * self.slide / WINDOW
+
+    def metrics(self, seconds: float, sources: int = 1) -> Metrics:
+        """Run for a time."""
+        offered = self.overload * self.able / sources
+        query = busy(BUSY_RATE, computes=self.computes).over(CountWindows(WINDOW, self.slide))
+        return metrics_of(
+            query.instances(self.count, schedule=RoundRobin()),
+            [
+                TimedSource(str(number), "SimpleEvent", seconds, offered)
+                for number in range(sources)
+            ],
+            control=RateControl(),
+            batch_rows=max(WINDOW, int(offered / _BATCHES_PER_SECOND)),
+        )
+
+    def rate(self, seconds: float, sources: int = 1) -> float:
+        """Return the events per second that are done."""
+        return Progress.of(self.metrics(seconds, sources)).rate()
+
+
+def _discarding_rate(kind: str, count: int, seconds: float) -> float:
+    query = discarding().over(CountWindows(WINDOW, WINDOW))
+    source = TimedSource("study", kind, seconds)
+    metrics = metrics_of(query.instances(count, schedule=RoundRobin()), [source])
+    return Progress.of(metrics).rate()

@@ -1,0 +1,172 @@
+"""What the experiments with processes share: a source, operators, and rates over time.
+
+Everything runs as it does for users: `outpace.run` with instances in processes of their own. A
+source lasts for a given time and offers events as fast as they are taken, or at a given rate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
+from outpace.local.parallel.control import RateControl
+from outpace.local.parallel.host import run
+from outpace.local.parallel.metrics import Metrics
+from outpace.pattern.operator import Operator, Rows
+from outpace.pattern.query import Query
+from outpace.studies.space_stream import events_of
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+#: Batches that are read while the processes start; the time of a source begins after them.
+_BATCHES_AHEAD: Final = 6
+
+#: The share of a run, from its beginning, that does not count.
+_WARM: Final = 0.3
+
+
+@dataclass(frozen=True)
+class TimedSource(Source):
+    """Events of one kind for a given time; the payload is made once and repeats.
+
+    Parameters
+    ----------
+    kind
+        The paper's kind of events.
+    seconds
+        How long they come, from when the operator has started on.
+    rate
+        Events per second that are offered; None offers as many as are taken.
+    """
+
+    kind: str
+    seconds: float
+    rate: float | None = None
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield batches until the time is over."""
+        payload = events_of(self.kind, rows).drop_columns([self.time, SEQUENCE])
+        columns = [column.chunk(0) for column in payload.columns]
+        names = [self.time, SEQUENCE, *payload.column_names]
+        numbers = np.arange(rows, dtype=np.int64)
+        began = 0.0
+        batch = 0
+        while batch < _BATCHES_AHEAD or time.perf_counter() - began < self.seconds:
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(numbers).view(pa.timestamp("us", tz="UTC")), pa.array(numbers), *columns],
+                names,
+            )
+            numbers = numbers + rows
+            batch += 1
+            if batch <= _BATCHES_AHEAD:
+                began = time.perf_counter()
+            elif self.rate is not None:
+                due = began + (batch - _BATCHES_AHEAD) * rows / self.rate
+                time.sleep(max(0.0, due - time.perf_counter()))
+
+
+class Discard(Operator):
+    """Takes events and does nothing with them."""
+
+    output = pa.schema([("nothing", pa.int64())])
+
+    def process(self, events: pa.Table) -> Rows:
+        """Forget the events."""
+        del events
+        return None
+
+
+class Busy(Operator):
+    """Needs a given time for each event: computing, or waiting for something elsewhere.
+
+    Parameters
+    ----------
+    rate
+        The events per second that one instance can do.
+    computes
+        Whether it keeps a core busy, or waits.
+    """
+
+    output = pa.schema([("nothing", pa.int64())])
+
+    def __init__(self, rate: float, computes: bool) -> None:
+        self._rate = rate
+        self._computes = computes
+
+    def process(self, events: pa.Table) -> Rows:
+        """Spend the time that the events need."""
+        seconds = events.num_rows / self._rate
+        if self._computes:
+            until = time.thread_time() + seconds
+            while time.thread_time() < until:
+                pass
+        else:
+            time.sleep(seconds)
+        return None
+
+
+def discarding() -> Query:
+    """Return a query whose instances discard what they get."""
+    return Query("discard").order_by("ts").apply(Discard)
+
+
+def busy(rate: float, *, computes: bool) -> Query:
+    """Return a query whose instances can do so many events of windows in a second."""
+    return Query("busy").order_by("ts").apply(partial(Busy, rate, computes))
+
+
+def metrics_of(
+    query: Query,
+    sources: Sequence[Source],
+    *,
+    control: RateControl | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Metrics:
+    """Run a query until its sources end."""
+    with run(query, sources, rate_control=control, batch_rows=batch_rows) as matches:
+        for _ in matches:
+            pass
+    return matches.metrics
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many events of the stream the instances had done at which time.
+
+    Parameters
+    ----------
+    seconds, events
+        Both rise from sample to sample.
+    """
+
+    seconds: Floats
+    events: Floats
+
+    @staticmethod
+    def of(metrics: Metrics) -> Progress:
+        """Add up the instances; an event that several get counts once."""
+        table = metrics.over_time("instance", "events").group_by("seconds", use_threads=False)
+        summed = table.aggregate([("value", "sum")])
+        done = np.asarray(summed["value_sum"], np.float64) / metrics.operator.duplication
+        return Progress(np.asarray(summed["seconds"], np.float64), done)
+
+    def rate(self) -> float:
+        """Return the events per second, without the beginning."""
+        first = int(np.searchsorted(self.seconds, _WARM * self.seconds[-1]))
+        first = min(first, len(self.seconds) - 2)
+        passed = self.seconds[-1] - self.seconds[first]
+        return float((self.events[-1] - self.events[first]) / passed)
+
+    def rates(self, interval: float) -> tuple[Floats, Floats]:
+        """Return the ends of equal intervals, and the events per second in each."""
+        ends = np.arange(interval, self.seconds[-1], interval)
+        done = np.interp(np.concatenate([[0.0], ends]), self.seconds, self.events)
+        return ends, np.diff(done) / interval
