@@ -33,6 +33,8 @@ class Scale:
         Their numbers.
     processes, waiting, computing
         Numbers of instances in processes: that discard events, that wait, and that compute.
+    overloading
+        The numbers of sources that offer those twice what they can do.
     duplication_size, duplication_parts
         The size of windows that several instances share, and the parts of it that are slides.
     """
@@ -47,14 +49,15 @@ class Scale:
     processes: tuple[int, ...]
     waiting: tuple[int, ...]
     computing: tuple[int, ...]
+    overloading: tuple[int, ...]
     duplication_size: int
     duplication_parts: tuple[int, ...]
 
 
 QUICK: Final = Scale(
     seconds=0.15,
-    run_seconds=1.0,
-    stability_seconds=8.0,
+    run_seconds=0.7,
+    stability_seconds=6.0,
     events=1 << 19,
     slides=(1_000_000, 10_000, 100, 10),
     instances=(1, 16, 256),
@@ -62,6 +65,7 @@ QUICK: Final = Scale(
     processes=(1, 2),
     waiting=(1, 4),
     computing=(1,),
+    overloading=(1,),
     duplication_size=100_000,
     duplication_parts=(1, 4),
 )
@@ -77,6 +81,7 @@ WHOLE: Final = Scale(
     processes=(1, 2, 4, 8, 16, 32, 64, 128, 256),
     waiting=(1, 2, 4, 8, 16, 32),
     computing=(1, 2, 4),
+    overloading=(1, 2),
     duplication_size=1_000_000,
     duplication_parts=(1, 2, 4, 8, 16),
 )
@@ -126,7 +131,13 @@ def space_study(scale: Scale) -> Study:
             ),
             (
                 "5.4.4 busy instances",
-                partial(space_load.busy_instances, scale.waiting, scale.computing, 2 * run_seconds),
+                partial(
+                    space_load.busy_instances,
+                    scale.waiting,
+                    scale.computing,
+                    scale.overloading,
+                    2 * run_seconds,
+                ),
             ),
         ),
     )

@@ -45,6 +45,11 @@ def test_a_study_runs_its_experiments_in_order_and_says_which_begins() -> None:
     assert begun == [("first", 0), ("second", 2)]
 
 
+def test_rows_are_put_in_the_order_of_the_figures() -> None:
+    mixed = [ROWS[4], ROWS[2], ROWS[0], ROWS[3], ROWS[1], ROWS[5]]
+    assert study().in_order(mixed) == [ROWS[0], ROWS[1], ROWS[2], ROWS[3], ROWS[4], ROWS[5]]
+
+
 def test_the_file_is_a_list_of_rows_with_five_fields(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.json", ROWS)
     found = json.loads((tmp_path / "rows.json").read_text(encoding="utf-8"))
