@@ -7,13 +7,14 @@ The public names, nothing else:
 - `match`, `search`, `open`, `resume`, `run`, `sql`: run it;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
-- `schedulers`: which instance matches a window;
+- `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts.
 """
 
 from __future__ import annotations
 
 from outpace import schedulers as schedulers
+from outpace import sources as sources
 from outpace import spark as spark
 from outpace import windows as windows
 from outpace.errors import (

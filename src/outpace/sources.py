@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from outpace.ingest.files import csv, json_lines, parquet
 from outpace.ingest.generators import building, football, simple_events, stock_events
+from outpace.ingest.pace import paced
 from outpace.ingest.source import Source, merged
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "football",
     "json_lines",
     "merged",
+    "paced",
     "parquet",
     "simple_events",
     "stock_events",

@@ -6,8 +6,8 @@ once, however many of its windows hold it, and an event that no window holds goe
 for a block is that of its rows and of the windows that open or close in it, never that of the
 windows that stay open.
 
-Memory: twice 17 bytes for each open window, and four for each partition and instance; with `ByKey`
-four for each partition alone. Paper: 2.3.4, 4.4 and 5.4.3.
+Memory: at most four times 17 bytes for each open window, and eight for each partition and instance;
+with `ByKey` or one instance, 16 for each partition alone. Paper: 2.3.4, 4.4 and 5.4.3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.window.contract import Events, Split, Windows
-from outpace.engine.window.opened import take_windows
+from outpace.engine.window.stretches import take_windows
 from outpace.errors import BindError
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, RoundRobin, Scheduler
@@ -107,11 +107,12 @@ class Schedule:
         self._scheduler = scheduler
         self._instances = instances
         self._keyed = keyed
-        self._by_key = isinstance(scheduler, ByKey)
+        self._by_key = isinstance(scheduler, ByKey) or instances == 1
         #: Where the open windows are; what stays with its key needs no such list.
         self._placed = None if self._by_key else _Placed(keyed=keyed)
         #: Open windows by partition and instance; by partition alone where that tells the instance.
-        self._open = np.zeros((0, 1 if self._by_key else instances), np.int32)
+        self._lanes = 1 if self._by_key else instances
+        self._open = np.zeros(0, np.int64)
         #: Windows so far by partition, and over all.
         self._counts = np.zeros(0, np.int64)
         self._opened = 0
@@ -126,10 +127,9 @@ class Schedule:
     @property
     def windows_open(self) -> Integers:
         """The number of open windows at each instance."""
-        if not self._by_key:
-            return np.asarray(self._open.sum(axis=0), np.int64)
+        # Whether a place is that of a partition alone or of one of its instances: they take turns.
         owners = np.arange(len(self._open)) % self._instances
-        counts = np.bincount(owners, self._open[:, 0], minlength=self._instances)
+        counts = np.bincount(owners, self._open, minlength=self._instances)
         return counts.astype(np.int64)
 
     def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
@@ -160,17 +160,17 @@ class Schedule:
         """Return the instance of each window that opens."""
         opened = split.opened
         self._grow(opened)
+        if self._by_key:
+            return opened.partition % self._instances
         numbers = np.arange(self._opened, self._opened + len(opened))
-        earlier = _earlier_in_partition(opened.partition) + self._counts[opened.partition]
         self._opened += len(opened)
-        np.add.at(self._counts, opened.partition, 1)
         scheduler = self._scheduler
         if isinstance(scheduler, RoundRobin):
             return numbers % self._instances
+        earlier = self._counts[opened.partition] + _earlier_in_partition(opened.partition)
+        np.add.at(self._counts, opened.partition, 1)
         if isinstance(scheduler, Batches):
             return (opened.partition + earlier // (scheduler.size or 1)) % self._instances
-        if isinstance(scheduler, ByKey):
-            return opened.partition % self._instances
         return self._ask(split, places, numbers, earlier, loads)
 
     def _ask(
@@ -209,9 +209,7 @@ class Schedule:
         if missing > 0:
             missing = max(missing, len(self._counts))
             self._counts = np.concatenate([self._counts, np.zeros(missing, np.int64)])
-            self._open = np.concatenate(
-                [self._open, np.zeros((missing, self._open.shape[1]), np.int32)]
-            )
+            self._open = np.concatenate([self._open, np.zeros(missing * self._lanes, np.int64)])
 
     def _ranges(
         self, split: Split, opened_to: Integers, closed_to: Integers, places: _Places
@@ -222,45 +220,45 @@ class Schedule:
         windows rises where one opens and falls behind its last row.
         """
         opened, closed = split.opened, split.closed
-        lane = np.zeros_like if self._by_key else np.array
-        held = places.partitions[places.partitions < len(self._open)]
-        before_at, before_lane = np.nonzero(self._open[held])
-        before = held[before_at]
-        before_count = self._open[before, before_lane].astype(np.int64)
-        np.add.at(self._open, (opened.partition, lane(opened_to)), 1)
-        np.subtract.at(self._open, (closed.partition, lane(closed_to)), 1)
-        after_at, after_lane = np.nonzero(self._open[held])
-        after = held[after_at]
-        after_count = self._open[after, after_lane].astype(np.int64)
+        held = self._held(places)
+        before = held[self._open[held] > 0]
+        before_count = self._open[before]
+        np.add.at(self._open, self._place(opened.partition, opened_to), 1)
+        np.subtract.at(self._open, self._place(closed.partition, closed_to), 1)
+        after = held[self._open[held] > 0]
         here = np.isin(closed.partition, places.partitions)
         changes = np.concatenate(
             [
                 before_count,
                 np.ones(len(opened), np.int64),
                 np.full(np.count_nonzero(here), -1),
-                -after_count,
+                -self._open[after],
             ]
         )
         at = np.concatenate(
             [
-                places.starts_of(before),
+                places.starts_of(before // self._lanes),
                 places.of_ordinals(opened.partition, opened.first),
                 places.of_ordinals(closed.partition[here], closed.stop[here]),
-                places.ends(after),
+                places.ends(after // self._lanes),
             ]
         )
         instance = np.concatenate(
-            [
-                before % self._instances if self._by_key else before_lane,
-                opened_to,
-                closed_to[here],
-                after % self._instances if self._by_key else after_lane,
-            ]
+            [before % self._instances, opened_to, closed_to[here], after % self._instances]
         )
         return {
             number: places.row_ranges(ranges)
             for number, ranges in _covered(instance, at, changes, places.size)
         }
+
+    def _place(self, partition: Integers, instance: Integers) -> Integers:
+        """Return where the open windows of a partition are counted."""
+        return partition if self._by_key else partition * self._lanes + instance
+
+    def _held(self, places: _Places) -> Integers:
+        """Return where the open windows of partitions that have rows are counted."""
+        known = places.partitions[places.partitions * self._lanes < len(self._open)]
+        return (known[:, None] * self._lanes + np.arange(self._lanes)).reshape(-1)
 
     def _deliveries(
         self,
@@ -348,8 +346,8 @@ class _Places:
 class _Placed:
     """Which instance has which open window.
 
-    Windows stand in the order of their opening. A closed one only loses its mark; when more than
-    half are closed, they are dropped.
+    Windows stand in the order of their opening. A closed one only loses its mark; when there is no
+    room for more, the closed ones are dropped, and there is twice the room that the others need.
     """
 
     def __init__(self, *, keyed: bool) -> None:
@@ -357,42 +355,42 @@ class _Placed:
         #: opening does, which this tells.
         self._names: dict[tuple[int, int], int] | None = {} if keyed else None
         self._opened = 0
-        self._key = np.zeros(0, np.int64)
-        self._instance = np.zeros(0, np.int64)
-        self._alive = np.zeros(0, np.bool_)
-        self._closed = 0
+        self._size = 0
+        self._key = np.zeros(64, np.int64)
+        self._instance = np.zeros(64, np.int64)
+        self._alive = np.zeros(64, np.bool_)
 
     def add(self, windows: Windows, instance: Integers) -> None:
         """Remember windows that open."""
-        if not len(windows):
-            return
         key = windows.number
         if self._names is not None:
             key = np.arange(self._opened, self._opened + len(windows))
             self._opened += len(windows)
             names = zip(windows.partition.tolist(), windows.number.tolist(), strict=True)
             self._names.update(zip(names, key.tolist(), strict=True))
-        self._key = np.concatenate([self._key, key])
-        self._instance = np.concatenate([self._instance, instance])
-        self._alive = np.concatenate([self._alive, np.ones(len(windows), np.bool_)])
+        if self._size + len(windows) > len(self._key):
+            self._drop_closed(len(windows))
+        added = slice(self._size, self._size + len(windows))
+        self._key[added], self._instance[added], self._alive[added] = key, instance, True
+        self._size = added.stop
 
     def remove(self, windows: Windows) -> Integers:
         """Forget windows that close, and return their instances."""
-        if not len(windows):
-            return np.zeros(0, np.int64)
         key = windows.number
         if self._names is not None:
             names = zip(windows.partition.tolist(), windows.number.tolist(), strict=True)
             key = np.array([self._names.pop(name) for name in names], np.int64)
-        at = np.searchsorted(self._key, key)
+        at = np.searchsorted(self._key[: self._size], key)
         self._alive[at] = False
-        instances: Integers = self._instance[at]
-        self._closed += len(windows)
-        if 2 * self._closed > len(self._key):
-            kept = self._alive
-            self._key, self._instance = self._key[kept], self._instance[kept]
-            self._alive, self._closed = self._alive[kept], 0
-        return instances
+        return self._instance[at]
+
+    def _drop_closed(self, added: int) -> None:
+        kept = np.flatnonzero(self._alive[: self._size])
+        room = 2 * (len(kept) + added)
+        self._size = len(kept)
+        self._key = np.resize(self._key[kept], room)
+        self._instance = np.resize(self._instance[kept], room)
+        self._alive = np.arange(room) < self._size
 
 
 def _covered(
@@ -424,6 +422,8 @@ def _by_instance(windows: Windows, instance: Integers) -> dict[int, Windows]:
     """Part windows by instance, keeping their order."""
     if not len(windows):
         return {}
+    if bool((instance == instance[0]).all()):
+        return {int(instance[0]): windows}
     order = np.argsort(instance, kind="stable")
     owner = instance[order]
     bounds = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
