@@ -32,6 +32,9 @@ Integers = npt.NDArray[Any]
 #: No window, no group.
 NONE = -1
 
+#: So many numbers are sorted by insertion.
+_FEW = 48
+
 #: What is counted: matches found, and windows that left their groups.
 FOUND, LEFT = 0, 1
 
@@ -245,6 +248,7 @@ def walk_chains(
     left = np.empty((64, 2), np.int64)
     parked = np.empty((64, 3), np.int64)
     counts = np.zeros(2, np.int64)
+    members = np.empty(len(heaps.stop) if every else 0, np.int64)
     parks = 0
     match = 0
     for segment in range(len(outcomes.begin)):
@@ -272,6 +276,9 @@ def walk_chains(
             elif len(outcomes.looked):
                 needed = max(needed, outcomes.looked[row])
             waits = needed == REACHED_END
+            if needed == row + 1 and not (matched or ahead):
+                # No start, and windows that end meanwhile can still go at the next one.
+                continue
             held = needed if waits else needed + ahead
             active, left = let_go(groups, heaps, active, held, row, left, counts)
             if active == NONE:
@@ -289,7 +296,7 @@ def walk_chains(
                 active = merge_reached(groups, heaps, active, needed)
             if not matched:
                 continue
-            found = add_found(groups, heaps, active, match - 1, every, found, counts)
+            found = add_found(groups, heaps, active, match - 1, every, members, found, counts)
             target = outcomes.target[match - 1]
             if target > row + 1:
                 at = target + segment
@@ -336,6 +343,7 @@ def add_found(
     first: int,
     match: int,
     every: bool,
+    members: Integers,
     found: Integers,
     counts: Integers,
 ) -> Integers:
@@ -344,7 +352,7 @@ def add_found(
     while group != NONE:
         if every:
             found = add_members(
-                heaps, groups.root[group], match, groups.reach[group], found, counts
+                heaps, groups.root[group], match, groups.reach[group], members, found, counts
             )
         nearer = groups.reach[group] < groups.reach[best]
         same = groups.reach[group] == groups.reach[best]
@@ -363,25 +371,26 @@ def add_found(
 
 @compiled
 def add_members(
-    heaps: Heaps, top: int, match: int, reach: int, found: Integers, counts: Integers
+    heaps: Heaps,
+    top: int,
+    match: int,
+    reach: int,
+    members: Integers,
+    found: Integers,
+    counts: Integers,
 ) -> Integers:
     """Add a match for every window of a heap, in the order of their numbers."""
-    members = np.empty(16, np.int64)
-    members[0] = top
     filled = 1
+    members[0] = top
     at = 0
     while at < filled:
         window = members[at]
-        if filled + 2 > len(members):
-            larger = np.empty(2 * len(members), np.int64)
-            larger[:filled] = members[:filled]
-            members = larger
         for below in (heaps.left[window], heaps.right[window]):
             if below != NONE:
                 members[filled] = below
                 filled += 1
         at += 1
-    members = np.sort(members[:filled])
+    sort_numbers(members, filled)
     while counts[FOUND] + filled > len(found):
         found = grown(found)
     for member in range(filled):
@@ -391,6 +400,21 @@ def add_members(
         found[place, 2] = reach
     counts[FOUND] += filled
     return found
+
+
+@compiled
+def sort_numbers(numbers: Integers, size: int) -> None:
+    """Sort the first numbers of an array; few, and nearly in order, are the common case."""
+    if size > _FEW:
+        numbers[:size] = np.sort(numbers[:size])
+        return
+    for place in range(1, size):
+        number = numbers[place]
+        before = place - 1
+        while before >= 0 and numbers[before] > number:
+            numbers[before + 1] = numbers[before]
+            before -= 1
+        numbers[before + 1] = number
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Finding pairs of numbers in a list that is sorted by both."""
+"""Lists of numbers sorted by several keys: finding pairs in one, and whether it is one."""
 
 from __future__ import annotations
 
@@ -30,3 +30,21 @@ def find_pairs(
             else:
                 high = middle
         places[index] = low
+
+
+@compiled_when_worth
+def is_ordered(first: Integers, second: Integers, third: Integers, fourth: Integers) -> bool:
+    """Say whether entries rise, or stay, by the first key, then the second and so on."""
+    for place in range(1, len(first)):
+        if first[place] != first[place - 1]:
+            if first[place] < first[place - 1]:
+                return False
+        elif second[place] != second[place - 1]:
+            if second[place] < second[place - 1]:
+                return False
+        elif third[place] != third[place - 1]:
+            if third[place] < third[place - 1]:
+                return False
+        elif fourth[place] < fourth[place - 1]:
+            return False
+    return True

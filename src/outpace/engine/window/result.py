@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.kernels.find import is_ordered
 from outpace.engine.match.contract import Block, Found, Integers, Task
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
@@ -60,8 +61,6 @@ class WindowMatches:
 
     def take(self, chosen: Integers) -> WindowMatches:
         """Return some matches, in the order given."""
-        if len(chosen) == len(self) and bool((chosen == np.arange(len(chosen))).all()):
-            return self
         table, offsets = take_rows(self.table, self.offsets, chosen)
         return WindowMatches(
             table,
@@ -75,7 +74,8 @@ class WindowMatches:
 
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
-        return self.take(in_total_order(self.event, self.phase, self.window, self.partition))
+        order = in_total_order(self.event, self.phase, self.window, self.partition)
+        return self if order is None else self.take(order)
 
     @staticmethod
     def joined(schema: pa.Schema, parts: Sequence[WindowMatches]) -> WindowMatches:
@@ -96,6 +96,14 @@ class WindowMatches:
         )
 
 
+def rows_of_matches(offsets: Integers, *values: Integers) -> list[Integers]:
+    """Return values of matches for each of their rows."""
+    sizes = np.diff(offsets)
+    if bool((sizes == 1).all()):
+        return list(values)
+    return [np.repeat(value, sizes) for value in values]
+
+
 def take_rows(table: pa.Table, offsets: Integers, chosen: Integers) -> tuple[pa.Table, Integers]:
     """Return the rows of some matches, in the order given, and where those of each begin."""
     if table.num_rows == len(offsets) - 1 and bool((np.diff(offsets) == 1).all()):
@@ -108,14 +116,10 @@ def take_rows(table: pa.Table, offsets: Integers, chosen: Integers) -> tuple[pa.
 
 def in_total_order(
     event: Integers, phase: Integers, window: Integers, partition: Integers
-) -> Integers:
-    """Return the order of matches by what they are ordered by; equal ones stay as they come."""
-    ordered = np.ones(max(0, len(event) - 1), np.bool_)
-    for key in (partition, window, phase, event):
-        step = np.diff(key)
-        ordered = (step > 0) | ((step == 0) & ordered)
-    if bool(ordered.all()):
-        return np.arange(len(event))
+) -> Integers | None:
+    """Return the order of matches by their keys, ties as they come; None where they lie so."""
+    if is_ordered(event, phase, window, partition):
+        return None
     return np.lexsort((partition, window, phase, event))
 
 

@@ -5,13 +5,12 @@ Ordinals of a partition may have gaps, where no window of the instance is.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.kernels.find import find_pairs
-from outpace.engine.match.contract import Booleans, Integers
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.match.contract import Integers
 from outpace.engine.partition import gather
 from outpace.engine.window.contract import Events
 
@@ -35,7 +34,7 @@ def joined(held: Events, events: Events) -> Events:
             np.concatenate([held.arrival, events.arrival]),
             np.concatenate([held.times, events.times]),
         )
-    if bool((np.diff(together.partition) >= 0).all()):
+    if is_ascending(together.partition):
         return together
     return select(together, np.argsort(together.partition, kind="stable"))
 
@@ -52,20 +51,22 @@ def select(events: Events, rows: Integers) -> Events:
     )
 
 
-def kept(events: Events, keep: Booleans) -> Events:
-    """Return the events that are to be kept; a single run of them is not copied."""
-    rows = np.flatnonzero(keep)
-    if not len(rows):
-        return replace(select(events, rows), rows=events.rows.schema.empty_table())
-    low, high = int(rows[0]), int(rows[-1]) + 1
-    if high - low != len(rows):
+def kept(events: Events, low: Integers, high: Integers) -> Events:
+    """Return the rows from each of `low` up to `high`, which rise; a single run is not copied."""
+    filled = low < high
+    if int(filled.sum()) > 1:
+        sizes = (high - low)[filled]
+        ends = np.cumsum(sizes)
+        rows = np.repeat(low[filled] - ends + sizes, sizes) + np.arange(ends[-1])
         return select(events, rows)
+    begin = int(low[filled][0]) if filled.any() else 0
+    end = int(high[filled][0]) if filled.any() else 0
     return Events(
-        events.rows.slice(low, high - low),
-        events.partition[low:high],
-        events.ordinal[low:high],
-        events.arrival[low:high],
-        events.times[low:high],
+        events.rows.slice(begin, end - begin),
+        events.partition[begin:end],
+        events.ordinal[begin:end],
+        events.arrival[begin:end],
+        events.times[begin:end],
     )
 
 

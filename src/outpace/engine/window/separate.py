@@ -112,10 +112,11 @@ class SeparateWindows:
         self._open = windows.take(np.flatnonzero(windows.windows.stop == OPEN))
         still = self._open.windows
         begin = np.maximum(self._open.keep - self._back, still.first)
-        keep = np.zeros(len(held.ordinal) + 1, np.int64)
-        np.add.at(keep, places(held, still.partition, begin), 1)
-        np.add.at(keep, places(held, still.partition, np.full(len(still), OPEN)), -1)
-        self._held = kept(held, np.cumsum(keep[:-1]) > 0)
+        low = places(held, still.partition, begin)
+        high = places(held, still.partition, np.full(len(still), OPEN))
+        # Windows come by partition; the rows of one are needed from its first need on.
+        ends, first = np.unique(high, return_index=True)
+        self._held = kept(held, np.minimum.reduceat(low, first) if len(first) else low, ends)
         if self._task.bound.query.duplicates:
             return
         self._seen.remember(matches, self._begun())

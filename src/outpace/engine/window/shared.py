@@ -35,6 +35,7 @@ from outpace.engine.window.result import (
     WindowMatches,
     identities,
     in_total_order,
+    rows_of_matches,
     take_rows,
     with_numbers,
 )
@@ -141,7 +142,7 @@ class SharedWindows:
     def _walk(
         self, block: Block, segment: Integers, row: Integers, root: Integers, swept: Swept
     ) -> Walked:
-        at = np.full(block.size + len(block.segments), NONE, np.int64)
+        at = np.full(block.size + len(block.segments), NONE, np.int32)
         following = np.full(len(row), NONE, np.int64)
         link_groups(row + segment, at, following)
         groups = Groups(at, root.copy(), np.zeros(len(row), np.int64), following)
@@ -171,31 +172,27 @@ class SharedWindows:
         partition = segments.partition[swept.found.segment[match]]
         phase = np.full(len(match), COMPLETING, np.int64)
         order = in_total_order(event, phase, number, partition)
-        once = np.flatnonzero(np.diff(match, prepend=-1))
+        fresh = np.diff(match, prepend=-1) > 0
+        once = np.flatnonzero(fresh)
         found = swept.found
         if len(once) < len(found.start):
             found = take_matches(found, match[once])
         table, match_of = match_rows(self._task, block, found)
         counts = np.bincount(match_of, minlength=len(once))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        chosen = (np.cumsum(np.diff(match, prepend=-1) > 0) - 1)[order]
+        chosen = np.cumsum(fresh) - 1
+        if order is not None:
+            chosen, event, number = chosen[order], event[order], number[order]
+            window, partition = window[order], partition[order]
         table, offsets = take_rows(table, offsets, chosen)
-        event, number, window = event[order], number[order], window[order]
-        sizes = np.diff(offsets)
-        table = with_numbers(
-            bound,
-            table,
-            np.repeat(event, sizes),
-            np.repeat(number, sizes),
-            np.repeat(self._slots.start_time[window], sizes),
-            np.repeat(self._slots.end_time[window], sizes),
-        )
+        times = self._slots.start_time[window], self._slots.end_time[window]
+        table = with_numbers(bound, table, *rows_of_matches(offsets, event, number, *times))
         identity = (
             pa.nulls(len(chosen), pa.binary())
             if self._every
             else identities(self._task, block, found).take(pa.array(chosen))
         )
-        return WindowMatches(table, offsets, event, phase, number, partition[order], identity)
+        return WindowMatches(table, offsets, event, phase, number, partition, identity)
 
     def _with_ends(
         self, matcher: StretchMatcher, matches: WindowMatches, held: Events, left: Integers
@@ -233,7 +230,7 @@ class SharedWindows:
     ) -> None:
         """Note where groups wait, and keep the rows from there on."""
         segment, row, root = walked.parked.T
-        low, high = segments.bounds[:-1][segment], segments.bounds[1:][segment]
+        high = segments.bounds[1:][segment]
         # Behind the last row, or where a partition has none, it is the next event that is awaited.
         awaited = np.zeros(len(segments.partition), np.int64)
         np.maximum.at(awaited, segments.of_partition(partition), cursor)
@@ -247,11 +244,7 @@ class SharedWindows:
         slots.group_cursor[inside] = held.ordinal[row[inside]]
         first = segments.bounds[1:].copy()
         np.minimum.at(first, segment, row)
-        keep = np.zeros(len(held.ordinal) + 1, np.int64)
-        np.add.at(keep, first, 1)
-        np.add.at(keep, segments.bounds[1:], -1)
-        self._held = kept(held, np.cumsum(keep[:-1]) > 0)
-        assert (low <= row).all()
+        self._held = kept(held, first, segments.bounds[1:])
 
 
 class _Segments:
@@ -264,8 +257,10 @@ class _Segments:
     @staticmethod
     def of(held: Events, partition: Integers) -> _Segments:
         rows = held.partition
-        firsts = np.flatnonzero(np.diff(rows, prepend=-1))
-        known = np.union1d(rows[firsts], partition).astype(np.int64)
+        known = rows[:1]
+        if len(rows) and rows[0] != rows[-1]:
+            known = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
+        known = np.union1d(known, partition).astype(np.int64)
         begin = np.searchsorted(rows, known)
         return _Segments(known, np.append(begin, len(rows)).astype(np.int64))
 

@@ -33,6 +33,7 @@ from outpace.engine.window.result import (
     COMPLETING,
     WindowMatches,
     identities,
+    rows_of_matches,
     with_numbers,
 )
 
@@ -181,17 +182,12 @@ def part_matches(task: Task, part: Part, windows: Windows) -> WindowMatches:
     table, match_of = match_rows(task, part.block, part.found)
     of = take_windows(windows, part.window)
     counts = np.bincount(match_of, minlength=len(of))
-    table = with_numbers(
-        task.bound,
-        table,
-        part.event[match_of],
-        of.number[match_of],
-        of.start_time[match_of],
-        of.end_time[match_of],
-    )
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    numbers = rows_of_matches(offsets, part.event, of.number, of.start_time, of.end_time)
+    table = with_numbers(task.bound, table, *numbers)
     return WindowMatches(
         table,
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        offsets,
         part.event,
         part.phase,
         of.number,

@@ -198,7 +198,8 @@ def cases(draw: st.DrawFn, asked: st.SearchStrategy[Query] | None = None, size: 
 
 def _in_order(windows: list[Window]) -> bool:
     return all(
-        one.partition != other.partition or one.stop <= other.stop
+        one.partition != other.partition
+        or (one.stop <= other.stop and one.closed_at <= other.closed_at)
         for one, other in pairwise(windows)
     )
 
