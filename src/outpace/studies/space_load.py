@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from outpace.ingest.pace import paced
 from outpace.local.parallel.control import RateControl
 from outpace.local.parallel.metrics import Metrics
 from outpace.pattern.schedulers import RoundRobin
@@ -32,8 +33,6 @@ BUSY_RATE: Final = 35_000
 BUSY_SLIDES: Final = (500, 250)
 
 _WHOLE_WAY: Final = "the whole way"
-#: Blocks are so small that an instance never waits long for the next while others have work.
-_BATCHES_PER_SECOND: Final = 20
 
 
 def maximum(seconds: float) -> Iterator[Row]:
@@ -142,11 +141,10 @@ class _Load:
         return metrics_of(
             query.instances(self.count, schedule=RoundRobin()),
             [
-                TimedSource(str(number), "SimpleEvent", seconds, offered)
+                paced(TimedSource(str(number), "SimpleEvent", seconds), offered)
                 for number in range(sources)
             ],
-            control=RateControl(),
-            batch_rows=max(WINDOW, int(offered / _BATCHES_PER_SECOND)),
+            RateControl(),
         )
 
     def rate(self, seconds: float, sources: int = 1) -> float:

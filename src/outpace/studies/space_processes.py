@@ -1,7 +1,7 @@
 """What the experiments with processes share: a source, operators, and rates over time.
 
 Everything runs as it does for users: `outpace.run` with instances in processes of their own. A
-source lasts for a given time and offers events as fast as they are taken, or at a given rate.
+source lasts for a given time and offers events as fast as they are taken.
 """
 
 from __future__ import annotations
@@ -43,13 +43,10 @@ class TimedSource(Source):
         The paper's kind of events.
     seconds
         How long they come, from when the operator has started on.
-    rate
-        Events per second that are offered; None offers as many as are taken.
     """
 
     kind: str
     seconds: float
-    rate: float | None = None
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield batches until the time is over."""
@@ -68,9 +65,6 @@ class TimedSource(Source):
             batch += 1
             if batch <= _BATCHES_AHEAD:
                 began = time.perf_counter()
-            elif self.rate is not None:
-                due = began + (batch - _BATCHES_AHEAD) * rows / self.rate
-                time.sleep(max(0.0, due - time.perf_counter()))
 
 
 class Discard(Operator):
@@ -126,12 +120,10 @@ def busy(rate: float, *, computes: bool) -> Query:
 def metrics_of(
     query: Query,
     sources: Sequence[Source],
-    *,
     control: RateControl | None = None,
-    batch_rows: int = BATCH_ROWS,
 ) -> Metrics:
     """Run a query until its sources end."""
-    with run(query, sources, rate_control=control, batch_rows=batch_rows) as matches:
+    with run(query, sources, rate_control=control) as matches:
         for _ in matches:
             pass
     return matches.metrics
