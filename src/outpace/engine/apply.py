@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,8 +112,8 @@ class AppliedOperator:
     def _result(self, key: tuple[object, ...], rows: Rows) -> pa.Table:
         if rows is None:
             return self.nothing
-        fields = [self.bound.output.field(i) for i in range(len(key), len(self.bound.output))]
-        table = fitted_rows(self.bound.query.name, fields, rows)
+        own = pa.schema(list(self.bound.output)[len(key) :])
+        table = fitted_rows(self.bound.query.name, own, [rows])
         constants = [
             pa.array([value] * table.num_rows, self.bound.output.field(i).type)
             for i, value in enumerate(key)
@@ -119,16 +121,34 @@ class AppliedOperator:
         return pa.table([*constants, *table.columns], schema=self.bound.output)
 
 
-def fitted_rows(name: str, fields: Sequence[pa.Field], rows: Rows) -> pa.Table:
-    """Return what an operator gave as a table of these columns, or refuse what does not fit."""
-    schema = pa.schema(fields)
+def row_count(rows: Rows) -> int:
+    """Return how many rows an operator gave."""
     if rows is None:
-        return schema.empty_table()
+        return 0
+    return rows.num_rows if isinstance(rows, pa.Table) else len(next(iter(rows.values()), ()))
+
+
+def fitted_rows(name: str, schema: pa.Schema, given: Iterable[Rows]) -> pa.Table:
+    """Return all that an operator gave as a table of a schema, or refuse what does not fit."""
+    tables = [schema.empty_table()]
     try:
-        table = rows if isinstance(rows, pa.Table) else pa.table(dict(rows))
-        columns = [table.column(field.name).cast(field.type) for field in fields]
+        # Columns of Python values are joined first: each conversion to Arrow costs more than a row.
+        for as_tables, some in itertools.groupby(given, lambda rows: isinstance(rows, pa.Table)):
+            pieces: list[Any] = [rows for rows in some if rows is not None]
+            tables += [
+                pa.table([table.column(f.name).cast(f.type) for f in schema], schema=schema)
+                for table in (pieces if as_tables else [_joined(schema.names, pieces)])
+            ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, TypeError) as error:
         raise DataError(
             f"operator {name} returned rows that do not fit its output", detail=str(error)
         ) from error
-    return pa.table(columns, schema=schema)
+    return pa.concat_tables(tables)
+
+
+def _joined(names: Sequence[str], pieces: Sequence[Mapping[str, Sequence[object]]]) -> pa.Table:
+    for piece in pieces:
+        if len({len(column) for column in piece.values()}) > 1:
+            raise pa.ArrowInvalid("columns have different lengths")
+    chained = itertools.chain.from_iterable
+    return pa.table({name: list(chained(piece[name] for piece in pieces)) for name in names})

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.apply import fitted_rows
+from outpace.engine.apply import fitted_rows, row_count
 from outpace.engine.match.contract import Integers
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
@@ -62,11 +62,11 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Rows that an operator gave at once, and by which event."""
+    """Rows that an operator gave at once, and by which events."""
 
     window: _Open
-    rows: pa.Table
-    event: int
+    rows: Rows
+    event: Integers
     phase: int
 
 
@@ -87,7 +87,9 @@ class WindowedApply:
         self.bound = bind_operator(query, schema)
         names = self.bound.partition_by
         added = len(NUMBERING) if query.numbered else 0
-        self._fields = list(self.bound.output)[len(names) : len(self.bound.output) - added]
+        fields = list(self.bound.output)
+        self._shown = pa.schema(fields[: len(fields) - added])
+        self._given = pa.schema(fields[len(names) : len(fields) - added])
         self._open: dict[int, dict[int, _Open]] = {}
         self._frontier = 0
 
@@ -135,7 +137,7 @@ class WindowedApply:
         pieces += self._closed(split.closed)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
-        return self._matches([piece for piece in pieces if piece.rows.num_rows])
+        return self._matches(pieces)
 
     def state(self) -> bytes:
         """Return the operators' own states, by window."""
@@ -193,14 +195,22 @@ class WindowedApply:
         window.last = int(group.arrival[high - 1])
         operator = window.operator
         if isinstance(operator, EventOperator) and type(operator).process is EventOperator.process:
-            for place, event in enumerate(group.events(low, high), start=low):
-                given = [dict(row) for row in operator.on_event(event) or ()]
-                if given:
-                    rows = pa.Table.from_pylist(given, schema=operator.output)
-                    yield self._piece(window, rows, int(group.arrival[place]), COMPLETING)
+            yield from self._fed_singly(window, operator, group, low, high)
             return
         rows = operator.process(group.rows.slice(low, high - low))
-        yield self._piece(window, rows, window.last, COMPLETING)
+        yield from self._pieces(window, rows, window.last, COMPLETING)
+
+    def _fed_singly(
+        self, window: _Open, operator: EventOperator, group: _Group, low: int, high: int
+    ) -> Iterator[_Piece]:
+        """Give a window its new events one by one, so that each row has its own event."""
+        given: list[dict[str, object]] = []
+        places: list[int] = []
+        for place, event in enumerate(group.events(low, high), start=low):
+            given += [dict(row) for row in operator.on_event(event) or ()]
+            places += [place] * (len(given) - len(places))
+        rows = pa.Table.from_pylist(given, schema=operator.output)
+        yield from self._pieces(window, rows, group.arrival[places], COMPLETING)
 
     def _closed(self, closed: Windows) -> Iterator[_Piece]:
         places = (closed.partition, closed.number, closed.closed_at, closed.end_time)
@@ -211,51 +221,50 @@ class WindowedApply:
                 del self._open[partition]
             window.end_time = end
             phase = CLOSING if closed_at > window.last else COMPLETING
-            yield self._piece(window, window.operator.close(), closed_at, phase)
+            yield from self._pieces(window, window.operator.close(), closed_at, phase)
 
-    def _piece(self, window: _Open, given: Rows, event: int, phase: int) -> _Piece:
-        rows = fitted_rows(self.bound.query.name, self._fields, given)
-        return _Piece(window, rows, event, phase)
+    def _pieces(
+        self, window: _Open, given: Rows, event: int | Integers, phase: int
+    ) -> Iterator[_Piece]:
+        """Yield what an operator gave, if it gave anything."""
+        count = row_count(given)
+        if count:
+            own = event if isinstance(event, np.ndarray) else np.full(count, event, np.int64)
+            yield _Piece(window, given, own, phase)
 
     def _matches(self, pieces: Sequence[_Piece]) -> WindowMatches:
         """Return the rows of all pieces in their total order; no two are the same match."""
         if not pieces:
             return WindowMatches.none(self.bound.output)
-        sizes = [piece.rows.num_rows for piece in pieces]
+        sizes = [len(piece.event) for piece in pieces]
         windows = [piece.window for piece in pieces]
 
         def each(values: list[int]) -> Integers:
             return np.repeat(np.array(values, np.int64), sizes)
 
-        event = each([piece.event for piece in pieces])
+        event = np.concatenate([piece.event for piece in pieces])
         phase = each([piece.phase for piece in pieces])
         number = each([window.number for window in windows])
         partition = each([window.partition for window in windows])
         keys = self._keys(windows).take(pa.array(np.repeat(np.arange(len(pieces)), sizes)))
-        given = pa.concat_tables([piece.rows for piece in pieces])
+        name = self.bound.query.name
+        given = fitted_rows(name, self._given, (piece.rows for piece in pieces))
         columns = {
             **{name: keys.column(name) for name in self.bound.partition_by},
             **{name: given.column(name) for name in given.column_names},
         }
+        rows = len(event)
+        offsets = np.arange(rows + 1, dtype=np.int64)
         table = with_numbers(
             self.bound,
-            pa.table(columns, schema=pa.schema(list(self.bound.output)[: len(columns)])),
+            pa.table(columns, schema=self._shown),
             event,
             number,
             each([window.start_time for window in windows]),
             each([window.end_time for window in windows]),
         )
-        rows = len(event)
-        identity = np.stack([event, partition, number, np.arange(rows)], axis=1)
-        return WindowMatches(
-            table,
-            np.arange(rows + 1, dtype=np.int64),
-            event,
-            phase,
-            number,
-            partition,
-            _as_bytes(identity),
-        ).ordered()
+        identity = _as_bytes(np.stack([event, partition, number, offsets[:-1]], axis=1))
+        return WindowMatches(table, offsets, event, phase, number, partition, identity).ordered()
 
     def _keys(self, windows: Sequence[_Open]) -> pa.Table:
         """Return the windows' keys, and a column without values where there may be no key."""

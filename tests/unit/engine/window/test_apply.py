@@ -197,6 +197,20 @@ def test_windows_that_overlap_see_slices_of_the_same_rows() -> None:
     assert addresses == {table["x"].chunk(0).buffers()[1].address}
 
 
+def test_tables_and_columns_may_take_turns() -> None:
+    class Either(Total):
+        def close(self) -> Mapping[str, list[int]] | pa.Table | None:
+            columns = {"total": [self.total], "rows": [self.rows]}
+            return [columns, pa.table(columns), None][self.total % 3]
+
+    query = query_of(op.windows.count(1), Either)
+    table = pa.table({"key": ["a"] * 6, "ts": range(6), "x": range(6)}, schema=SCHEMA)
+    events = numbered(query, table)
+    split = make_splitter(bind_windows(query, SCHEMA)).push(events)
+    shown = WindowedApply(query, SCHEMA).step(events, split).table
+    assert shown.column("total").to_pylist() == [0, 1, 3, 4]
+
+
 def test_bounds_of_time_windows_are_shown() -> None:
     query = query_of(op.windows.time(10), Total, keyed=True)
     table = pa.table({"key": ["a", "b"], "ts": [3, 14], "x": [1, 2]}, schema=SCHEMA)
@@ -209,10 +223,21 @@ def test_bounds_of_time_windows_are_shown() -> None:
     assert applied.frontier == 2
 
 
-def test_what_does_not_fit_the_output_is_refused() -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"sum": [1]},
+        {"total": [1], "rows": [1, 2]},
+        {"total": [1], "rows": [1], "more": [1, 2]},
+        {"total": ["a"], "rows": [1]},
+        {"total": [1.5], "rows": [1]},
+        pa.table({"total": [1]}),
+    ],
+)
+def test_what_does_not_fit_the_output_is_refused(rows: Mapping[str, list[int]]) -> None:
     class Wrong(Total):
         def close(self) -> Mapping[str, list[int]]:
-            return {"sum": [1]}
+            return rows
 
     query = query_of(op.windows.count(1), Wrong)
     events = numbered(query, pa.table({"key": ["a"], "ts": [0], "x": [0]}, schema=SCHEMA))
