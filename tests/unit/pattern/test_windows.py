@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.errors import BindError, OutpaceError, UnsupportedError
+from outpace.errors import BindError, DataError, OutpaceError, UnsupportedError
 from outpace.pattern.bind_windows import (
     ByContent,
     ByCount,
@@ -115,6 +115,20 @@ def test_a_time_is_bound_where_it_closes_windows_or_is_shown() -> None:
     assert times.pop((True, "ts")) == "ts"
     assert set(times.values()) == {None}
     assert bind_windows(over(op.windows.time("1 s"), "ts"), SCHEMA).time == "ts"
+
+
+def test_bounds_of_windows_have_room_beside_a_narrow_time() -> None:
+    narrow = pa.table({"ts": pa.array([1, 3], pa.uint8())})
+    query = over(op.windows.time(4, 2), "ts", numbered=True).measures(at="A.ts")
+    shown = op.match(narrow, query)
+    assert shown.column("window_start").to_pylist() == [-2, 0]
+    assert shown.schema.field("window_start").type == pa.int64()
+
+
+def test_a_time_beyond_64_bits_is_refused() -> None:
+    wide = pa.table({"ts": pa.array([1 << 63], pa.uint64())})
+    with pytest.raises(DataError, match="a time is too large"):
+        op.match(wide, over(op.windows.time(4), "ts").measures(at="A.ts"))
 
 
 def test_conditions_are_bound_to_the_event_alone() -> None:

@@ -33,7 +33,10 @@ def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
     elif pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us")).cast(pa.int64())
     elif kind != pa.int64():
-        column = pc.cast(column, pa.int64())
+        try:
+            column = pc.cast(column, pa.int64())
+        except pa.ArrowInvalid as error:
+            raise DataError("a time is too large", detail=str(error)) from None
     return np.asarray(column.to_numpy(), np.int64)
 
 
