@@ -125,6 +125,13 @@ def test_bounds_of_windows_have_room_beside_a_narrow_time() -> None:
     assert shown.schema.field("window_start").type == pa.int64()
 
 
+def test_a_falling_order_shows_no_times() -> None:
+    query = over(op.windows.count(2), "ts desc", numbered=True).measures(at="A.ts")
+    shown = op.match({"ts": [1, 3]}, query)
+    assert shown.column("at").to_pylist() == [3, 1]
+    assert shown.column("window_start").to_pylist() == [None, None]
+
+
 def test_a_time_beyond_64_bits_is_refused() -> None:
     wide = pa.table({"ts": pa.array([1 << 63], pa.uint64())})
     with pytest.raises(DataError, match="a time is too large"):

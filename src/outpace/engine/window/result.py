@@ -165,8 +165,8 @@ def with_numbers(
 
 
 def has_time(bound: BoundQuery) -> bool:
-    """Say whether the first column of the query's order is one of times or integers."""
-    if not bound.order_by:
+    """Say whether the first column of the query's order is one of rising times or integers."""
+    if not bound.order_by or bound.descending[0]:
         return False
     kind = bound.schema.field(bound.order_by[0]).type
     return is_instant(kind) or is_integer(kind)
