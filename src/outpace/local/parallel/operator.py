@@ -69,7 +69,8 @@ class ParallelOperator:
         self._watch = watch
         self._slots = Slots(slots)
         self._ring = Ring(context, slots, memory // slots)
-        setup = Setup(query, schema, self._ring, slots // (2 * count))
+        # A scheduler decides here, so it need not be something that another process can import.
+        setup = Setup(query.instances(count), schema, self._ring, slots // (2 * count))
         try:
             self._processes = Processes(context, [setup] * count)
         except BaseException:
