@@ -1,0 +1,163 @@
+"""A stream of many sources gives what the sorted table gives, whoever speaks when."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import outpace as op
+
+LETTERS = "abc"
+SOURCES = ["s0", "s1", "s2"]
+
+CHAIN = (
+    op.Query("chain")
+    .order_by("ts")
+    .pattern("A -> B -> C")
+    .define({name: f"kind = '{name.lower()}'" for name in "ABC"})
+    .measures(first="A.ts", mid="B.seq", last="C.ts")
+)
+ABSENCE = (
+    op.Query("absence")
+    .order_by("ts")
+    .pattern("A -> !B")
+    .define(A="kind = 'a'", B="kind = 'b'")
+    .measures(first="A.ts")
+    .within(3)
+)
+QUERIES = {
+    "plain": CHAIN,
+    "within": CHAIN.within(4),
+    "absence": ABSENCE,
+    "count windows": CHAIN.over(op.windows.count(5, slide=2)),
+    "time windows": CHAIN.over(op.windows.time(6, slide=3)),
+    "sessions": CHAIN.over(op.windows.session(2)),
+}
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["push", "push", "push", "heartbeat", "save"]),
+        st.integers(0, 2),
+        st.lists(st.tuples(st.integers(0, 2), st.sampled_from(LETTERS)), max_size=4),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=40)
+@given(script=steps)
+def test_a_stream_of_sources_gives_what_the_sorted_table_gives(name, script):
+    query = QUERIES[name]
+    schema = pa.schema([("ts", pa.int64()), ("kind", pa.string()), ("seq", pa.int64())])
+    matcher = op.open(query, sources=SOURCES, schema=schema)
+    ends = dict.fromkeys(SOURCES, (0, 0))
+    rows, found = [], []
+    for action, which, events in script:
+        source = SOURCES[which]
+        time, number = ends[source]
+        if action == "save":
+            matcher = op.resume(query, matcher.state())
+        elif action == "heartbeat":
+            time += sum(later for later, _ in events)
+            found += matcher.heartbeat(source, time).to_pylist()
+        else:
+            block = []
+            for later, kind in events:
+                time += later
+                block.append({"ts": time, "kind": kind, "seq": number})
+                number += 1
+            rows += [(row["ts"], row["seq"], source, row) for row in block]
+            table = pa.Table.from_pylist(block, schema=schema)
+            found += matcher.push(table, source=source).to_pylist()
+        ends[source] = time, number
+    found += matcher.finish().to_pylist()
+    ordered = [row for *_, row in sorted(rows, key=lambda row: row[:3])]
+    expected = op.open(query, schema=schema)
+    whole = expected.push(pa.Table.from_pylist(ordered, schema=schema)).to_pylist()
+    assert found == whole + expected.finish().to_pylist()
+
+
+def test_a_heartbeat_releases_what_waits():
+    matcher = op.open(CHAIN, sources=["a", "b"])
+    rows = {"ts": [1, 2, 3], "kind": ["a", "b", "c"], "seq": [0, 1, 2]}
+    assert matcher.push(rows, source="a").num_rows == 0
+    assert matcher.heartbeat("b", 3).num_rows == 0
+    assert matcher.heartbeat("b", 4).to_pylist() == [{"first": 1, "mid": 1, "last": 3}]
+
+
+def test_a_source_that_ends_releases_what_waits():
+    matcher = op.open(CHAIN, sources=["a", "b"])
+    rows = {"ts": [1, 2, 3], "kind": ["a", "b", "c"], "seq": [0, 1, 2]}
+    assert matcher.push(rows, source="a").num_rows == 0
+    assert matcher.finish("b").num_rows == 1
+    assert matcher.finish().num_rows == 0
+
+
+def test_heartbeats_of_all_sources_let_a_deadline_pass():
+    matcher = op.open(ABSENCE, sources=["a", "b"])
+    matcher.push({"ts": [1], "kind": ["a"], "seq": [0]}, source="a")
+    assert matcher.heartbeat("a", 4).num_rows == 0
+    assert matcher.heartbeat("b", 3).num_rows == 0
+    assert matcher.heartbeat("b", 4).to_pylist() == [{"first": 1}]
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_heartbeats_are_times_of_the_column(unit):
+    matcher = op.open(CHAIN, sources=["a", "b"])
+    start = datetime.datetime(2026, 1, 1)
+    times = pa.array([start + datetime.timedelta(seconds=n) for n in range(3)], pa.timestamp(unit))
+    matcher.push(pa.table({"ts": times, "kind": list("abc"), "seq": [0, 1, 2]}), source="a")
+    assert matcher.heartbeat("b", start + datetime.timedelta(seconds=2)).num_rows == 0
+    assert matcher.heartbeat("b", start + datetime.timedelta(seconds=2.5)).num_rows == 1
+
+
+def test_events_without_numbers_are_counted():
+    kinds = {name: f"kind = '{name.lower()}'" for name in "ABC"}
+    query = op.Query().order_by("ts").pattern("A -> B -> C").define(kinds).measures(last="C.ts")
+    matcher = op.open(query, sources=["a", "b"])
+    matcher.push({"ts": [1, 1], "kind": ["x", "b"]}, source="b")
+    found = matcher.push({"ts": [1, 1, 1], "kind": ["a", "x", "c"]}, source="a")
+    assert found.to_pylist() == [{"last": 1}]
+
+
+def test_what_does_not_fit_the_sources_is_refused():
+    rows = {"ts": [1], "kind": ["a"], "seq": [0]}
+    with pytest.raises(op.DataError, match="opened without sources"):
+        op.open(CHAIN).push(rows, source="a")
+    matcher = op.open(CHAIN, sources=["a", "b"])
+    with pytest.raises(op.DataError, match="before the first push"):
+        matcher.heartbeat("a", 1)
+    with pytest.raises(op.DataError, match="the source of the rows is missing"):
+        matcher.push(rows)
+    with pytest.raises(op.DataError, match="there is no source 'c'"):
+        matcher.push(rows, source="c")
+    with pytest.raises(op.DataError, match="time passes by source"):
+        matcher.advance(1)
+    matcher.push(rows, source="a")
+    with pytest.raises(op.DataError, match="event 0 of source 'a' is late"):
+        matcher.push(rows, source="a")
+    with pytest.raises(op.BindError, match="rising time"):
+        op.open(CHAIN.order_by("ts desc"), sources=["a"]).push(rows, source="a")
+    with pytest.raises(op.DataError, match="identifiers that differ"):
+        op.open(CHAIN, sources=["a", "a"])
+
+
+def test_state_of_sources_is_not_that_of_a_stream():
+    state = op.open(CHAIN, sources=["a", "b"]).state()
+    with pytest.raises(op.StateError, match="other sources"):
+        op.open(CHAIN).restore(state)
+    with pytest.raises(op.StateError, match="other sources"):
+        op.open(CHAIN, sources=["a", "c"]).restore(state)
+
+
+def test_who_is_too_far_ahead_is_told():
+    matcher = op.open(CHAIN, sources=["a", "b"])
+    rows = {"ts": [1, 2, 3], "kind": ["a", "b", "c"], "seq": [0, 1, 2]}
+    matcher.push(rows, source="a")
+    assert matcher.wants("a")
+    assert matcher.wants("b")
