@@ -43,6 +43,7 @@ class CountWindows:
                     hint="windows over a stretch of time are windows.time",
                 )
             _check_span(value, name, "count windows", least=None if name == "offset" else 1)
+        _check_overlap(self.size // self.slide, "count windows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class TimeWindows:
                     where="time windows",
                     hint="give durations for a timestamp, integers for an integer time column",
                 )
+        _check_overlap(_units(self.size) // _units(self.slide), "time windows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,9 @@ class WindowPredicate(ABC):
 #: Spans stay so far below the limits of 64 bits that sums of a few never overflow.
 LARGEST_SPAN = 1 << 60
 
+#: Windows of a partition that may be open at once.
+MOST_OPEN = 10_000_000
+
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
@@ -181,12 +186,27 @@ def _check_span(value: object, name: str, where: str, *, least: int | None) -> N
             where=where,
             hint="write '10 s', a timedelta, or an integer in units of the time column",
         )
-    units = value if isinstance(value, int) else value // _MICROSECOND
+    units = _units(value)
     if least is not None and units < least:
         smallest = 1 if isinstance(value, int) else _MICROSECOND
         raise BindError(f"{name} is at least {_shown(smallest)}, not {_shown(value)}", where=where)
     if abs(units) > LARGEST_SPAN:
         raise BindError(f"{name} is too large: {_shown(value)}", where=where)
+
+
+def _check_overlap(windows: int, where: str) -> None:
+    """Refuse windows of which a single event could open more than anyone can keep."""
+    if windows > MOST_OPEN:
+        raise BindError(
+            f"an event is in {windows} windows",
+            where=where,
+            detail=f"at most {MOST_OPEN} may be open",
+            hint="let windows slide further",
+        )
+
+
+def _units(span: Span) -> int:
+    return span if isinstance(span, int) else span // _MICROSECOND
 
 
 def _shown(span: Span) -> str:

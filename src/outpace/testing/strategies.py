@@ -292,13 +292,13 @@ def windows() -> st.SearchStrategy[w.Windows]:
     SessionWindows(gap=1)
     """
     condition = expressions(leaves=3)
-    whole = st.integers(1, 10**12)
-    either_side = st.integers(-(10**12), 10**12)
+    size, slide = st.integers(1, 10**12), st.integers(10**6, 10**12)
+    offset = st.integers(-(10**12), 10**12)
     return st.one_of(
-        st.builds(w.CountWindows, whole, whole, either_side),
-        st.builds(w.TimeWindows, whole, whole, either_side),
-        st.builds(w.TimeWindows, *(span.map(_duration) for span in (whole, whole, either_side))),
-        st.builds(w.SessionWindows, whole | whole.map(_duration)),
+        st.builds(w.CountWindows, size, slide, offset),
+        st.builds(w.TimeWindows, size, slide, offset),
+        st.builds(w.TimeWindows, *(span.map(_duration) for span in (size, slide, offset))),
+        st.builds(w.SessionWindows, size | size.map(_duration)),
         st.builds(w.BetweenWindows, condition, condition),
         st.builds(w.LandmarkWindows, st.none() | condition),
     )

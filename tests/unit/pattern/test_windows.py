@@ -73,6 +73,8 @@ def test_without_a_slide_windows_follow_each_other() -> None:
         (lambda: op.windows.count("5 s"), "the size of a count window is a whole number of events"),
         (lambda: op.windows.count(5, offset=1.5), "the offset of a count window is a whole number"),
         (lambda: op.windows.count(1 << 61), "size is too large"),
+        (lambda: op.windows.count(10_000_001, 1), "an event is in 10000001 windows"),
+        (lambda: op.windows.time("1 day", "1 ms"), "an event is in 86400000 windows"),
         (lambda: op.windows.time("0 s"), "size is at least 1 microsecond, not 0 seconds"),
         (lambda: op.windows.time(10, -1), "slide is at least 1, not -1"),
         (lambda: op.windows.time("10 s", 1), "size is 10 seconds, but slide is 1"),

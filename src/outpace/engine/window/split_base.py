@@ -1,7 +1,7 @@
 """The splitter as a state machine: what all kinds share, the order of time and saved state.
 
 It takes the events of a stream in its order and says which windows they open and close. Any cut of
-the stream into pushes, and any watermarks between them, give the same windows. Paper: the splitter.
+the stream into pushes, and any watermarks between them, give the same windows. Paper: 3.2.3, 4.4.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from outpace.pattern.bind_windows import BoundWindows
 
 #: Times are that far from the limits of 64 bits, so that adding spans never overflows.
 _LARGEST_TIME: Final = 1 << 62
+
+#: A watermark behind all time: what still waits for time then ends.
+END_OF_TIME: Final = np.iinfo(np.int64).max
 
 
 class Splitter(ABC):
@@ -71,9 +74,8 @@ class Splitter(ABC):
         self._check_open()
         if watermark <= self._watermark:
             return Split(Windows.none(), Windows.none())
-        split = self._pass(max(watermark, -_LARGEST_TIME))
-        self._watermark = watermark
-        return split
+        self._watermark = min(max(watermark, -_LARGEST_TIME), END_OF_TIME)
+        return self._pass(self._watermark)
 
     def finish(self) -> Split:
         """Say that no more events come: the windows that are open close as they are."""

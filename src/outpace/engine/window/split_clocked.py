@@ -7,17 +7,14 @@ of all that no more events come for a window.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final
 
 import numpy as np
 
 from outpace.engine.kernels.windows import Integers, Matrix, split_by_session, split_by_time
 from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.split_base import END_OF_TIME
 from outpace.engine.window.split_table import NO_EVENTS, TableSplitter
 from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
-
-#: A watermark behind all time: what still waits for time then ends.
-END_OF_TIME: Final = np.iinfo(np.int64).max
 
 
 class ClockedSplitter(TableSplitter):

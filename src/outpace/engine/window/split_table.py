@@ -1,8 +1,8 @@
 """Splitters over one table of partitions, which kernels read and write.
 
 An event costs the same however many windows are open. Memory: eight integers for each partition
-ever seen, and three for each window that is open at the same time as others of its partition, none
-for those of count windows that show no times.
+ever seen, three for each window that was open at once (none for count windows that show no times),
+and room for the windows that one push opened and closed at most.
 """
 
 from __future__ import annotations

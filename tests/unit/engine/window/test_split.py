@@ -291,6 +291,18 @@ def test_a_watermark_that_goes_back_says_nothing() -> None:
     assert splitter.watermark == 100
 
 
+@pytest.mark.parametrize("spec", [op.windows.time(5), op.windows.session(5)])
+def test_a_watermark_may_be_any_integer(spec: w.Windows) -> None:
+    windows = bound(spec, keyed=False)
+    splitter = make_splitter(windows)
+    table = pa.table({"key": ["a"], "ts": [-(1 << 62)], "kind": [0]}, schema=SCHEMA)
+    assert len(splitter.advance(-(1 << 70)).closed) == 0
+    splitter.push(numbered(table, windows))
+    assert len(splitter.advance(-(1 << 62) + 1).closed) == 0
+    assert len(splitter.advance(1 << 70).closed) == 1
+    assert splitter.open_windows == 0
+
+
 def test_a_finished_splitter_takes_nothing_more() -> None:
     splitter = make_splitter(bound(op.windows.count(5), keyed=False))
     splitter.finish()
