@@ -2,8 +2,9 @@
 
 The search of a window is a chain of starts: from a start that fails to the next row, from a match
 to where AFTER MATCH SKIP leads. Chains that have met stay together, so windows are kept in groups,
-one for each start that a chain has come to. A group is a skew heap of windows, the one that ends
-first on top; groups that meet are merged in logarithmic time, however large they are.
+one for each start that a chain has come to. A group is a list of windows in the order of their
+numbers, which is that of their ends; lists are merged from behind, where the windows are that have
+not met the others yet.
 """
 
 from __future__ import annotations
@@ -32,21 +33,18 @@ Integers = npt.NDArray[Any]
 #: No window, no group.
 NONE = -1
 
-#: So many numbers are sorted by insertion.
-_FEW = 48
-
 #: What is counted: matches found, and windows that left their groups.
 FOUND, LEFT = 0, 1
 
 
-class Heaps(NamedTuple):
-    """Windows by slot, in the order of their numbers: the children of each, and where it ends.
+class Slots(NamedTuple):
+    """Windows in the order of their numbers: their neighbours in a group, and where each ends.
 
     `stop` is the row behind its last one, beyond all rows while it is open.
     """
 
-    left: Integers
-    right: Integers
+    before: Integers
+    after: Integers
     stop: Integers
 
 
@@ -58,7 +56,8 @@ class Groups(NamedTuple):
     """
 
     at: Integers
-    root: Integers
+    first: Integers
+    last: Integers
     reach: Integers
     following: Integers
 
@@ -82,33 +81,29 @@ class Outcomes(NamedTuple):
 
 
 @compiled
-def merge_heaps(heaps: Heaps, one: int, other: int) -> int:
-    """Merge two heaps and return the window on top."""
-    if one == NONE:
-        return other
-    if other == NONE:
-        return one
-    left, right = heaps.left, heaps.right
-    top, rest = min(one, other), max(one, other)
-    at = top
+def merge_groups(groups: Groups, slots: Slots, group: int, other: int) -> None:
+    """Put the windows of another group into a group."""
+    before, after = slots.before, slots.after
+    one, two = groups.last[group], groups.last[other]
+    one_first, two_first = groups.first[group], groups.first[other]
+    groups.first[group] = min(one_first, two_first)
+    groups.last[group] = max(one, two)
+    # The window that comes behind all that are left of both.
+    behind = NONE
     while True:
-        below = right[at]
-        right[at] = left[at]
-        if below == NONE:
-            left[at] = rest
-            return top
-        left[at] = min(below, rest)
-        rest = max(below, rest)
-        at = left[at]
-
-
-@compiled
-def pop_heap(heaps: Heaps, top: int) -> int:
-    """Take the window on top away and return the next one."""
-    following = merge_heaps(heaps, heaps.left[top], heaps.right[top])
-    heaps.left[top] = NONE
-    heaps.right[top] = NONE
-    return following
+        if one < two:
+            one, two = two, one
+            one_first, two_first = two_first, one_first
+        if behind != NONE:
+            after[one] = behind
+            before[behind] = one
+        if one_first > two:
+            # What is left of one lies behind all that is left of the other.
+            before[one_first] = two
+            after[two] = one_first
+            return
+        behind = one
+        one = before[one]
 
 
 @compiled
@@ -219,9 +214,10 @@ def sweep_chain(
 class Walked(NamedTuple):
     """What the windows found, and where their chains stand.
 
-    `found` has rows of match, window and reach, the row behind the last that the window had to look
-    at; `left` has windows that ended and the row from which on they have to search by themselves;
-    `parked` has segment, row and top window of each group that waits.
+    `found` has a column for each match of a window: the match, the window, and the row behind the
+    last that the window had to look at. `left` has windows that ended, and the row from which on
+    they have to search by themselves; `parked` the segment, the row, and the first and last window
+    of each group that waits.
     """
 
     found: Integers
@@ -231,24 +227,23 @@ class Walked(NamedTuple):
 
 @compiled
 def walk_chains(
-    outcomes: Outcomes, groups: Groups, heaps: Heaps, ahead: int, every: bool
+    outcomes: Outcomes, groups: Groups, slots: Slots, ahead: int, every: bool
 ) -> Walked:
     """Lead all groups through the outcomes of their starts.
 
     Parameters
     ----------
-    outcomes, groups, heaps
-        See there; groups and heaps are changed.
+    outcomes, groups, slots
+        See there; groups and the neighbours of windows are changed.
     ahead
         Rows that NEXT looks ahead, which a window must hold, too.
     every
         Return a match for every window that finds it, rather than for the first.
     """
-    found = np.empty((max(64, len(outcomes.start)), 3), np.int64)
-    left = np.empty((64, 2), np.int64)
-    parked = np.empty((64, 3), np.int64)
+    found = np.empty((3, max(64, len(outcomes.start))), np.int64)
+    left = np.empty((2, 64), np.int64)
+    parked = np.empty((4, 64), np.int64)
     counts = np.zeros(2, np.int64)
-    members = np.empty(len(heaps.stop) if every else 0, np.int64)
     parks = 0
     match = 0
     for segment in range(len(outcomes.begin)):
@@ -280,34 +275,35 @@ def walk_chains(
                 # No start, and windows that end meanwhile can still go at the next one.
                 continue
             held = needed if waits else needed + ahead
-            active, left = let_go(groups, heaps, active, held, row, left, counts)
+            active, left = let_go(groups, slots, active, held, row, left, counts)
             if active == NONE:
                 continue
+            if matched or needed > row + 1:
+                active = merge_reached(groups, slots, active, needed)
             if waits:
-                if parks == len(parked):
+                if parks == parked.shape[1]:
                     parked = grown(parked)
-                parked[parks, 0] = segment
-                parked[parks, 1] = row
-                parked[parks, 2] = merge_list(groups, heaps, active)
+                parked[0, parks] = segment
+                parked[1, parks] = row
+                parked[2, parks] = groups.first[active]
+                parked[3, parks] = groups.last[active]
                 parks += 1
                 active = NONE
                 continue
-            if matched or needed > row + 1:
-                active = merge_reached(groups, heaps, active, needed)
             if not matched:
                 continue
-            found = add_found(groups, heaps, active, match - 1, every, members, found, counts)
+            found = add_found(groups, slots, active, match - 1, every, found, counts)
             target = outcomes.target[match - 1]
             if target > row + 1:
                 at = target + segment
                 groups.at[at] = join_lists(groups.following, groups.at[at], active)
                 active = NONE
-    return Walked(found[: counts[FOUND]], left[: counts[LEFT]], parked[:parks])
+    return Walked(found[:, : counts[FOUND]], left[:, : counts[LEFT]], parked[:, :parks])
 
 
 @compiled
 def let_go(
-    groups: Groups, heaps: Heaps, first: int, held: int, row: int, left: Integers, counts: Integers
+    groups: Groups, slots: Slots, first: int, held: int, row: int, left: Integers, counts: Integers
 ) -> tuple[int, Integers]:
     """Take windows that end before row `held` out of a list of groups; return what is left of it.
 
@@ -316,17 +312,17 @@ def let_go(
     group = first
     before = NONE
     while group != NONE:
-        top = groups.root[group]
-        while top != NONE and heaps.stop[top] < held:
-            if counts[LEFT] == len(left):
-                left = grown(left)
-            left[counts[LEFT], 0] = top
-            left[counts[LEFT], 1] = row
-            counts[LEFT] += 1
-            top = pop_heap(heaps, top)
-        groups.root[group] = top
         following = groups.following[group]
-        if top != NONE:
+        window = groups.first[group]
+        while window != NONE and slots.stop[window] < held:
+            if counts[LEFT] == left.shape[1]:
+                left = grown(left)
+            left[0, counts[LEFT]] = window
+            left[1, counts[LEFT]] = row
+            counts[LEFT] += 1
+            window = slots.after[window] if window != groups.last[group] else NONE
+        groups.first[group] = window
+        if window != NONE:
             before = group
         elif before == NONE:
             first = following
@@ -339,89 +335,43 @@ def let_go(
 @compiled
 def add_found(
     groups: Groups,
-    heaps: Heaps,
+    slots: Slots,
     first: int,
     match: int,
     every: bool,
-    members: Integers,
     found: Integers,
     counts: Integers,
 ) -> Integers:
     """Add a match for every window of a list of groups, or for the one that finds it first."""
     best = group = first
     while group != NONE:
-        if every:
-            found = add_members(
-                heaps, groups.root[group], match, groups.reach[group], members, found, counts
-            )
         nearer = groups.reach[group] < groups.reach[best]
         same = groups.reach[group] == groups.reach[best]
-        if nearer or (same and groups.root[group] < groups.root[best]):
+        if nearer or (same and groups.first[group] < groups.first[best]):
             best = group
         group = groups.following[group]
-    if not every:
-        if counts[FOUND] == len(found):
-            found = grown(found)
-        found[counts[FOUND], 0] = match
-        found[counts[FOUND], 1] = groups.root[best]
-        found[counts[FOUND], 2] = groups.reach[best]
-        counts[FOUND] += 1
+    group = first if every else best
+    while group != NONE:
+        window = groups.first[group]
+        while True:
+            if counts[FOUND] == found.shape[1]:
+                found = grown(found)
+            found[0, counts[FOUND]] = match
+            found[1, counts[FOUND]] = window
+            found[2, counts[FOUND]] = groups.reach[group]
+            counts[FOUND] += 1
+            if not every or window == groups.last[group]:
+                break
+            window = slots.after[window]
+        group = groups.following[group] if every else NONE
     return found
 
 
 @compiled
-def add_members(
-    heaps: Heaps,
-    top: int,
-    match: int,
-    reach: int,
-    members: Integers,
-    found: Integers,
-    counts: Integers,
-) -> Integers:
-    """Add a match for every window of a heap, in the order of their numbers."""
-    filled = 1
-    members[0] = top
-    at = 0
-    while at < filled:
-        window = members[at]
-        for below in (heaps.left[window], heaps.right[window]):
-            if below != NONE:
-                members[filled] = below
-                filled += 1
-        at += 1
-    sort_numbers(members, filled)
-    while counts[FOUND] + filled > len(found):
-        found = grown(found)
-    for member in range(filled):
-        place = counts[FOUND] + member
-        found[place, 0] = match
-        found[place, 1] = members[member]
-        found[place, 2] = reach
-    counts[FOUND] += filled
-    return found
-
-
-@compiled
-def sort_numbers(numbers: Integers, size: int) -> None:
-    """Sort the first numbers of an array; few, and nearly in order, are the common case."""
-    if size > _FEW:
-        numbers[:size] = np.sort(numbers[:size])
-        return
-    for place in range(1, size):
-        number = numbers[place]
-        before = place - 1
-        while before >= 0 and numbers[before] > number:
-            numbers[before + 1] = numbers[before]
-            before -= 1
-        numbers[before + 1] = number
-
-
-@compiled
-def grown(table: Integers) -> Integers:
-    """Return a table with twice the room."""
-    larger = np.empty((2 * len(table), table.shape[1]), np.int64)
-    larger[: len(table)] = table
+def grown(columns: Integers) -> Integers:
+    """Return columns with twice the room."""
+    larger = np.empty((columns.shape[0], 2 * columns.shape[1]), np.int64)
+    larger[:, : columns.shape[1]] = columns
     return larger
 
 
@@ -440,17 +390,7 @@ def join_lists(following: Integers, one: int, other: int) -> int:
 
 
 @compiled
-def merge_list(groups: Groups, heaps: Heaps, first: int) -> int:
-    """Merge all groups of a list and return the window on top."""
-    top = NONE
-    while first != NONE:
-        top = merge_heaps(heaps, top, groups.root[first])
-        first = groups.following[first]
-    return top
-
-
-@compiled
-def merge_reached(groups: Groups, heaps: Heaps, first: int, reach: int) -> int:
+def merge_reached(groups: Groups, slots: Slots, first: int, reach: int) -> int:
     """Let the groups of a list look as far as `reach`; those that did not before become one."""
     kept = merged = NONE
     while first != NONE:
@@ -462,7 +402,7 @@ def merge_reached(groups: Groups, heaps: Heaps, first: int, reach: int) -> int:
             merged = first
             groups.reach[first] = reach
         else:
-            groups.root[merged] = merge_heaps(heaps, groups.root[merged], groups.root[first])
+            merge_groups(groups, slots, merged, first)
         first = following
     if merged == NONE:
         return kept

@@ -107,8 +107,11 @@ class SharedWindows:
             raise GivesUpError
         fresh = slots.add(opened, held.arrival[row[len(row) - len(opened) :]])
         slots.end(split.closed, places(held, split.closed.partition, split.closed.stop))
-        root = np.concatenate([slots.group_root, fresh])
-        walked = self._walk(block, segments.of_partition(partition), row, root, swept)
+        windows = (
+            np.concatenate([slots.group_first, fresh]),
+            np.concatenate([slots.group_last, fresh]),
+        )
+        walked = self._walk(block, segments.of_partition(partition), row, windows, swept)
         matches = self._matches(block, segments, swept, walked)
         if self._ends is not None:
             matches = self._with_ends(self._ends, matches, held, walked.left)
@@ -140,12 +143,18 @@ class SharedWindows:
         )
 
     def _walk(
-        self, block: Block, segment: Integers, row: Integers, root: Integers, swept: Swept
+        self,
+        block: Block,
+        segment: Integers,
+        row: Integers,
+        windows: tuple[Integers, Integers],
+        swept: Swept,
     ) -> Walked:
+        """Lead the groups of windows, by their first and last one, through what was searched."""
         at = np.full(block.size + len(block.segments), NONE, np.int32)
         following = np.full(len(row), NONE, np.int64)
         link_groups(row + segment, at, following)
-        groups = Groups(at, root.copy(), np.zeros(len(row), np.int64), following)
+        groups = Groups(at, *windows, np.zeros(len(row), np.int64), following)
         found = swept.found
         outcomes = Outcomes(
             block.segments[:-1],
@@ -157,14 +166,14 @@ class SharedWindows:
             found.settled,
             swept.looked,
         )
-        return walk_chains(outcomes, groups, self._slots.heaps, self._ahead, self._every)
+        return walk_chains(outcomes, groups, self._slots.chained, self._ahead, self._every)
 
     def _matches(
         self, block: Block, segments: _Segments, swept: Swept, walked: Walked
     ) -> WindowMatches:
         """Return what windows found as rows of the result, with their numbers."""
         bound = self._task.bound
-        match, window, reach = walked.found.T
+        match, window, reach = walked.found
         if not len(match):
             return WindowMatches.none(bound.output)
         event = block.arrivals[reach - 1 + self._ahead]
@@ -198,8 +207,8 @@ class SharedWindows:
         self, matcher: StretchMatcher, matches: WindowMatches, held: Events, left: Integers
     ) -> WindowMatches:
         """Add what windows find in their last rows by themselves."""
-        slot, row = left.T
-        stop = self._slots.heaps.stop[slot]
+        slot, row = left
+        stop = self._slots.chained.stop[slot]
         cut = row < stop
         windows = self._slots.windows(slot[cut])
         stretches = Stretches(row[cut], stop[cut], windows.first, windows.closed_at)
@@ -229,7 +238,7 @@ class SharedWindows:
         cursor: Integers,
     ) -> None:
         """Note where groups wait, and keep the rows from there on."""
-        segment, row, root = walked.parked.T
+        segment, row, *windows = walked.parked
         high = segments.bounds[1:][segment]
         # Behind the last row, or where a partition has none, it is the next event that is awaited.
         awaited = np.zeros(len(segments.partition), np.int64)
@@ -238,7 +247,7 @@ class SharedWindows:
         awaited[filled] = held.ordinal[segments.bounds[1:][filled] - 1] + 1
         slots = self._slots
         slots.group_partition = segments.partition[segment]
-        slots.group_root = root.copy()
+        slots.group_first, slots.group_last = (window.copy() for window in windows)
         inside = row < high
         slots.group_cursor = awaited[segment]
         slots.group_cursor[inside] = held.ordinal[row[inside]]

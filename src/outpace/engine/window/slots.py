@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.kernels.chains import NONE, Heaps, add_windows, end_windows
+from outpace.engine.kernels.chains import NONE, Slots, add_windows, end_windows
 from outpace.engine.match.contract import Integers
 from outpace.engine.window.contract import OPEN, Windows
 
@@ -31,8 +31,8 @@ class _Slots:
     begun_at: Integers
     stop: Integers
     closed_at: Integers
-    left: Integers
-    right: Integers
+    before: Integers
+    after: Integers
     queue: Integers
 
     @staticmethod
@@ -50,8 +50,8 @@ class _Slots:
 class WindowSlots:
     """The windows of an instance, and where the search of each group of them stands.
 
-    `group_partition`, `group_cursor` and `group_root` have for each group the ordinal that its
-    search has come to, and the slot of its window with the least number.
+    Of each group, `group_cursor` is the ordinal that its search has come to, `group_first` and
+    `group_last` are the slots of its windows with the least and the largest number.
     """
 
     def __init__(self) -> None:
@@ -61,15 +61,16 @@ class WindowSlots:
         self._heads = np.full(1, NONE, np.int64)
         self._tails = np.full(1, NONE, np.int64)
         nothing = np.zeros(0, np.int64)
-        self.group_partition, self.group_cursor, self.group_root = nothing, nothing, nothing
+        self.group_partition, self.group_cursor = nothing, nothing
+        self.group_first, self.group_last = nothing, nothing
 
     def __len__(self) -> int:
         return self._live
 
     @property
-    def heaps(self) -> Heaps:
+    def chained(self) -> Slots:
         """The windows as kernels see them."""
-        return Heaps(self._slots.left, self._slots.right, self._slots.stop)
+        return Slots(self._slots.before, self._slots.after, self._slots.stop)
 
     @property
     def number(self) -> Integers:
@@ -107,8 +108,8 @@ class WindowSlots:
         held.end_time[slots] = opened.end_time
         held.begun_at[slots] = begun_at
         held.stop[slots] = OPEN
-        held.left[slots] = NONE
-        held.right[slots] = NONE
+        held.before[slots] = NONE
+        held.after[slots] = NONE
         missing = int(opened.partition.max(initial=-1)) + 1 - len(self._heads)
         if missing > 0:
             more = np.full(max(missing, len(self._heads)), NONE, np.int64)
@@ -168,21 +169,19 @@ class WindowSlots:
             column["end_time"],
             np.full(count, -1, np.int64),
         )
-        self.group_root = self.add(windows, column["begun_at"])
+        self.group_first = self.group_last = self.add(windows, column["begun_at"])
         self.group_partition, self.group_cursor = column["partition"], column["cursor"]
 
     def _members(self) -> tuple[Integers, Integers]:
         """Return all open windows and the cursor of each, in the order of slots."""
         slots: list[int] = []
         cursors: list[int] = []
-        for cursor, root in zip(self.group_cursor.tolist(), self.group_root.tolist(), strict=True):
-            stack = [root]
-            while stack:
-                slot = stack.pop()
-                slots.append(slot)
-                cursors.append(cursor)
-                below = int(self._slots.left[slot]), int(self._slots.right[slot])
-                stack.extend(child for child in below if child != NONE)
+        groups = (self.group_first.tolist(), self.group_last.tolist(), self.group_cursor.tolist())
+        for first, last, cursor in zip(*groups, strict=True):
+            slots.append(first)
+            while slots[-1] != last:
+                slots.append(int(self._slots.after[slots[-1]]))
+            cursors += [cursor] * (len(slots) - len(cursors))
         order = np.argsort(np.array(slots, np.int64))
         return np.array(slots, np.int64)[order], np.array(cursors, np.int64)[order]
 
@@ -195,10 +194,11 @@ class WindowSlots:
             places[kept] = np.arange(len(kept))
             self._slots = self._slots.resized(kept, max(16, 2 * (len(kept) + count)))
             self._used = len(kept)
-            for links in (self._slots.left, self._slots.right, self._slots.queue):
+            for links in (self._slots.before, self._slots.after, self._slots.queue):
                 links[: self._used] = places[links[: self._used]]
             self._heads, self._tails = places[self._heads], places[self._tails]
-            self.group_root = places[self.group_root]
+            self.group_first = places[self.group_first]
+            self.group_last = places[self.group_last]
         elif self._used + count > len(self._slots.number):
             kept = np.arange(self._used)
             self._slots = self._slots.resized(kept, 2 * (self._used + count))
