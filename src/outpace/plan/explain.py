@@ -27,6 +27,7 @@ from outpace.pattern.types import type_name
 from outpace.plan.explain_conditions import Condition, conditions_of, conditions_section
 from outpace.plan.explain_cost import cost_section, memory_section
 from outpace.plan.explain_pattern import automaton_section, tree_section
+from outpace.plan.explain_windows import window_stages
 from outpace.plan.picture import Picture, dot, picture_of
 from outpace.plan.picture_svg import svg
 
@@ -139,6 +140,7 @@ class Explanation:
         keys = ", ".join(query.partitions)
         measured = ", ".join(name for name, _ in query.outputs)
         ties = "" if self.placement else "; rows with equal values keep the input's order"
+        windows = window_stages(query, self.task)
         lines = [
             f"order: rows are sorted by {ordered}{ties}"
             if ordered
@@ -146,14 +148,17 @@ class Explanation:
             f"partition: by {keys}, each matched on its own"
             if keys
             else "partition: none, all rows are one",
+            *windows,
             f"match: {_MATCHERS[self.matcher]}" if self.matcher else "match: chosen with a schema",
             f"select: {_selection(query)}",
             f"measures: {measured}" if measured else "measures: none",
             f"rows: {query.rows.value}",
         ]
-        left_out = ["reorderer (the rows are sorted here)", "splitter (the query has no windows)"]
-        if not self.placement:
-            left_out.append("merger (one instance)")
+        left_out = ["reorderer (the rows are sorted here)"]
+        if not windows:
+            left_out.append("splitter (the query has no windows)")
+            if not self.placement:
+                left_out.append("merger (one instance)")
         return [*lines, f"left out: {', '.join(left_out)}"]
 
 

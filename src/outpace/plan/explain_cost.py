@@ -42,7 +42,9 @@ def cost_section(
 def memory_section(query: Query, program: Program, task: Task | None) -> list[str]:
     """Say what a stream must keep of each partition."""
     longest = longest_strict(program)
-    if query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST:
+    if query.windows is not None and query.bound is None and longest is None:
+        kept = "keeps rows of open windows, from the first open start on"
+    elif query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST:
         kept = f"keeps rows of the last {_duration(query)} per partition"
     elif longest is not None:
         kept = f"keeps at most the last {_rows(longest)} per partition"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern import ast, query
 from outpace.pattern.query import Query
+from outpace.pattern.windows import CountWindows
 from outpace.plan.explain import explain
 from outpace.testing.strategies import patterns
 
@@ -241,3 +242,25 @@ def test_the_class_by_text_is_the_class_by_binding(tree, data):
         return
     assert [c.kind for c in bound._conditions] == [c.kind for c in explain(asked)._conditions]
     assert bound.text
+
+
+def test_windows_show_which_parts_run():
+    chain = (
+        Query("q")
+        .order_by("ts")
+        .pattern("A -> B")
+        .define(A="v = 0", B="v = 1")
+        .over(CountWindows(1000, 50))
+    )
+    schema = pa.schema({"ts": pa.int64(), "v": pa.int64()})
+    text = str(explain(chain, schema))
+    assert "splitter: over(op.windows.count(1000, slide=50))" in text
+    assert "windows: share the search of each start" in text
+    assert "merger: by match number x:y, a match of several windows once" in text
+    assert "left out: reorderer (the rows are sorted here)\n" in text
+    assert "keeps rows of open windows" in text
+    tumbling = chain.over(CountWindows(1000, 1000), duplicates=True).instances(2)
+    text = str(explain(tumbling, schema))
+    assert "windows: matched one by one" in text
+    assert "instances: 2, chosen by Batches(" in text
+    assert "a match in every window that finds it" in text
