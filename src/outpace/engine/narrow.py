@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.memory import pooled
+
 _LEAST: Final = b"outpace.least"
 _SCALE: Final = b"outpace.scale"
 
@@ -48,14 +50,14 @@ def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     kind = column.type
     if not len(column) or column.null_count:
         return pa.field(name, kind), column
-    if _is_text(kind):
-        column = _of_one_length(column)
+    if is_text(kind):
+        column = without_offsets(column)
         return pa.field(name, column.type), column
     values, scale = _integers(column)
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     for limit, small in _KINDS if len(values) else ():
         if most - least <= limit and small.bit_width < kind.bit_width:
-            near = np.empty(len(values), small.to_pandas_dtype())
+            near = pooled(len(values), small.to_pandas_dtype())
             np.subtract(values, values.dtype.type(least), out=near, casting="unsafe")
             metadata = {_LEAST: str(least)} | ({_SCALE: str(scale)} if scale else {})
             field = pa.field(name, small, metadata=metadata)
@@ -65,14 +67,16 @@ def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
 
 def widen(field: pa.Field, column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column that `narrow` made as the type that it had."""
-    if pa.types.is_fixed_size_binary(column.type) and _is_text(kind):
-        return _with_offsets(column, kind)
+    if pa.types.is_fixed_size_binary(column.type) and is_text(kind):
+        return with_offsets(column, kind)
     if field.metadata is None or _LEAST not in field.metadata:
         return column
     least, scale = int(field.metadata[_LEAST]), field.metadata.get(_SCALE)
-    wide = np.empty(len(column), np.int64 if scale else _width(kind))
+    wide = pooled(len(column), np.int64 if scale else _width(kind))
     np.add(column.to_numpy(), wide.dtype.type(least), out=wide, casting="unsafe", dtype=wide.dtype)
-    values = wide if scale is None else wide / int(scale)
+    values = (
+        wide if scale is None else np.divide(wide, int(scale), out=pooled(len(wide), np.float64))
+    )
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
@@ -107,7 +111,7 @@ def _scaled(values: Numbers, scale: int) -> Numbers | None:
     return integers if same.all() else None
 
 
-def _of_one_length(column: pa.Array) -> pa.Array:
+def without_offsets(column: pa.Array) -> pa.Array:
     """Return texts without their offsets, or as they are where lengths differ."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
@@ -118,9 +122,11 @@ def _of_one_length(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(length), len(column), [None, content])
 
 
-def _with_offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def with_offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return texts that `without_offsets` made as the type that they had."""
     length = column.type.byte_width
-    offsets = np.arange(0, (len(column) + 1) * length, length, dtype=np.int32)
+    offsets = pooled(len(column) + 1, np.int32)
+    offsets[:] = np.arange(0, (len(column) + 1) * length, length, dtype=np.int32)
     data = column.buffers()[1].slice(column.offset * length)
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(offsets), data])
 
@@ -130,7 +136,8 @@ def _width(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(f"i{kind.bit_width // 8}" if _signed(kind) else kind.to_pandas_dtype())
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether values are bytes with offsets of 32 bits."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 

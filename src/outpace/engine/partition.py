@@ -25,6 +25,8 @@ from outpace.engine.kernels.grouping import (
     scatter_rows,
 )
 from outpace.engine.match.contract import Integers
+from outpace.engine.memory import pooled
+from outpace.engine.narrow import is_text, with_offsets, without_offsets
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import value_type
 
@@ -160,7 +162,7 @@ def _plain_width(data_type: pa.DataType) -> int:
     """Return the bytes of a value that lies in a plain buffer; 0 for all other types."""
     if pa.types.is_boolean(data_type) or pa.types.is_dictionary(data_type):
         return 0
-    if not (pa.types.is_primitive(data_type)):
+    if not (pa.types.is_primitive(data_type) or pa.types.is_fixed_size_binary(data_type)):
         return 0
     width = int(data_type.bit_width) // 8
     return width if width in (1, 2, 4, 8) else 0
@@ -209,11 +211,17 @@ def placed(
     """
     if order is None:
         return array
+    if is_text(array.type) and len(array) and not array.null_count:
+        short = without_offsets(array)
+        width = _plain_width(short.type)
+        # Kernels are compiled for numbers that are aligned.
+        if width and short.buffers()[1].address % width == 0:
+            return with_offsets(placed(short, order, codes, segments), array.type)
     if array.null_count or not (width := _plain_width(array.type)):
         return array.take(pa.array(order))
     carrier = np.dtype(f"i{width}")
     values = np.frombuffer(array.buffers()[1], carrier)[array.offset :][: len(array)]
-    out = np.empty(len(order), carrier)
+    out = pooled(len(order), carrier)
     if codes is None:
         gather_rows(values, order, out)
     else:

@@ -149,3 +149,13 @@ def test_a_partition_shows_the_key_of_its_first_row(keys):
     bound = bind(Query("q").partition_by("key").order_by("ts").pattern("A"), table.schema)
     shown = sort_table(table, bound, ["key"]).columns["key"].to_pylist()
     assert sorted(map(str, shown)) == ["0.0", "0.0", "1.0"]
+
+
+@given(st.integers(0, 5), st.integers(0, 3), st.booleans(), st.data())
+def test_texts_are_gathered_whatever_their_length(width, skipped, varied, data):
+    values = [f"{n:0{width}}"[: width - (varied and n % 2)] for n in range(20)]
+    column = pa.array(["x" * skipped, *values]).slice(1)
+    order = np.array(data.draw(st.permutations(range(20))), np.int32)
+    gathered = gather(column, order)
+    gathered.validate(full=True)
+    assert gathered.equals(column.take(pa.array(order)))

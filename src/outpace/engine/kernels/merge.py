@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.engine.memory import pooled
 
 Integers = npt.NDArray[np.int64]
 #: Where keys were at first, in 32 bits or 64.
@@ -23,8 +24,8 @@ Keys = tuple[Integers, Integers, Places]
 
 #: So many keys are merged, or copied, between two looks at how far a run goes on alone.
 _STRIDE: Final = 32
-#: So many keys, at most, share a bucket with a key, on average.
-_CROWD_MAX: Final = 32
+#: A bucket of a key may hold two keys of every run, and so many more, on average.
+_ALONE_MAX: Final = 16
 #: Distances of times up to this can be computed.
 _SPAN_MAX: Final = 1 << 62
 
@@ -52,8 +53,9 @@ def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
     low, span = int(times.min()), int(times.max()) - int(times.min())
     if span < _SPAN_MAX:
         shift = (span // size).bit_length()
-        ends = np.zeros((span >> shift) + 2, counter)
-        if _merge_buckets(times, numbers, low, shift, ends, *merged):
+        ends = pooled((span >> shift) + 2, counter)
+        crowd_max = size * (_ALONE_MAX + 2 * len(bounds))
+        if _merge_buckets(times, numbers, low, shift, crowd_max, ends, *merged):
             return merged
     keys = (times, numbers, np.arange(size, dtype=counter))
     spare = _empty(size, counter)
@@ -66,7 +68,7 @@ def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
 
 
 def _empty(size: int, counter: type[Any]) -> Keys:
-    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, counter)
+    return pooled(size, np.int64), pooled(size, np.int64), pooled(size, counter)
 
 
 @compiled_when_worth
@@ -75,6 +77,7 @@ def _merge_buckets(
     numbers: Integers,
     low: int,
     shift: int,
+    crowd_max: int,
     ends: Places,
     out_times: Integers,
     out_numbers: Integers,
@@ -82,15 +85,17 @@ def _merge_buckets(
 ) -> bool:
     """Sort keys by bucket, then within each; say no, and do nothing, where they are too crowded.
 
-    `ends` has a zero for each bucket, and one more; `low` is the least time.
+    `ends` has room for each bucket, and one more; `low` is the least time. `crowd_max` bounds the
+    sum, over all keys, of the keys in the same bucket.
     """
+    ends[:] = 0
     for place in range(len(times)):
         ends[((times[place] - low) >> shift) + 1] += 1
     crowd = 0
     for bucket in range(len(ends) - 1):
         crowd += np.int64(ends[bucket + 1]) * ends[bucket + 1]
         ends[bucket + 1] += ends[bucket]
-    if crowd > _CROWD_MAX * len(times):
+    if crowd > crowd_max:
         return False
     for place in range(len(times)):
         bucket = (times[place] - low) >> shift
