@@ -349,3 +349,17 @@ def test_after_an_error_in_a_predicate_nothing_is_taken() -> None:
         splitter.push(piece(events, 1, 5))
     assert splitter.state() == before
     assert len(splitter.push(piece(events, 1, 4)).opened) == 1
+
+
+def test_a_session_ends_though_an_older_one_goes_on() -> None:
+    """The partition that waits longest is the one with the oldest last event, not first event."""
+    windows = bound(op.windows.session(5), keyed=True)
+    table = pa.table(
+        {"key": ["a", "b", "a", "c"], "ts": [0, 1, 4, 6], "kind": [0] * 4}, schema=SCHEMA
+    )
+    events = numbered(table, windows)
+    splitter = make_splitter(windows)
+    ended = closed(splitter.push(events).closed)
+    assert [(one.partition, one.stop, one.closed_at) for one in ended] == [(1, 1, 3)]
+    rest = closed(splitter.finish().closed)
+    assert ended + rest == windows_by_definition(windows, events)
