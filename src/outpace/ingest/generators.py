@@ -16,9 +16,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.kernels.hashing import draw_below
+from outpace.engine.memory import pooled
+from outpace.engine.partition import gather
 from outpace.errors import DataError
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
-from outpace.testing.workloads import Integers, random_numbers, walk_by_key
+from outpace.testing.workloads import Integers, splitmix64, walk_by_key
 
 #: The time of a generator's first event.
 BEGINNING: Final = datetime.datetime(2024, 1, 2, 9, 30, tzinfo=datetime.UTC)
@@ -203,10 +206,10 @@ class _Generated(Source):
 
     def _draw(self, which: int, numbers: Integers, below: int) -> Integers:
         """Return for each event a number from 0 to `below` - 1; `which` tells draws apart."""
-        stream = self.seed * _STREAMS + which
-        raw = random_numbers(stream, len(numbers), int(numbers[0]))
-        # The upper bits times the bound: a division would take most of the time.
-        return ((raw >> np.uint64(32)) * np.uint64(below) >> np.uint64(32)).view(np.int64)
+        stream = np.array([self.seed * _STREAMS + which], np.int64).view(np.uint64)
+        drawn = pooled(len(numbers), np.int64)
+        draw_below(splitmix64(stream)[0], int(numbers[0]), below, drawn)
+        return drawn
 
 
 @dataclass(frozen=True)
@@ -305,7 +308,7 @@ class BuildingReadings(_Generated):
 
 def _texts(names: Sequence[str], which: Integers) -> pa.Array:
     """Return names by their numbers."""
-    return pa.array(names, pa.string()).take(pa.array(which))
+    return gather(pa.array(names, pa.string()), which)
 
 
 def _reflected(cents: Integers) -> Integers:

@@ -20,6 +20,7 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _PRIME = np.uint64(0x100000001B3)
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+_HALF = np.uint64(32)
 
 
 @compiled_when_worth
@@ -47,3 +48,18 @@ def place_in_buckets(hashes: Unsigned, buckets: int, out: npt.NDArray[np.int32])
     """Fill `out` with each row's bucket, from 0 up to `buckets`."""
     for row in range(len(hashes)):
         out[row] = np.int32(hashes[row] % np.uint64(buckets))
+
+
+@compiled_when_worth
+def draw_below(seed: np.uint64, start: int, below: int, out: npt.NDArray[np.int64]) -> None:
+    """Fill `out` with numbers from 0 to `below` - 1, by splitmix64 of their places after `start`.
+
+    `below` has at most 32 bits: the upper half of the hash times it is what a division would give,
+    at a fraction of the cost.
+    """
+    for row in range(len(out)):
+        mixed = seed + np.uint64(start + row) + _GOLDEN
+        mixed = (mixed ^ (mixed >> _SHIFTS[0])) * _FIRST
+        mixed = (mixed ^ (mixed >> _SHIFTS[1])) * _SECOND
+        mixed = mixed ^ (mixed >> _SHIFTS[2])
+        out[row] = np.int64(((mixed >> _HALF) * np.uint64(below)) >> _HALF)
