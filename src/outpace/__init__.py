@@ -7,6 +7,7 @@ The public names, nothing else:
 - `match`, `search`, `open`, `resume`, `run`, `sql`: run it;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
+- `windows`: which stretches of a stream a query looks at;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts.
 """

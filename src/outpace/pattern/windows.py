@@ -132,6 +132,11 @@ class OpenWindow:
         Its first event.
     events
         How many events it has, without the one being looked at.
+
+    Examples
+    --------
+    >>> OpenWindow(number=0, first={"ts": 3}, events=2).first["ts"]
+    3
     """
 
     number: int
@@ -144,6 +149,21 @@ class WindowPredicate(ABC):
 
     The state is whatever the object keeps. For each event `closes` is asked for every open window,
     in the order of their numbers, then `opens` once. A window that closes holds the event.
+
+    Examples
+    --------
+    >>> class Pairs(WindowPredicate):
+    ...     # From each login to the same user's logout, with a window of its own for each user.
+    ...     def opens(self, event, windows):
+    ...         return event["kind"] == "login"
+    ...     def closes(self, event, window):
+    ...         return event["kind"] == "logout" and event["user"] == window.first["user"]
+    ...     def clone(self):
+    ...         return Pairs()
+    >>> login, logout = {"kind": "login", "user": 7}, {"kind": "logout", "user": 7}
+    >>> pairs = Pairs()
+    >>> pairs.opens(login, ()), pairs.closes(logout, OpenWindow(0, login, 1))
+    (True, True)
     """
 
     @abstractmethod
