@@ -6,7 +6,12 @@ disk, which takes a minute or two. After that no query waits for it.
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from outpace.engine.order.merge import SourceMerge
 from outpace.engine.window.assign import windows_of
+from outpace.ingest.generators import simple_events
+from outpace.ingest.source import merged
 from outpace.local.match import match, search
 from outpace.pattern.parse_expression import parse_expression
 from outpace.pattern.query import Query
@@ -34,6 +39,16 @@ def compile_kernels() -> None:
         search(small, query).count()
     for windows in _windows():
         windows_of(Query().partition_by("type").order_by("ts").over(windows), table)
+    _merge_sources(table)
+
+
+def _merge_sources(table: pa.Table) -> None:
+    """Merge events whose times are spread, events that crowd, and events without numbers."""
+    for rate in (1_000, 1_000_000_000):
+        sources = [simple_events(_ROWS, seed=n, rate=rate, id=str(n)) for n in range(3)]
+        for _ in merged(sources):
+            pass
+    SourceMerge(["counted"]).push("counted", table)
 
 
 def _all_queries() -> list[Query]:
