@@ -16,7 +16,7 @@ from outpace.engine.order.merge import SourceMerge
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows
-from outpace.studies.measure import rate_of
+from outpace.studies.measure import rate_of, rates_of
 from outpace.studies.report import Row
 from outpace.studies.space_figures import (
     DUPLICATION,
@@ -26,7 +26,7 @@ from outpace.studies.space_figures import (
     OVERLAP,
     SOURCES,
 )
-from outpace.studies.space_stream import EVENT_KINDS, SplitStream, blocks_of
+from outpace.studies.space_stream import BLOCK_ROWS, EVENT_KINDS, SplitStream, blocks_of
 
 #: Windows where the paper found that their size does not matter.
 WINDOW: Final = 1_000
@@ -46,8 +46,8 @@ _KEPT_AT_16_SOURCES: Final = {"SimpleEvent": 0.34, "StockEvent": 0.86}
 
 def maximum(events: int, seconds: float) -> Iterator[Row]:
     """Figure 5.2: one source, one instance, windows of 1000 events."""
-    for kind in EVENT_KINDS:
-        rate = _split_rate(_over(WINDOW), blocks_of(kind, events), seconds)
+    streams = [_full(_over(WINDOW), blocks_of(kind, events)) for kind in EVENT_KINDS]
+    for kind, rate in zip(EVENT_KINDS, _rates(streams, seconds), strict=True):
         setting = f"{kind}, {ALONE}"
         yield Row(MAXIMUM.name, setting, rate, MAXIMUM.unit, "5.53 × PACE", ALONE, kind)
 
@@ -55,13 +55,12 @@ def maximum(events: int, seconds: float) -> Iterator[Row]:
 def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
     """Figure 5.3: large windows, and smaller and smaller slides."""
     blocks = blocks_of("SimpleEvent", events)
-    rates = []
-    for slide in slides:
-        rates.append(_split_rate(_over(size, slide), blocks, seconds))
+    rates = _rates([_full(_over(size, slide), blocks) for slide in slides], seconds)
+    for slide, rate in zip(slides, rates, strict=True):
         opened = size // slide
         setting = f"slide {slide:,}: {opened:,} open {'window' if opened == 1 else 'windows'}"
         said = "falls" if opened >= 100_000 else None
-        yield Row(OVERLAP.name, setting, rates[-1], OVERLAP.unit, said, ALONE, slide)
+        yield Row(OVERLAP.name, setting, rate, OVERLAP.unit, said, ALONE, slide)
     setting = f"slide {slides[-1]:,} to slide {slides[0]:,}"
     yield Row(OVERLAP.name, setting, rates[-1] / rates[0], "ratio", "falls")
 
@@ -71,9 +70,9 @@ def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Ro
     figures = {"SimpleEvent": INSTANCES_SIMPLE, "StockEvent": INSTANCES_STOCK}
     for kind, figure in figures.items():
         blocks = blocks_of(kind, events)
-        for count in counts:
-            query = _over(WINDOW).instances(count, schedule=RoundRobin())
-            rate = _split_rate(query, blocks, seconds)
+        queries = [_over(WINDOW).instances(count, schedule=RoundRobin()) for count in counts]
+        rates = _rates([_full(query, blocks) for query in queries], seconds)
+        for count, rate in zip(counts, rates, strict=True):
             setting = f"{counted(count, 'instance')}, {ALONE}"
             said = "no loss" if count > 1 else None
             yield Row(figure.name, setting, rate, figure.unit, said, ALONE, count)
@@ -82,16 +81,14 @@ def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Ro
 def sources(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
     """Figure 5.6: sources that send at the same times, put into one order and split."""
     for kind in EVENT_KINDS:
-        rates = {}
-        for count in counts:
-            stream = _Sources(kind, count, events // count)
-            rates[count] = rate_of(stream.run, stream.events, seconds)
+        streams = [_Sources(kind, count, events // count) for count in counts]
+        rates = dict(zip(counts, _rates(streams, seconds), strict=True))
+        for count, rate in rates.items():
             setting = f"{kind}, {counted(count, 'source')}"
-            yield Row(SOURCES.name, setting, rates[count], SOURCES.unit, None, kind, count)
-        if 16 in rates:
-            kept = rates[16] / rates[counts[0]]
-            setting = f"{kind}, 16 sources to {counts[0]}"
-            yield Row(SOURCES.name, setting, kept, "ratio", _KEPT_AT_16_SOURCES[kind])
+            yield Row(SOURCES.name, setting, rate, SOURCES.unit, None, kind, count)
+        kept = rates[16] / rates[1]
+        setting = f"{kind}, 16 sources to 1"
+        yield Row(SOURCES.name, setting, kept, "ratio", _KEPT_AT_16_SOURCES[kind])
 
 
 def duplication(
@@ -127,25 +124,27 @@ def _over(size: int, slide: int | None = None) -> Query:
     return Query("split").order_by("ts").over(CountWindows(size, slide or size))
 
 
-def _split_rate(query: Query, blocks: Sequence[pa.Table], seconds: float) -> float:
-    """Return the rate once as many windows are open as ever will be."""
+def _full(query: Query, blocks: Sequence[pa.Table]) -> SplitStream:
+    """Return a stream that has as many windows open as it ever will."""
     stream = SplitStream(query, blocks)
     assert isinstance(query.windows, CountWindows)
     stream.run_until(query.windows.size)
-    return rate_of(stream.run, stream.events, seconds)
+    return stream
+
+
+def _rates(streams: Sequence[SplitStream | _Sources], seconds: float) -> list[float]:
+    return rates_of([(stream.run, stream.events) for stream in streams], seconds)
 
 
 class _Sources:
     """Sources whose blocks are put into one order and split into windows."""
 
     def __init__(self, kind: str, count: int, events: int) -> None:
-        # Block sizes shrink with the number of sources, so that as many events wait in each case.
-        rows = max(1_000, 65_536 // count)
         made = [
             EVENT_KINDS[kind](events, seed=number, rate=1_000_000 // count, id=f"{number:03}")
             for number in range(count)
         ]
-        self._batches = {source.id: list(source.batches(rows)) for source in made}
+        self._batches = {source.id: list(source.batches(BLOCK_ROWS)) for source in made}
         self._blocks = [pa.Table.from_batches(self._batches[made[0].id][:1])]
         self.events = count * events
 
