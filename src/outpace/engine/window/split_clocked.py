@@ -13,7 +13,7 @@ import numpy as np
 from outpace.engine.kernels.windows import Integers, Matrix, split_by_session, split_by_time
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.split_base import END_OF_TIME
-from outpace.engine.window.split_table import NO_EVENTS, TableSplitter
+from outpace.engine.window.split_table import NO_EVENTS, TableSplitter, as_read
 from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
 
 
@@ -21,13 +21,13 @@ class ClockedSplitter(TableSplitter):
     """Windows that time closes, where an event, a watermark or the end of the input tells it."""
 
     def _take(self, events: Events) -> Split:
-        self._make_lines(events.partition)
-        return self._run(events.partition, events.ordinal, events.arrival, events.times)
+        return self._run(*self._columns(events))
 
     def _pass(self, watermark: int) -> Split:
         # A time without an event: it closes windows, and opens none.
+        none = as_read(NO_EVENTS)
         arrival, times = np.array([[self._arrived], [watermark]], np.int64)
-        return self._run(NO_EVENTS, NO_EVENTS, arrival, times)
+        return self._run(none, none, as_read(arrival), as_read(times))
 
     def _rest(self) -> Split:
         return self._pass(END_OF_TIME)

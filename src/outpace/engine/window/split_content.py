@@ -7,7 +7,7 @@ import numpy as np
 from outpace.engine.kernels.windows import Bits, Integers, Matrix, split_by_bits
 from outpace.engine.match.evaluate_columns import predicate_mask
 from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.split_table import TableSplitter
+from outpace.engine.window.split_table import TableSplitter, as_read
 from outpace.pattern.bind_windows import BoundWindows, ByContent, ByLandmark
 from outpace.pattern.bound import Predicate
 
@@ -20,14 +20,12 @@ class BitSplitter(TableSplitter):
 
     def _by_bits(self, events: Events, opens: Bits, closes: Bits, *, inside: bool) -> Split:
         """Split events; `inside` says whether a window holds the event that closes it."""
-        self._make_lines(events.partition)
+        columns = self._columns(events)
+        opens, closes = as_read(opens), as_read(closes)
 
         def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
             split_by_bits(
-                events.partition,
-                events.ordinal,
-                events.arrival,
-                self._times(events),
+                *columns,
                 opens,
                 closes,
                 inside,

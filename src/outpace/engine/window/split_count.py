@@ -25,15 +25,12 @@ class CountSplitter(TableSplitter):
         self._lowest = max(0, (-self._kind.offset - self._kind.size) // self._kind.slide + 1)
 
     def _take(self, events: Events) -> Split:
-        self._make_lines(events.partition)
+        columns = self._columns(events)
         kind = self._kind
 
         def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
             kernels.split_by_count(
-                events.partition,
-                events.ordinal,
-                events.arrival,
-                self._times(events),
+                *columns,
                 kind.size,
                 kind.slide,
                 kind.offset,

@@ -8,9 +8,10 @@ and room for the windows that one push opened and closed at most.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.kernels import windows as kernels
@@ -19,6 +20,8 @@ from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.split_base import Splitter
 from outpace.errors import StateError
 from outpace.pattern.bind_windows import BoundWindows
+
+_Value = TypeVar("_Value", bound=np.generic)
 
 NO_EVENTS = np.zeros(0, np.int64)
 
@@ -84,9 +87,12 @@ class TableSplitter(Splitter):
         keys = (closed[kernels.PARTITION], closed[kernels.WINDOW], closed[kernels.CLOSED_AT])
         return Windows(*closed[:, np.lexsort(keys)])
 
-    def _times(self, events: Events) -> Integers:
-        """Return the times, or nothing where no window shows them."""
-        return NO_EVENTS if self.windows.time is None else events.times
+    def _columns(self, events: Events) -> tuple[Integers, Integers, Integers, Integers]:
+        """Return partitions, ordinals, arrivals, and the times or nothing where none is shown."""
+        times = NO_EVENTS if self.windows.time is None else events.times
+        partition, ordinal, arrival = events.partition, events.ordinal, events.arrival
+        self._make_lines(partition)
+        return as_read(partition), as_read(ordinal), as_read(arrival), as_read(times)
 
     def _make_lines(self, partition: Integers) -> None:
         """Make room for partitions that were not seen before."""
@@ -114,6 +120,16 @@ class TableSplitter(Splitter):
             raise StateError("the saved state of the windows contradicts itself")
         self._lines = len(table)
         self._table, self._pool = table, pool
+
+
+def as_read(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
+    """Return values to read only, one behind the other, whatever they were made from.
+
+    A loop is compiled for each layout that it meets, and waits for that: so it meets one alone.
+    """
+    whole = np.ascontiguousarray(values).view()
+    whole.flags.writeable = False
+    return whole
 
 
 def _doubled(windows: Matrix) -> Matrix:
