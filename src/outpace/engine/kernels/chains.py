@@ -246,33 +246,39 @@ def walk_chains(
     counts = np.zeros(2, np.int64)
     parks = 0
     match = 0
+    at, starts, segments = groups.at, outcomes.start, outcomes.segment
+    # Between starts nothing happens, as windows that end meanwhile can still go at the next one.
+    leaps = ahead == 0 and len(outcomes.looked) == 0
     for segment in range(len(outcomes.begin)):
-        limit = outcomes.limit[segment]
+        end, limit = outcomes.end[segment], outcomes.limit[segment]
         active = NONE
-        for row in range(outcomes.begin[segment], outcomes.end[segment] + 1):
-            here = groups.at[row + segment]
+        row = outcomes.begin[segment] - 1
+        while row < end:
+            row += 1
+            quiet = end
+            if active != NONE:
+                match, start = next_start(starts, segments, match, segment, row)
+                quiet = min(start, limit) if leaps else row
+            while row < quiet and at[row + segment] == NONE:
+                row += 1
+            here = at[row + segment]
             if here != NONE:
-                groups.at[row + segment] = NONE
+                at[row + segment] = NONE
                 active = join_lists(groups.following, active, here)
-            matched = (
-                match < len(outcomes.start)
-                and outcomes.start[match] == row
-                and outcomes.segment[match] == segment
-            )
-            match += matched
             if active == NONE:
                 continue
+            match, start = next_start(starts, segments, match, segment, row)
+            matched = start == row
             # The row behind the last one that the search from this row looks at.
             needed = row + 1
             if matched:
-                needed = outcomes.reach[match - 1]
+                needed = outcomes.reach[match]
             elif row >= limit:
                 needed = REACHED_END
             elif len(outcomes.looked):
                 needed = max(needed, outcomes.looked[row])
             waits = needed == REACHED_END
-            if needed == row + 1 and not (matched or ahead):
-                # No start, and windows that end meanwhile can still go at the next one.
+            if not matched and needed == row + 1 and ahead == 0:
                 continue
             held = needed if waits else needed + ahead
             active, left = let_go(groups, slots, active, held, row, left, counts)
@@ -292,13 +298,27 @@ def walk_chains(
                 continue
             if not matched:
                 continue
-            found = add_found(groups, slots, active, match - 1, every, found, counts)
-            target = outcomes.target[match - 1]
+            found = add_found(groups, slots, active, match, every, found, counts)
+            target = outcomes.target[match]
             if target > row + 1:
-                at = target + segment
-                groups.at[at] = join_lists(groups.following, groups.at[at], active)
+                place = target + segment
+                at[place] = join_lists(groups.following, at[place], active)
                 active = NONE
     return Walked(found[:, : counts[FOUND]], left[:, : counts[LEFT]], parked[:, :parks])
+
+
+@compiled
+def next_start(
+    starts: Integers, segments: Integers, match: int, segment: int, row: int
+) -> tuple[int, int]:
+    """Return the first match from a row of a segment on, and where it starts."""
+    while match < len(starts) and (
+        segments[match] < segment or (segments[match] == segment and starts[match] < row)
+    ):
+        match += 1
+    if match < len(starts) and segments[match] == segment:
+        return match, int(starts[match])
+    return match, REACHED_END
 
 
 @compiled

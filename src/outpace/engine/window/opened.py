@@ -63,6 +63,13 @@ class OpenWindows:
         windows = Windows(w.partition, w.number, w.first, stop, w.start_time, end_time, closed_at)
         return OpenWindows(windows, joined.resume, joined.begun_at, joined.keep)
 
+    @property
+    def overlap(self) -> bool:
+        """Whether any two windows of a partition have rows in common."""
+        windows = self.windows
+        same = windows.partition[1:] == windows.partition[:-1]
+        return bool((same & (windows.first[1:] < windows.stop[:-1])).any())
+
     def take(self, at: Integers) -> OpenWindows:
         """Return some of the windows."""
         return OpenWindows(

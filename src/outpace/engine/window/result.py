@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.kernels.find import is_ordered
+from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
+from outpace.engine.kernels.identity import write_identities
 from outpace.engine.match.contract import Block, Found, Integers, Task
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
@@ -37,7 +38,7 @@ class WindowMatches:
         What the matches are ordered by: x, CLOSING or COMPLETING, y, and the partition's number.
     identity
         For each match bytes that are equal for the same match, found in whichever window: where it
-        starts, and the events that it took with their labels.
+        starts, and the events that it took with their labels. NULL for queries with duplicates.
     """
 
     table: pa.Table
@@ -118,22 +119,29 @@ def in_total_order(
     event: Integers, phase: Integers, window: Integers, partition: Integers
 ) -> Integers | None:
     """Return the order of matches by their keys, ties as they come; None where they lie so."""
-    if is_ordered(event, phase, window, partition):
-        return None
-    return np.lexsort((partition, window, phase, event))
+    order = np.arange(len(event))
+    status = order_runs(event, phase, window, partition, order)
+    if status == UNORDERED:
+        return np.lexsort((partition, window, phase, event))
+    return order if status == ORDERED else None
 
 
 def identities(task: Task, block: Block, found: Found) -> pa.Array:
-    """Return for each match what tells it from all others, whichever window it was found in."""
+    """Return for each match what tells it from all others, whichever window it was found in.
+
+    NULL where a query wants duplicates, so that nobody asks.
+    """
+    if task.bound.query.duplicates:
+        return pa.nulls(len(found.start), pa.binary())
     variables = np.array([p.variable for p in task.program.positions] or [0], np.int64)
     labels = max(1, len(task.program.names))
     sizes = np.diff(found.offsets) + 1
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     values = np.empty(offsets[-1], np.int64)
-    values[offsets[:-1]] = block.arrivals[found.start]
-    taken = np.ones(len(values), np.bool_)
-    taken[offsets[:-1]] = False
-    values[taken] = block.arrivals[found.rows] * labels + variables[found.positions]
+    write_identities(
+        block.arrivals, found.start, found.offsets, found.rows, found.positions,
+        variables, labels, values,
+    )  # fmt: skip
     places = pa.py_buffer((offsets * 8).astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, places, pa.py_buffer(values)])
 

@@ -20,7 +20,7 @@ def no_events(schema: pa.Schema) -> Events:
     return Events(schema.empty_table(), *[np.zeros(0, np.int64)] * 4)
 
 
-def joined(held: Events, events: Events) -> Events:
+def joined(held: Events, events: Events, *, keyed: bool) -> Events:
     """Return rows kept and new ones together, sorted by partition and ordinal."""
     if not len(held.ordinal):
         together = events
@@ -34,7 +34,7 @@ def joined(held: Events, events: Events) -> Events:
             np.concatenate([held.arrival, events.arrival]),
             np.concatenate([held.times, events.times]),
         )
-    if is_ascending(together.partition):
+    if not keyed or is_ascending(together.partition):
         return together
     return select(together, np.argsort(together.partition, kind="stable"))
 
@@ -73,7 +73,11 @@ def kept(events: Events, low: Integers, high: Integers) -> Events:
 def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:
     """Return the row of each ordinal, or of the first one behind it; `events` are sorted."""
     if len(events.partition) and events.partition[0] == events.partition[-1]:
-        found = np.searchsorted(events.ordinal, ordinal)
+        first, size = int(events.ordinal[0]), len(events.ordinal)
+        if int(events.ordinal[-1]) == first + size - 1:
+            found = np.clip(ordinal - first, 0, size)
+        else:
+            found = np.searchsorted(events.ordinal, ordinal)
         before = partition < events.partition[0]
         behind = partition > events.partition[0]
         return np.where(before, 0, np.where(behind, len(events.ordinal), found)).astype(np.int64)

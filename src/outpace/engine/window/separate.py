@@ -59,16 +59,19 @@ class SeparateWindows:
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
-        held = joined(self._held, events)
+        held = joined(self._held, events, keyed=bool(self._task.bound.partition_by))
         at = places(held, split.opened.partition, split.opened.first)
         added = OpenWindows.fresh(split.opened, held.arrival[at])
         windows = self._open.updated(added, split.closed)
         fresh = np.isin(windows.windows.partition, events.partition)
         parts = self._match(held, windows, fresh)
         matches = WindowMatches.joined(self._task.bound.output, parts).ordered()
-        if not self._task.bound.query.duplicates and len(matches):
+        once = not self._task.bound.query.duplicates and (len(self._seen) or windows.overlap)
+        if once and len(matches):
             matches = self._seen.new(matches)
-        self._retain(held, windows, matches)
+        self._retain(held, windows)
+        if once:
+            self._seen.remember(matches, self._begun())
         return matches
 
     def tables(self) -> list[pa.Table]:
@@ -107,8 +110,8 @@ class SeparateWindows:
             windows.closed_at,
         )
 
-    def _retain(self, held: Events, windows: OpenWindows, matches: WindowMatches) -> None:
-        """Keep the open windows, the rows that they need, and what they may find again."""
+    def _retain(self, held: Events, windows: OpenWindows) -> None:
+        """Keep the open windows and the rows that they need."""
         self._open = windows.take(np.flatnonzero(windows.windows.stop == OPEN))
         still = self._open.windows
         begin = np.maximum(self._open.keep - self._back, still.first)
@@ -117,9 +120,6 @@ class SeparateWindows:
         # Windows come by partition; the rows of one are needed from its first need on.
         ends, first = np.unique(high, return_index=True)
         self._held = kept(held, np.minimum.reduceat(low, first) if len(first) else low, ends)
-        if self._task.bound.query.duplicates:
-            return
-        self._seen.remember(matches, self._begun())
 
     def _begun(self) -> dict[int, int]:
         """Return for each partition the arrival of the first event that is in an open window."""

@@ -69,6 +69,7 @@ class SharedWindows:
         self._kernel = kernel
         self._ahead = reach_of(task).ahead
         self._every = task.bound.query.duplicates
+        self._keyed = bool(task.bound.partition_by)
         self._held = nothing
         self._slots = WindowSlots()
         self._seen = Seen()
@@ -94,7 +95,11 @@ class SharedWindows:
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
-        held, slots, opened = joined(self._held, events), self._slots, split.opened
+        held, slots, opened = (
+            joined(self._held, events, keyed=self._keyed),
+            self._slots,
+            split.opened,
+        )
         partition = np.concatenate([slots.group_partition, opened.partition])
         cursor = np.concatenate([slots.group_cursor, opened.first])
         segments = _Segments.of(held, partition)
@@ -196,11 +201,7 @@ class SharedWindows:
         table, offsets = take_rows(table, offsets, chosen)
         times = self._slots.start_time[window], self._slots.end_time[window]
         table = with_numbers(bound, table, *rows_of_matches(offsets, event, number, *times))
-        identity = (
-            pa.nulls(len(chosen), pa.binary())
-            if self._every
-            else identities(self._task, block, found).take(pa.array(chosen))
-        )
+        identity = identities(self._task, block, found).take(pa.array(chosen))
         return WindowMatches(table, offsets, event, phase, number, partition, identity)
 
     def _with_ends(

@@ -229,7 +229,7 @@ def assert_equal(results: list[WindowMatches], expected: list[WindowMatch]) -> N
     sizes = [int(size) for result in results for size in np.diff(result.offsets)]
     assert sizes == [len(match.output) for match in expected]
     identities = [key for result in results for key in result.identity.to_pylist()]
-    if identities and identities[0] is not None:
+    if None not in identities:
         same = {
             (m.partition, m.start, m.taken): key
             for m, key in zip(expected, identities, strict=True)
