@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.kernels.scale import scale_exactly
 from outpace.engine.memory import pooled
 
 _LEAST: Final = b"outpace.least"
@@ -23,10 +24,8 @@ _SCALE: Final = b"outpace.scale"
 _KINDS: Final = ((0xFF, pa.uint8()), (0xFFFF, pa.uint16()), (0xFFFFFFFF, pa.uint32()))
 
 #: What decimals may be multiplied with to be integers, and how many are tried before all are.
-_SCALES: Final = (1, 10, 100, 1000, 10_000)
+_SCALES: Final = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 _TRIED: Final = 32
-#: Up to this, doubles hold every integer.
-_EXACT: Final = 2.0**53
 
 Numbers = npt.NDArray[Any]
 
@@ -59,7 +58,7 @@ def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
         if most - least <= limit and small.bit_width < kind.bit_width:
             near = pooled(len(values), small.to_pandas_dtype())
             np.subtract(values, values.dtype.type(least), out=near, casting="unsafe")
-            metadata = {_LEAST: str(least)} | ({_SCALE: str(scale)} if scale else {})
+            metadata = {_LEAST: str(least)} | ({_SCALE: str(int(scale))} if scale else {})
             field = pa.field(name, small, metadata=metadata)
             return field, pa.Array.from_buffers(small, len(near), [None, pa.py_buffer(near)])
     return pa.field(name, kind), column
@@ -80,7 +79,7 @@ def widen(field: pa.Field, column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def _integers(column: pa.Array) -> tuple[Numbers, int | None]:
+def _integers(column: pa.Array) -> tuple[Numbers, float | None]:
     """Return values as integers, none where they are not, and what decimals were multiplied by."""
     kind = column.type
     if pa.types.is_float64(kind):
@@ -90,25 +89,16 @@ def _integers(column: pa.Array) -> tuple[Numbers, int | None]:
     return np.frombuffer(column.buffers()[1], _width(kind))[column.offset :][: len(column)], None
 
 
-def _decimals(values: Numbers) -> tuple[Numbers, int | None]:
-    tried = values[:: max(1, len(values) // _TRIED)]
-    with np.errstate(invalid="ignore", over="ignore"):
-        for scale in _SCALES:
-            if _scaled(tried, scale) is not None:
-                scaled = _scaled(values, scale)
-                return (np.zeros(0, np.int64), None) if scaled is None else (scaled, scale)
-    return np.zeros(0, np.int64), None
-
-
-def _scaled(values: Numbers, scale: int) -> Numbers | None:
-    """Return values times `scale` as integers where that can be undone bit by bit."""
-    scaled = np.rint(values * scale)
-    if not np.abs(scaled).max() < _EXACT:
-        return None
-    integers = scaled.astype(np.int64)
-    # Bits are compared: negative zero equals zero, and is not it.
-    same = (integers / scale).view(np.int64) == values.view(np.int64)
-    return integers if same.all() else None
+def _decimals(values: Numbers) -> tuple[Numbers, float | None]:
+    tried = np.array(values[:: max(1, len(values) // _TRIED)])
+    # Like those of Arrow, or the kernel would be compiled twice.
+    tried.flags.writeable = False
+    integers = pooled(len(values), np.int64)
+    for scale in _SCALES:
+        if scale_exactly(tried, scale, integers):
+            exact = scale_exactly(values, scale, integers)
+            return (integers, scale) if exact else (integers[:0], None)
+    return integers[:0], None
 
 
 def without_offsets(column: pa.Array) -> pa.Array:

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from outpace.engine.order.merge import SourceMerge
 from outpace.engine.window.assign import windows_of
-from outpace.ingest.generators import simple_events
+from outpace.engine.wire import write_events
+from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import merged
 from outpace.local.match import match, search
 from outpace.pattern.parse_expression import parse_expression
@@ -43,12 +44,13 @@ def compile_kernels() -> None:
 
 
 def _merge_sources(table: pa.Table) -> None:
-    """Merge events whose times are spread, events that crowd, and events without numbers."""
+    """Merge events whose times are spread, crowd, or have no numbers; write some as a block."""
     for rate in (1_000, 1_000_000_000):
         sources = [simple_events(_ROWS, seed=n, rate=rate, id=str(n)) for n in range(3)]
         for _ in merged(sources):
             pass
     SourceMerge(["counted"]).push("counted", table)
+    write_events("", "", stock_events(_ROWS).table())
 
 
 def _all_queries() -> list[Query]:
