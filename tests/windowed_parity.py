@@ -143,7 +143,7 @@ QUERIES = {
     ),
     "count, keyed, numbered": (
         CHAIN.partition_by("key").over(windows.count(50, slide=20), numbered=True),
-        "divided not at all: numbers count the events of all keys",
+        "divided by key, after one task has numbered the events of all keys: key",
     ),
     "session": (
         CHAIN.over(windows.session(4), numbered=True).instances(4, schedulers.Batches(6)),
@@ -181,7 +181,7 @@ FILES = {
     "time, numbered": ("mixed", "the rows become a DataFrame"),
     "count, numbered": ("ordered", "what its windows need of others\n  shares: 6"),
     "count, keyed": ("ordered", "divided by key: key, 5 buckets"),
-    "count, keyed, numbered": ("ordered", "one task reads the row groups in order"),
+    "count, keyed, numbered": ("ordered", "in order and numbers the events of all keys"),
     "session": ("ordered", "columns read to split: ts"),
     "between": ("ordered", "columns read to split: ts, kind, v"),
     "landmark": ("ordered", "columns read to split: ts, kind"),

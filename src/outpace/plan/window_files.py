@@ -26,7 +26,7 @@ import pyarrow as pa
 from outpace.engine.match.groups import SortedGroups
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.times import as_integers
-from outpace.engine.window.batch_match import BatchMatcher
+from outpace.engine.window.batch_match import BatchMatcher, TimePart
 from outpace.engine.window.batches import Batch, count_windows
 from outpace.engine.window.feed import in_order
 from outpace.engine.window.number import EventNumbers
@@ -51,6 +51,7 @@ class Way(Enum):
 
     SHARES = "each task reads its share of the row groups, and what its windows need of others"
     DESCRIBED = "one task splits; each task that matches reads the rows of its batches"
+    NUMBERED = "one task reads the row groups in order and numbers the events of all keys"
     IN_ORDER = "one task reads the row groups in order"
     PACKED = "packed by key"
     ROWS = "the rows become a DataFrame"
@@ -237,6 +238,8 @@ def _way(plan: WindowPlan, order: GroupOrder) -> Way:
         return Way.ROWS
     if plan.division is Division.NONE:
         return Way.IN_ORDER
+    if plan.division is Division.NUMBERED:
+        return Way.NUMBERED
     return Way.SHARES if plan.division is Division.TIME or counted else Way.DESCRIBED
 
 
@@ -359,6 +362,11 @@ class FileWindows:
         rows = rows.slice(low - units[0].before, high - low)
         return self._matcher.match_batch(rows, batch)
 
+    def number(self) -> Iterator[pa.RecordBatch]:
+        """Yield the events of all keys, numbered, split and packed by key."""
+        ordered = map(self._read_unit, self._plan.units)
+        return self.task.number(ordered, self._plan.windows.numbered_buckets)
+
     def match_in_order(self) -> Iterator[pa.Table]:
         """Yield what all rows give, taken in order."""
         groups = SortedGroups(self.task.work())
@@ -381,7 +389,8 @@ class FileWindows:
         earlier = known < max(times[0], _INT64.min)
         inside = ~earlier & (known <= min(times[1] - 1, _INT64.max))
         chosen = rows if inside.all() else rows.filter(pa.array(inside))
-        return self._matcher.match_time(chosen, held, own, before + int(earlier.sum()))
+        part = TimePart(chosen, held, own, before + int(earlier.sum()))
+        return self._matcher.match_times([part])
 
     def _match_count(
         self, rows: pa.Table, before: int, held: tuple[int, int], own: tuple[int, int]

@@ -6,19 +6,20 @@ Nothing here knows of Spark: rows come and go as Arrow tables and blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from dataclasses import fields
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.block import block_cells, narrow_rows, read_block
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Integers, Task
+from outpace.engine.match.contract import Booleans, Integers, Task
 from outpace.engine.match.groups import PartitionWork
 from outpace.engine.partition import one_array
 from outpace.engine.ranges import pack_slices
 from outpace.engine.window.apply import WindowedApply
-from outpace.engine.window.batch_match import BatchMatcher
+from outpace.engine.window.batch_match import BatchMatcher, TimePart
 from outpace.engine.window.batches import (
     Batch,
     BatchCutter,
@@ -26,6 +27,7 @@ from outpace.engine.window.batches import (
     read_windows,
     window_cells,
 )
+from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.feed import Feed
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.number import EventNumbers
@@ -62,6 +64,29 @@ COUNTED: Final = pa.schema(
         pa.field("rows", pa.int64(), nullable=False),
     ]
 )
+
+
+#: The next events of a bucket of keys with their numbers, and the windows that open and close.
+NUMBERED: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("opened", pa.binary(), nullable=False),
+        pa.field("closed", pa.binary(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
+    ]
+)
+
+#: The columns of numbers in blocks of events.
+_NUMBERS: Final = pa.schema(
+    [(f"__outpace_{name}", pa.int64()) for name in ("partition", "ordinal", "arrival")]
+)
+
+#: Small batches of time are matched together until they have so many rows.
+ROWS_AT_ONCE: Final = 1 << 16
+
+#: The number of a batch of time, how many rows come before it if that counts, and its blocks.
+PackedBatch: TypeAlias = "tuple[int, int | None, Iterable[pa.Buffer]]"
 
 
 class WindowTask:
@@ -112,13 +137,28 @@ class WindowTask:
         ranges, counts = self._batches.counts(np.sort(self._times(rows)))
         return pa.RecordBatch.from_arrays([pa.array(ranges), pa.array(counts)], schema=COUNTED)
 
-    def match_time(
-        self, matcher: BatchMatcher, blocks: Iterable[pa.Buffer], number: int, before: int
-    ) -> pa.Table:
-        """Return the matches of a packed batch of time."""
-        batches = self._batches
-        own = (number * batches.count, (number + 1) * batches.count)
-        return matcher.match_time(self.unpack(blocks), batches.windows(number), own, before)
+    def match_times(self, packed: Iterable[PackedBatch]) -> Iterator[pa.Table]:
+        """Yield the matches of packed batches of time, of several together where they are small.
+
+        Parameters
+        ----------
+        packed
+            Batches with their blocks, best in the order of their numbers but so that those next to
+            each other are apart.
+        """
+        batches, matcher = self._batches, self.matcher()
+        parts: list[TimePart] = []
+        rows, end = 0, 0
+        for number, before, blocks in packed:
+            if parts and (rows >= ROWS_AT_ONCE or batches.start(number) < end):
+                yield matcher.match_times(parts)
+                parts, rows = [], 0
+            own = (number * batches.count, (number + 1) * batches.count)
+            part = TimePart(self.unpack(blocks), batches.windows(number), own, before)
+            parts.append(part)
+            rows, end = rows + part.rows.num_rows, batches.end(number)
+        if parts:
+            yield matcher.match_times(parts)
 
     def pack(self, rows: pa.Table, position: int) -> pa.RecordBatch:
         """Pack rows as they come."""
@@ -152,6 +192,46 @@ class WindowTask:
             for batch in cutter.take(splitter.finish(), ended=True):
                 yield batch, _part(held, batch, begin)
 
+    def number(self, ordered: Iterable[pa.Table], buckets: int) -> Iterator[pa.RecordBatch]:
+        """Number and split the events of all keys, which come in order, and pack them by key.
+
+        Memory: one of the tables that come, twice, and what is known of open windows.
+        """
+        feed, splitter = Feed(self.bound, self._windows), make_splitter(self._windows)
+        position = 0
+        for rows in ordered:
+            events = feed.number(rows)
+            feed.take(events)
+            yield _by_bucket(events, splitter.push(events), buckets, position)
+            position += 1
+            last = feed.number(rows.slice(0, 0))
+        if position:
+            yield _by_bucket(last, splitter.finish(), buckets, position)
+
+    def match_numbered(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the matches of events that were numbered, in order, of one bucket after the other.
+
+        Memory: the rows of open windows, and those of one block.
+        """
+        make_instance = self._instances()
+        schema = pa.schema([*self.rows, *_NUMBERS])
+        time = EventNumbers(self.rows, (), self._time)
+        bucket = None
+        for batch in packed:
+            for name, _, *cells in zip(*batch.columns, strict=True):
+                if name != bucket:
+                    bucket, instance = name, make_instance()
+                opened, closed = (read_windows(cell.as_buffer()) for cell in cells[:2])
+                columns = read_block(cells[2].as_buffer(), schema)
+                partition, ordinal, arrival = (columns.pop(n).to_numpy() for n in _NUMBERS.names)
+                rows = pa.table(columns)
+                events = Events(rows, partition, ordinal, arrival, time.number(rows).times)
+                yield instance.step(events, Split(opened, closed)).table
+
+    @property
+    def _time(self) -> str | None:
+        return self._windows.time if self.bound.within is None else self.bound.time
+
     @property
     def _windows(self) -> BoundWindows:
         assert self.plan.windows is not None
@@ -177,7 +257,9 @@ def pack_batch(number: int, batch: Batch, rows: pa.Table | None = None) -> pa.Re
     """Return a batch as a row of `BATCHES`; without rows where they are read elsewhere."""
     block = pa.array([b""]) if rows is None else block_cells([narrow_rows(_arrays(rows))])
     columns = [pa.array([value]) for value in (number, batch.first, batch.stop)]
-    return pa.RecordBatch.from_arrays([*columns, window_cells([batch]), block], schema=BATCHES)
+    return pa.RecordBatch.from_arrays(
+        [*columns, window_cells([batch.windows]), block], schema=BATCHES
+    )
 
 
 def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[Batch, pa.Buffer]]:
@@ -186,6 +268,35 @@ def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[Batch, pa.Buffer]]:
     for first, stop, cell, block in zip(firsts, stops, windows, blocks, strict=True):
         batch = Batch(read_windows(cell.as_buffer()), first.as_py(), stop.as_py())
         yield batch, block.as_buffer()
+
+
+def _by_bucket(events: Events, split: Split, buckets: int, position: int) -> pa.RecordBatch:
+    """Return events and windows as rows of `NUMBERED`; keys are given to buckets in turn."""
+    numbers = pa.table([events.partition, events.ordinal, events.arrival], schema=_NUMBERS)
+    schema = pa.schema([*events.rows.schema, *_NUMBERS])
+    table = pa.table([*events.rows.columns, *numbers.columns], schema=schema)
+    of_row, of_opened, of_closed = (
+        partition % buckets
+        for partition in (events.partition, split.opened.partition, split.closed.partition)
+    )
+    filled = np.unique(np.concatenate([of_row, of_opened, of_closed]))
+    opened = [_chosen(split.opened, of_opened == bucket) for bucket in filled]
+    closed = [_chosen(split.closed, of_closed == bucket) for bucket in filled]
+    rows = [_arrays(table.filter(pa.array(of_row == bucket))) for bucket in filled]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(filled, pa.int32()),
+            pa.array(np.full(len(filled), position), pa.int64()),
+            window_cells(opened),
+            window_cells(closed),
+            block_cells([narrow_rows(columns) for columns in rows]),
+        ],
+        schema=NUMBERED,
+    )
+
+
+def _chosen(windows: Windows, chosen: Booleans) -> Windows:
+    return Windows(*(getattr(windows, field.name)[chosen] for field in fields(Windows)))
 
 
 def _part(held: pa.Table, batch: Batch, begin: int) -> pa.Table:

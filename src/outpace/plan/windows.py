@@ -6,8 +6,9 @@ are divided by key, and each task splits its own keys; without keys one task ord
 and splits them into batches. Batches come with the windows that overlap them, so each task knows
 which matches count for its own windows and nothing is merged (`engine.window.batches`).
 
-What a match is numbered by counts the events of all keys. Where the result shows it, keys are not
-divided: windows of time go by time with all keys together, the other kinds are one task.
+What a match is numbered by counts the events of all keys. Where the result shows it, windows of
+time go by time with all keys together; for the other kinds one task orders, numbers and splits the
+packed rows of all keys, and the keys are matched in parallel.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ DISJOINT_WINDOWS: Final = 16
 BATCH_ROWS: Final = 1 << 18
 
 
+#: So many buckets of keys are matched in parallel where the user has not said.
+NUMBERED_BUCKETS: Final = 16
+
+
 class Division(Enum):
     """How windows are divided among tasks."""
 
     KEY = "by key"
     TIME = "by time, in batches of windows"
     SPLIT = "in batches of windows"
+    NUMBERED = "by key, after one task has numbered the events of all keys"
     NONE = "not at all"
 
 
@@ -89,6 +95,11 @@ class WindowPlan(Crossing):
     batches: TimeBatches | None
     batch_rows: int
     batch_windows: int | None
+
+    @property
+    def numbered_buckets(self) -> int:
+        """Into how many buckets keys are divided once their events are numbered."""
+        return self.tasks or NUMBERED_BUCKETS
 
     @property
     def keys_together(self) -> bool:
@@ -163,7 +174,7 @@ class WindowPlan(Crossing):
                 else f"{self.batch_rows:,} rows"
             )
             return f"{size}{overlapping}; before that one task orders and splits the packed rows"
-        if self.division is Division.KEY:
+        if self.division in (Division.KEY, Division.NUMBERED):
             return ", ".join(map(print_name, self.bound.partition_by))
         return self.reason
 
@@ -228,7 +239,7 @@ def divide_windows(bound: BoundQuery, windows: BoundWindows | None) -> tuple[Div
     if windows is not None and isinstance(windows.kind, ByTime):
         return Division.TIME, together
     if keyed:
-        return (Division.NONE, together) if shown else (Division.KEY, "")
+        return (Division.NUMBERED, together) if shown else (Division.KEY, "")
     if windows is None:
         return Division.NONE, "one operator takes all events"
     return Division.SPLIT, ""

@@ -30,6 +30,7 @@ from outpace.plan.catalyst import quoted
 from outpace.plan.window_task import (
     BATCHES,
     COUNTED,
+    NUMBERED,
     ORDERED,
     WindowTask,
     pack_batch,
@@ -49,7 +50,7 @@ from outpace.spark.schema import arrow_schema
 Batches = Iterable[pa.RecordBatch]
 
 #: Packed batches of time with the number of rows before each.
-NUMBERED: Final = PACKED.append(pa.field("before", pa.int64()))
+COUNTED_PACKED: Final = PACKED.append(pa.field("before", pa.int64()))
 
 
 def match_windows(frame: DataFrame, query: Query) -> DataFrame:
@@ -59,8 +60,8 @@ def match_windows(frame: DataFrame, query: Query) -> DataFrame:
     rows = crossing_rows(frame, plan)
     if plan.division is Division.TIME:
         return _by_time(rows, plan, query, schema)
-    if plan.division is Division.SPLIT:
-        return _by_split(rows, plan, query, schema)
+    if plan.division in (Division.SPLIT, Division.NUMBERED):
+        return _in_order(rows, plan, query, schema)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
     if plan.division is Division.KEY:
@@ -77,15 +78,16 @@ def _by_time(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema)
     packed = map_rows(rows, partial(_pack, query, schema), plan.crossing, PACKED)
     given = PACKED
     if query.numbered:
-        packed, given = _with_counts(packed, rows, plan, query, schema), NUMBERED
+        packed, given = _with_counts(packed, rows, plan, query, schema), COUNTED_PACKED
     bucket, number, position = PACKED.names[:3]
     if plan.tasks is None:
         placed = packed.repartition(bucket, number)
     else:
         share = sf.pmod(sf.col(bucket) + sf.col(number), sf.lit(plan.tasks)).cast("int")
         placed = packed.repartitionById(plan.tasks, share)
-    placed = placed.sortWithinPartitions(bucket, number, position)
-    return map_rows(placed, partial(_match_time, query, schema), given, plan.bound.output)
+    # Every other batch first: those next to each other have rows in common, others go together.
+    placed = placed.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
+    return map_rows(placed, partial(_match_times, query, schema), given, plan.bound.output)
 
 
 def _with_counts(
@@ -107,17 +109,29 @@ def _with_counts(
         .agg(sf.sum("rows").alias("rows"))
         .select("range", sf.coalesce(sf.sum("rows").over(earlier), sf.lit(0)).alias("before"))
     )
-    return packed.join(sf.broadcast(before), "range").select(*NUMBERED.names)
+    return packed.join(sf.broadcast(before), "range").select(*COUNTED_PACKED.names)
 
 
-def _by_split(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
+def _in_order(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
+    """Let one task go over all rows, packed in order by others."""
     order = order_columns(plan.bound)
     ordered = rows.orderBy(*order) if order else rows
     packed = map_rows(ordered, partial(_pack_in_order, query, schema), plan.crossing, ORDERED)
     one = packed.repartition(1).sortWithinPartitions("position")
+    if plan.division is Division.NUMBERED:
+        numbered = map_rows(one, partial(_number, query, schema), ORDERED, NUMBERED)
+        placed = placed_buckets(numbered, plan)
+        match = partial(_match_numbered, query, schema)
+        return map_rows(placed, match, NUMBERED, plan.bound.output)
     batches = map_rows(one, partial(_split, query, schema), ORDERED, BATCHES)
     placed = placed_batches(batches, plan.tasks)
     return map_rows(placed, partial(_match_split, query, schema), BATCHES, plan.bound.output)
+
+
+def placed_buckets(numbered: DataFrame, plan: WindowPlan) -> DataFrame:
+    """Bring the events of each bucket of keys to a task, in order."""
+    placed = numbered.repartitionById(plan.numbered_buckets, "bucket")
+    return placed.sortWithinPartitions("bucket", "position")
 
 
 def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:
@@ -160,22 +174,22 @@ def _count(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.Rec
         yield task.count_times(as_planned(table, task.rows))
 
 
-def _match_time(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
-    matcher = task.matcher()
-    for (_, number, before), blocks in groupby(_packed(batches), key=itemgetter(0)):
-        found = task.match_time(matcher, (block for _, block in blocks), number, before)
+def _match_times(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    blocks = groupby(_packed(batches), key=itemgetter(0, 1))
+    packed = (
+        (number, before, (block for _, _, block in same)) for (number, before), same in blocks
+    )
+    for found in window_task(query, schema).match_times(packed):
         yield from found.to_batches(BATCH_ROWS)
 
 
-def _packed(batches: Batches) -> Iterator[tuple[tuple[int, int, int], pa.Buffer]]:
-    """Yield the bucket, the number and the rows before the batch that each block belongs to."""
+def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
+    """Yield blocks with the number of their batch, and how many rows come before it."""
     for batch in batches:
-        buckets, numbers, _, blocks, *befores = batch.columns
-        before = befores[0].to_pylist() if befores else [0] * batch.num_rows
-        places = zip(buckets.to_pylist(), numbers.to_pylist(), before, strict=True)
-        for place, block in zip(places, blocks, strict=True):
-            yield place, block.as_buffer()
+        _, numbers, _, blocks, *counted = batch.columns
+        before = counted[0].to_pylist() if counted else [None] * batch.num_rows
+        for number, rows, block in zip(numbers.to_pylist(), before, blocks, strict=True):
+            yield number, rows, block.as_buffer()
 
 
 def _pack_in_order(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -186,9 +200,22 @@ def _pack_in_order(query: Query, schema: pa.Schema, batches: Batches) -> Iterato
 
 def _split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
     task = window_task(query, schema)
-    ordered = (task.unpack([block.as_buffer()]) for part in batches for block in part.column(1))
-    for number, (batch, rows) in enumerate(task.split(ordered)):
+    for number, (batch, rows) in enumerate(task.split(_ordered(task, batches))):
         yield pack_batch(number, batch, rows)
+
+
+def _number(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    yield from task.number(_ordered(task, batches), task.plan.numbered_buckets)
+
+
+def _ordered(task: WindowTask, batches: Batches) -> Iterator[pa.Table]:
+    return (task.unpack([block.as_buffer()]) for part in batches for block in part.column(1))
+
+
+def _match_numbered(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    for found in window_task(query, schema).match_numbered(batches):
+        yield from found.to_batches(BATCH_ROWS)
 
 
 def _match_split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -18,9 +18,9 @@ from outpace.engine.buckets import key_buckets
 from outpace.engine.pack import PACKED, pack, unpack
 from outpace.engine.partition import one_array
 from outpace.plan.window_files import FileWindows, Way, WindowFilesPlan
-from outpace.plan.window_task import BATCHES, pack_batch, unpack_batches
+from outpace.plan.window_task import BATCHES, NUMBERED, pack_batch, unpack_batches
 from outpace.spark.match import BATCH_ROWS
-from outpace.spark.windows import placed_batches
+from outpace.spark.windows import placed_batches, placed_buckets
 
 Batches = Iterable[pa.RecordBatch]
 Change = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -37,6 +37,10 @@ def match_window_files(session: SparkSession, plan: WindowFilesPlan) -> DataFram
         described = _mapped(session.range(0, 1, 1, 1), partial(_describe, sent), BATCHES)
         placed = placed_batches(described, tasks)
         return _mapped(placed, partial(_match_described, sent), plan.bound.output)
+    if plan.way is Way.NUMBERED:
+        numbered = _mapped(session.range(0, 1, 1, 1), partial(_number, sent), NUMBERED)
+        placed = placed_buckets(numbered, plan.windows)
+        return _mapped(placed, partial(_match_numbered, sent), plan.bound.output)
     if plan.way is Way.PACKED:
         ids = session.range(0, len(plan.places))
         packed = _mapped(ids, partial(_pack, sent), PACKED)
@@ -67,6 +71,17 @@ def _match_described(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.Rec
     for part in batches:
         for batch, _ in unpack_batches(part):
             yield from files.match_batch(batch).to_batches(BATCH_ROWS)
+
+
+def _number(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for _ in _ids(batches):
+        yield from files.number()
+
+
+def _match_numbered(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    for found in FileWindows(plan).task.match_numbered(batches):
+        yield from found.to_batches(BATCH_ROWS)
 
 
 def _match_in_order(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:

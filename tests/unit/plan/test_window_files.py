@@ -21,7 +21,7 @@ from outpace.pattern.windows import CountWindows
 from outpace.plan import blocks, window_files
 from outpace.plan.files import list_files, parquet
 from outpace.plan.window_files import FileWindows, Way, plan_window_files
-from outpace.plan.window_task import pack_batch, unpack_batches
+from outpace.plan.window_task import NUMBERED, pack_batch, unpack_batches
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,6 +47,9 @@ def from_files(query: Query, table: pa.Table, group: int) -> tuple[Way, int, lis
                 found += [
                     files.match_batch(b) for b, _ in unpack_batches(pack_batch(number, batch))
                 ]
+        elif plan.way is Way.NUMBERED:
+            cells = pa.Table.from_batches(list(files.number()), NUMBERED).sort_by("bucket")
+            found = list(files.task.match_numbered(cells.to_batches(1)))
         elif plan.way is Way.IN_ORDER:
             found = list(files.match_in_order())
         elif plan.way is Way.PACKED:

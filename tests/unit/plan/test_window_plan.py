@@ -37,9 +37,12 @@ def test_the_division_of_each_kind(kind: str) -> None:
     assert plan.division is (Division.TIME if timed else Division.KEY)
     assert not plan.keys_together
     numbered = plan_windows(keyed.over(KINDS[kind], numbered=True), SCHEMA)
-    assert numbered.division is (Division.TIME if timed else Division.NONE)
+    assert numbered.division is (Division.TIME if timed else Division.NUMBERED)
     assert numbered.keys_together
-    assert "numbers count the events of all keys" in "\n".join(numbered.lines())
+    said = (
+        "all keys together: numbers count" if timed else "has numbered the events of all keys: key"
+    )
+    assert said in "\n".join(numbered.lines())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_keys_stay_together_where_a_match_looks_different_in_other_windows(
     query = PATTERNS[name].partition_by("key")
     count = CountWindows(4, 2)
     division = plan_windows(query.over(count), SCHEMA).division
-    assert division is (Division.NONE if shown else Division.KEY)
+    assert division is (Division.NUMBERED if shown else Division.KEY)
     assert plan_windows(query.over(count, duplicates=True), SCHEMA).division is Division.KEY
 
 

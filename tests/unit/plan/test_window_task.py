@@ -16,7 +16,7 @@ from outpace.engine.match.operator import prepare
 from outpace.engine.window.operator import match_windows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
-from outpace.plan.window_task import WindowTask, pack_batch, unpack_batches
+from outpace.plan.window_task import NUMBERED, WindowTask, pack_batch, unpack_batches
 from outpace.plan.windows import Division, plan_windows
 
 
@@ -37,6 +37,8 @@ def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
         for number, (batch, held) in enumerate(task.split(blocks)):
             for cell, block in unpack_batches(pack_batch(number, batch, held)):
                 found.append(matcher.match_batch(task.unpack([block]), cell))
+    elif plan.division is Division.NUMBERED:
+        found = by_number(task, parts)
     else:
         keys = [(name, "ascending") for name in task.work().keys]
         ordered = pa.concat_tables(parts).sort_by([*keys, ("ts", "ascending")]) if parts else table
@@ -47,22 +49,27 @@ def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
     return rows(pa.concat_tables([plan.bound.output.empty_table(), *found]))
 
 
+def by_number(task: WindowTask, parts: list[pa.Table]) -> list[pa.Table]:
+    """Number in order, and match by bucket."""
+    cells = pa.Table.from_batches(list(task.number(iter(parts), 2)), NUMBERED)
+    return list(task.match_numbered(cells.sort_by("bucket").to_batches(1)))
+
+
 def by_time(task: WindowTask, parts: list[pa.Table]) -> list[pa.Table]:
     """Pack, count and match; rows come in any order."""
-    cells: dict[tuple[int, int], list[pa.Buffer]] = defaultdict(list)
+    cells: dict[int, list[pa.Buffer]] = defaultdict(list)
     counts: dict[int, int] = defaultdict(int)
     for position, part in enumerate(parts):
-        for bucket, number, _, block in zip(*task.pack_times(part, position).columns, strict=True):
-            cells[bucket.as_py(), number.as_py()].append(block.as_buffer())
+        for _, number, _, block in zip(*task.pack_times(part, position).columns, strict=True):
+            cells[number.as_py()].append(block.as_buffer())
         for number, count in zip(*task.count_times(part).columns, strict=True):
             counts[number.as_py()] += count.as_py()
-    matcher = task.matcher()
-    found = []
-    for (_, number), blocks in cells.items():
-        assert number in counts, "what comes before a batch is told where it has blocks"
+    assert set(cells) <= set(counts), "batches with blocks are counted"
+    packed = []
+    for number in sorted(cells, key=lambda number: (number % 2, number)):
         before = sum(count for other, count in counts.items() if other < number)
-        found.append(task.match_time(matcher, blocks, number, before))
-    return found
+        packed.append((number, before if task.bound.query.numbered else None, cells[number]))
+    return list(task.match_times(packed))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,12 +5,13 @@ Memory: the rows of one batch, of its neighbours' windows too, and what is found
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.match.contract import Integers
 from outpace.engine.window.batches import Batch
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.feed import Feed, in_order
@@ -19,6 +20,27 @@ from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.split import make_splitter
 from outpace.pattern.bind_windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """Windows of time that follow each other.
+
+    Parameters
+    ----------
+    rows
+        All rows of the windows that are held, in any order.
+    held, own
+        The numbers of the windows that are matched, and of those that matches are wanted of: the
+        first, and the one behind the last.
+    before
+        How many rows there are, of all keys, that are earlier than these; None where nobody asks.
+    """
+
+    rows: pa.Table
+    held: tuple[int, int]
+    own: tuple[int, int]
+    before: int | None = None
 
 
 class BatchMatcher:
@@ -51,53 +73,71 @@ class BatchMatcher:
         batch
             The windows.
         """
-        events = self._events(rows, batch.rows[0])
+        events = Feed(self._bound, self._windows).number(rows)
+        events = self._numbered(events, batch.rows[0])
         matches = self._instance(events, Split(batch.windows, batch.windows))
-        return _own(matches, batch.first, batch.stop)
+        mine = (matches.window >= batch.first) & (matches.window < batch.stop)
+        return matches.take(np.flatnonzero(mine)).table
 
-    def match_time(
-        self, rows: pa.Table, held: tuple[int, int], own: tuple[int, int], before: int = 0
-    ) -> pa.Table:
-        """Return the matches that count for some windows of time.
+    def match_times(self, parts: Sequence[TimePart]) -> pa.Table:
+        """Return the matches that count for windows of time.
 
         Parameters
         ----------
-        rows
-            All rows of the windows that are held, in any order.
-        held, own
-            The numbers of the windows that are matched, and of those that matches are wanted of:
-            the first, and the one behind the last.
-        before
-            How many rows there are, of all keys, that are earlier than these.
+        parts
+            In the order of time, without any rows in common. All are matched at once, which is
+            worth the while where they are small.
         """
-        events = self._events(rows, before)
-        split = self._split(events)
-        split = Split(_between(split.opened, *held), _between(split.closed, *held))
-        return _own(self._instance(events, split), *own)
-
-    def _events(self, rows: pa.Table, before: int) -> Events:
-        events = Feed(self._bound, self._windows).number(in_order(self._bound, rows))
-        if not before:
-            return events
-        arrival = events.arrival + before
-        keyed = bool(self._bound.partition_by)
-        return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
-
-    def _split(self, events: Events) -> Split:
+        feed = Feed(self._bound, self._windows)
+        pieces = []
+        for part in parts:
+            piece = feed.number(in_order(self._bound, part.rows))
+            feed.take(piece)
+            pieces.append(self._numbered(piece, part.before))
+        events = pieces[0] if len(pieces) == 1 else _joined(pieces)
+        ends = np.array([one.arrival[-1] + 1 if len(one.arrival) else 0 for one in pieces])
         splitter = make_splitter(self._windows)
         split, rest = splitter.push(events), splitter.finish()
-        return Split(split.opened, joined_windows(split.closed, rest.closed))
+        held = np.array([part.held for part in parts])
+        closed = _within(joined_windows(split.closed, rest.closed), held)
+        # Windows are closed by the end of their part, whatever comes in the next one.
+        end = ends[_part_of(closed.number, held)]
+        closed = replace(closed, closed_at=np.minimum(closed.closed_at, end))
+        matches = self._instance(events, Split(_within(split.opened, held), closed))
+        own = np.array([part.own for part in parts])[_part_of(matches.window, held)]
+        mine = (matches.window >= own[:, 0]) & (matches.window < own[:, 1])
+        return matches.take(np.flatnonzero(mine)).table
+
+    def _numbered(self, events: Events, before: int | None) -> Events:
+        """Return events with their numbers among all of the stream, where these are known."""
+        if before is None or not len(events.arrival):
+            return events
+        arrival = events.arrival - int(events.arrival[0]) + before
+        keyed = bool(self._bound.partition_by)
+        return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
 
     def _instance(self, events: Events, split: Split) -> WindowMatches:
         return self._make_instance().step(events, split, ended=True)
 
 
-def _own(matches: WindowMatches, first: int, stop: int) -> pa.Table:
-    mine = (matches.window >= first) & (matches.window < stop)
-    return matches.take(np.flatnonzero(mine)).table
+def _joined(pieces: Sequence[Events]) -> Events:
+    return Events(
+        pa.concat_tables([piece.rows for piece in pieces]),
+        *(
+            np.concatenate([getattr(piece, name) for piece in pieces])
+            for name in ("partition", "ordinal", "arrival", "times")
+        ),
+    )
 
 
-def _between(windows: Windows, low: int, high: int) -> Windows:
-    """Return the windows with numbers from `low` up to `high`."""
-    chosen = (windows.number >= low) & (windows.number < high)
+def _part_of(numbers: Integers, held: Integers) -> Integers:
+    """Return the part that holds each window; none of the numbers is below all parts."""
+    part: Integers = np.searchsorted(held[:, 0], numbers, side="right") - 1
+    return part
+
+
+def _within(windows: Windows, held: Integers) -> Windows:
+    """Return the windows that parts hold."""
+    part = np.maximum(_part_of(windows.number, held), 0)
+    chosen = (windows.number >= held[part, 0]) & (windows.number < held[part, 1])
     return Windows(*(getattr(windows, field.name)[chosen] for field in fields(Windows)))

@@ -26,13 +26,8 @@ from outpace.engine.window.contract import OPEN, Split, Windows
 from outpace.engine.window.operator import joined_windows
 from outpace.pattern.bind_windows import ByCount
 
-#: The windows of a batch as they travel; all are of one partition.
-WINDOWS: Final = pa.schema(
-    [
-        pa.field(name, pa.int64())
-        for name in ("number", "first", "stop", "start_time", "end_time", "closed_at")
-    ]
-)
+#: Windows as they travel.
+WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
 
 @dataclass(frozen=True)
@@ -197,6 +192,10 @@ class TimeBatches:
         """Return the first time at which a batch may have events."""
         return self.offset + self.windows(batch)[0] * self.slide
 
+    def end(self, batch: int) -> int:
+        """Return the first time behind all events that a batch may have."""
+        return self.offset + (self.windows(batch)[1] - 1) * self.slide + self.size
+
     def slices(self, times: Integers) -> Iterator[tuple[int, int, int]]:
         """Yield the batches that sorted times belong to, and the places of the events of each."""
         if not len(times):
@@ -267,28 +266,27 @@ def count_windows(kind: ByCount, numbers: tuple[int, int], total: int) -> Window
     return Windows(zeros, number, np.maximum(start, 0), stop, zeros, zeros, closed_at)
 
 
-def window_cells(batches: Sequence[Batch]) -> pa.Array:
-    """Write the windows of each batch into a cell of a binary column.
+def window_cells(several: Sequence[Windows]) -> pa.Array:
+    """Write windows into cells of a binary column.
 
     Examples
     --------
     >>> one = np.arange(2)
-    >>> batch = Batch(Windows(one * 0, one, one, one + 9, one, one + 8, one + 8), 0, 1)
-    >>> read_windows(window_cells([batch])[0].as_buffer()).stop.tolist()
+    >>> windows = Windows(one * 0, one, one, one + 9, one, one + 8, one + 8)
+    >>> read_windows(window_cells([windows])[0].as_buffer()).stop.tolist()
     [9, 10]
     """
     return block_cells(
         [
-            narrow_rows({name: pa.array(getattr(batch.windows, name)) for name in WINDOWS.names})
-            for batch in batches
+            narrow_rows({name: pa.array(getattr(windows, name)) for name in WINDOWS.names})
+            for windows in several
         ]
     )
 
 
 def read_windows(cell: pa.Buffer) -> Windows:
-    """Read the windows of a batch."""
-    columns = {name: column.to_numpy() for name, column in read_block(cell, WINDOWS).items()}
-    return Windows(partition=np.zeros(len(columns["number"]), np.int64), **columns)
+    """Read windows from a cell."""
+    return Windows(*(column.to_numpy() for column in read_block(cell, WINDOWS).values()))
 
 
 def _slice(windows: Windows, low: int, high: int) -> Windows:

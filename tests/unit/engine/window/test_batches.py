@@ -81,7 +81,7 @@ def test_every_window_is_own_once_and_comes_with_its_neighbours(
             assert column.tolist() == getattr(stream, name)[places].tolist()
         if count is not None:
             assert batch.stop - batch.first <= count
-        read = read_windows(window_cells([batch])[0].as_buffer())
+        read = read_windows(window_cells([batch.windows])[0].as_buffer())
         assert [c.tolist() for c in vars(read).values()] == [
             c.tolist() for c in vars(batch.windows).values()
         ]
@@ -115,7 +115,7 @@ def test_a_batch_of_time_has_the_events_of_its_windows(
         inside = np.flatnonzero((times >= start) & (times < end)).tolist()
         first, stop = sliced.get(number, (0, 0))
         assert list(range(first, stop)) == inside
-        assert batches.start(number) == start
+        assert (batches.start(number), batches.end(number)) == (start, end)
         own = set(range(number * count, (number + 1) * count))
         assert own <= set(range(low, high))
     assert len(sliced) == len(list(batches.slices(times)))
