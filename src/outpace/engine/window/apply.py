@@ -11,7 +11,7 @@ Memory: what the operators keep; no rows are kept for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -204,12 +204,12 @@ class WindowedApply:
         self, window: _Open, operator: EventOperator, group: _Group, low: int, high: int
     ) -> Iterator[_Piece]:
         """Give a window its new events one by one, so that each row has its own event."""
-        given: list[dict[str, object]] = []
+        given: list[Mapping[str, object]] = []
         places: list[int] = []
         for place, event in enumerate(group.events(low, high), start=low):
-            given += [dict(row) for row in operator.on_event(event) or ()]
+            given += operator.on_event(event) or ()
             places += [place] * (len(given) - len(places))
-        rows = pa.Table.from_pylist(given, schema=operator.output)
+        rows = {name: [row.get(name) for row in given] for name in self._given.names}
         yield from self._pieces(window, rows, group.arrival[places], COMPLETING)
 
     def _closed(self, closed: Windows) -> Iterator[_Piece]:

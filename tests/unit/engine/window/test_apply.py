@@ -246,6 +246,18 @@ def test_what_does_not_fit_the_output_is_refused(rows: Mapping[str, list[int]]) 
         WindowedApply(query, SCHEMA).step(events, split)
 
 
+def test_a_row_of_an_event_that_does_not_fit_is_refused() -> None:
+    class Wrong(Records):
+        def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
+            return [{"total": "many"}]
+
+    query = query_of(op.windows.count(1), Wrong)
+    events = numbered(query, pa.table({"key": ["a"], "ts": [0], "x": [0]}, schema=SCHEMA))
+    split = make_splitter(bind_windows(query, SCHEMA)).push(events)
+    with pytest.raises(DataError, match="operator applied returned rows that do not fit"):
+        WindowedApply(query, SCHEMA).step(events, split)
+
+
 def test_saved_state_is_that_of_the_operators() -> None:
     class Forgetful(Total):
         state = op.Operator.state
