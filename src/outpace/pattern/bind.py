@@ -120,7 +120,7 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
         order_by=order_by,
         descending=tuple(item.descending for item in query.order),
         nulls_first=tuple(bool(item.nulls_first) for item in query.order),
-        time=None,
+        time=order_by[0] if order_by else None,
         within=None,
         columns=tuple(schema.names),
         output=_with_numbers(

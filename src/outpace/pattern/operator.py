@@ -1,7 +1,8 @@
 """Operators that users write: a Python class over the events of a window, in place of a pattern.
 
-A window has an operator of its own. Today a partition is one window, open from its first event to
-the end of the input. `Operator` takes whole tables, `EventOperator` one event at a time.
+A window has an operator of its own; without `Query.over` a partition is one window, open from its
+first event to the end of the input. `Operator` takes whole tables, `EventOperator` one event at a
+time.
 """
 
 from __future__ import annotations

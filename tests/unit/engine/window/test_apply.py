@@ -273,3 +273,11 @@ def test_saved_state_is_that_of_the_operators() -> None:
     applied.step(events, make_splitter(bind_windows(query, SCHEMA)).push(events))
     with pytest.raises(UnsupportedError, match="operator Forgetful cannot be saved"):
         applied.state()
+
+
+def test_time_that_passes_closes_the_windows_of_operators() -> None:
+    opened = op.open(query_of(op.windows.time(10), Total, keyed=True))
+    assert opened.push({"key": ["a", "b"], "ts": [3, 4], "x": [1, 2]}).num_rows == 0
+    assert opened.advance(9).num_rows == 0
+    assert opened.advance(10).column("total").to_pylist() == [1, 2]
+    assert opened.finish().num_rows == 0
