@@ -140,7 +140,7 @@ class Explanation:
         keys = ", ".join(query.partitions)
         measured = ", ".join(name for name, _ in query.outputs)
         ties = "" if self.placement else "; rows with equal values keep the input's order"
-        windows = window_stages(query, self.task)
+        windows = window_stages(query, self.task, placed=bool(self.placement))
         lines = [
             f"order: rows are sorted by {ordered}{ties}"
             if ordered

@@ -10,8 +10,15 @@ from outpace.pattern.print_windows import window_calls
 from outpace.pattern.query import Query
 
 
-def window_stages(query: Query, task: Task | None) -> list[str]:
+def window_stages(query: Query, task: Task | None, *, placed: bool = False) -> list[str]:
     """Say what the splitter, the instances and the merger do; nothing for a query without windows.
+
+    Parameters
+    ----------
+    query, task
+        The query, as it is and bound.
+    placed
+        Whether a host says by itself who matches which windows, and what is merged.
 
     Examples
     --------
@@ -34,6 +41,8 @@ def window_stages(query: Query, task: Task | None) -> list[str]:
             if shared
             else "windows: matched one by one"
         )
+    if placed:
+        return lines
     if query.instance_count > 1:
         lines.append(f"instances: {query.instance_count}, chosen by {scheduler_of(query)}")
     kept = "in every window that finds it" if query.duplicates else "of several windows once"

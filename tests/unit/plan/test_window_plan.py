@@ -10,6 +10,7 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin
 from outpace.pattern.windows import CountWindows, TimeWindows
+from outpace.plan.explain import explain
 from outpace.plan.windows import BATCH_FACTOR, BATCH_ROWS, DISJOINT_WINDOWS, Division, plan_windows
 
 SCHEMA = pa.schema(
@@ -79,11 +80,16 @@ def test_batches_are_long_beside_what_overlaps_them() -> None:
 
 
 def test_instances_are_tasks() -> None:
-    query = PATTERNS["next"].over(CountWindows(5, 1))
+    query = PATTERNS["next"].over(CountWindows(5, 2))
     assert plan_windows(query, SCHEMA).tasks is None
     plan = plan_windows(query.instances(6, RoundRobin()), SCHEMA)
     assert plan.tasks == 6
-    assert "tasks that match: 6" in "\n".join(plan.lines())
+    text = explain(query.instances(6, RoundRobin()), SCHEMA, plan.lines()).text
+    assert "tasks that match: 6" in text
+    # What the host says of instances and of merging is not said a second time, otherwise.
+    assert "splitter: over(op.windows.count(5, slide=2))" in text
+    assert "RoundRobin" not in text
+    assert "merger" not in text
 
 
 def test_rows_stay_behind_only_where_no_window_and_no_number_counts_them() -> None:
