@@ -246,7 +246,11 @@ def walk_chains(
     counts = np.zeros(2, np.int64)
     parks = 0
     match = 0
+    # Arrays are taken out of their tuples, and what happens mostly is done here: a call costs more.
     at, starts, segments = groups.at, outcomes.start, outcomes.segment
+    firsts, lasts, reaches = groups.first, groups.last, groups.reach
+    following, stops = groups.following, slots.stop
+    targets, match_reach, looked = outcomes.target, outcomes.reach, outcomes.looked
     # Between starts nothing happens, as windows that end meanwhile can still go at the next one.
     leaps = ahead == 0 and len(outcomes.looked) == 0
     for segment in range(len(outcomes.begin)):
@@ -264,7 +268,7 @@ def walk_chains(
             here = at[row + segment]
             if here != NONE:
                 at[row + segment] = NONE
-                active = join_lists(groups.following, active, here)
+                active = here if active == NONE else join_lists(following, active, here)
             if active == NONE:
                 continue
             match, start = next_start(starts, segments, match, segment, row)
@@ -272,37 +276,50 @@ def walk_chains(
             # The row behind the last one that the search from this row looks at.
             needed = row + 1
             if matched:
-                needed = outcomes.reach[match]
+                needed = match_reach[match]
             elif row >= limit:
                 needed = REACHED_END
-            elif len(outcomes.looked):
-                needed = max(needed, outcomes.looked[row])
+            elif len(looked):
+                needed = max(needed, looked[row])
             waits = needed == REACHED_END
             if not matched and needed == row + 1 and ahead == 0:
                 continue
             held = needed if waits else needed + ahead
-            active, left = let_go(groups, slots, active, held, row, left, counts)
-            if active == NONE:
-                continue
-            if matched or needed > row + 1:
+            alone = following[active] == NONE
+            if not alone or stops[firsts[active]] < held:
+                active, left = let_go(groups, slots, active, held, row, left, counts)
+                if active == NONE:
+                    continue
+                alone = following[active] == NONE
+            if alone:
+                reaches[active] = max(reaches[active], needed)
+            elif matched or needed > row + 1:
                 active = merge_reached(groups, slots, active, needed)
+                alone = following[active] == NONE
             if waits:
                 if parks == parked.shape[1]:
                     parked = grown(parked)
                 parked[0, parks] = segment
                 parked[1, parks] = row
-                parked[2, parks] = groups.first[active]
-                parked[3, parks] = groups.last[active]
+                parked[2, parks] = firsts[active]
+                parked[3, parks] = lasts[active]
                 parks += 1
                 active = NONE
                 continue
             if not matched:
                 continue
-            found = add_found(groups, slots, active, match, every, found, counts)
-            target = outcomes.target[match]
+            if every or not alone or counts[FOUND] == found.shape[1]:
+                found = add_found(groups, slots, active, match, every, found, counts)
+            else:
+                found[0, counts[FOUND]] = match
+                found[1, counts[FOUND]] = firsts[active]
+                found[2, counts[FOUND]] = reaches[active]
+                counts[FOUND] += 1
+            target = targets[match]
             if target > row + 1:
                 place = target + segment
-                at[place] = join_lists(groups.following, at[place], active)
+                there = at[place]
+                at[place] = active if there == NONE else join_lists(following, there, active)
                 active = NONE
     return Walked(found[:, : counts[FOUND]], left[:, : counts[LEFT]], parked[:, :parks])
 

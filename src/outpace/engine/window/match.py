@@ -13,7 +13,7 @@ matched one by one (`separate`). Memory: see there.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from outpace.engine.match.operator import fingerprint, kept_columns
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.opened import OpenWindows
+from outpace.engine.window.pieces import pieces
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
 from outpace.engine.window.separate import SeparateWindows
@@ -33,6 +34,9 @@ from outpace.engine.window.sharing import overlapping, sharable
 from outpace.engine.window.stretches import ROWS_AT_ONCE
 from outpace.errors import StateError, UnsupportedError
 from outpace.pattern.query import Rows
+
+#: So many events and what belongs to them fit into fast memory.
+ROWS_IN_STEP: Final = 1 << 17
 
 #: The frontier of an instance that is given no more events.
 ENDED = np.iinfo(np.int64).max
@@ -80,6 +84,8 @@ class WindowMatcher:
         How one window is matched; by default the fastest way that covers the query.
     rows_at_once
         Rows of windows that are gathered at once where windows are matched one by one.
+    rows_in_step
+        Events that are taken at once where windows share their searches.
     shared
         Whether windows share their searches; by default where that is worth it.
     """
@@ -90,6 +96,7 @@ class WindowMatcher:
         matcher: Matcher | None = None,
         *,
         rows_at_once: int = ROWS_AT_ONCE,
+        rows_in_step: int = ROWS_IN_STEP,
         shared: bool | None = None,
     ) -> None:
         query = task.bound.query
@@ -101,6 +108,7 @@ class WindowMatcher:
         self.task = task
         self.matcher = choose_matcher(task).matcher if matcher is None else matcher
         self._rows_at_once = rows_at_once
+        self._rows_in_step = rows_in_step
         self._shared = shared
         self._columns = kept_columns(task, task.bound.schema)
         schema = pa.schema([task.bound.schema.field(name) for name in self._columns])
@@ -152,12 +160,11 @@ class WindowMatcher:
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
         chosen = replace(events, rows=events.rows.select(self._columns))
-        try:
-            matches = self._strategy.step(chosen, split)
-        except GivesUpError:
-            assert isinstance(self._strategy, SharedWindows)
-            self._strategy = self._apart(self._strategy)
-            matches = self._strategy.step(chosen, split)
+        rows = self._rows_in_step if isinstance(self._strategy, SharedWindows) else ENDED
+        matches = WindowMatches.joined(
+            self.task.bound.output,
+            [self._take(*piece) for piece in pieces(chosen, split, rows)],
+        )
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
         return matches
@@ -202,6 +209,15 @@ class WindowMatcher:
         assert isinstance(self.matcher, KernelMatcher)
         ready = rows >= WORTH_PREDICATES or self.matcher.sweep_is_compiled
         return self._make(shared=ready and overlapping(self.task.bound.query.windows))
+
+    def _take(self, events: Events, split: Split) -> WindowMatches:
+        assert self._strategy is not None
+        try:
+            return self._strategy.step(events, split)
+        except GivesUpError:
+            assert isinstance(self._strategy, SharedWindows)
+            self._strategy = self._apart(self._strategy)
+            return self._strategy.step(events, split)
 
     def _apart(self, shared: SharedWindows) -> Strategy:
         """Go on with windows one by one, where their searches stand."""

@@ -95,11 +95,8 @@ class SharedWindows:
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
-        held, slots, opened = (
-            joined(self._held, events, keyed=self._keyed),
-            self._slots,
-            split.opened,
-        )
+        held = joined(self._held, events, keyed=self._keyed)
+        slots, opened = self._slots, split.opened
         partition = np.concatenate([slots.group_partition, opened.partition])
         cursor = np.concatenate([slots.group_cursor, opened.first])
         segments = _Segments.of(held, partition)

@@ -300,7 +300,7 @@ def test_events_in_no_window_may_be_left_out(case: Case) -> None:
     for window in case.stream.cut(case.windows):
         needed[list(window.rows)] = True
     expected = windowed_matches(case.query, case.stream.table, case.stream.cut(case.windows))
-    matcher = matcher_of(case, rows_at_once=7)
+    matcher = matcher_of(case, rows_at_once=7, rows_in_step=5)
     assert_equal(run(matcher, case.stream, case.windows, case.cuts, needed=needed), expected)
 
 
