@@ -17,11 +17,12 @@ import pyarrow as pa
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import STEP_BUDGET, Task
 from outpace.engine.match.program import Program, compile_program
+from outpace.errors import UnsupportedError
 from outpace.pattern import ast
 from outpace.pattern.bind import bind
 from outpace.pattern.check import check_clauses
 from outpace.pattern.print_pattern import print_pattern
-from outpace.pattern.print_query import print_match_recognize
+from outpace.pattern.print_query import print_fluent, print_match_recognize
 from outpace.pattern.query import Consume, Query, Selection, Skip
 from outpace.pattern.types import type_name
 from outpace.plan.explain_conditions import Condition, conditions_of, conditions_section
@@ -73,7 +74,7 @@ class Explanation:
     def text(self) -> str:
         """The explanation as plain text."""
         sections = [
-            (f"query {self.query.name}", print_match_recognize(self.query).splitlines()),
+            (f"query {self.query.name}", _query_text(self.query).splitlines()),
             ("tree", tree_section(self._tree)),
             ("automaton", automaton_section(self.program)),
             ("conditions", conditions_section(self._conditions, self.matcher)),
@@ -193,6 +194,14 @@ def explain(
         return Explanation(query, program)
     task = Task(bind(query, schema), program)
     return Explanation(query, program, task, choose_matcher(task).name, tuple(placement))
+
+
+def _query_text(query: Query) -> str:
+    try:
+        return print_match_recognize(query)
+    except UnsupportedError:
+        # Windows and schedulers may be of classes that users wrote, which have no SQL text.
+        return print_fluent(query)
 
 
 _MATCHERS = {

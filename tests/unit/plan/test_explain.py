@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern import ast, query
 from outpace.pattern.query import Query
-from outpace.pattern.windows import CountWindows
+from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
 from outpace.plan.explain import explain
 from outpace.testing.strategies import patterns
 
@@ -264,3 +264,21 @@ def test_windows_show_which_parts_run():
     assert "windows: matched one by one" in text
     assert "instances: 2, chosen by Batches(" in text
     assert "a match in every window that finds it" in text
+
+
+class Odd(WindowPredicate):
+    def opens(self, event, windows):
+        return event["v"] == 1
+
+    def closes(self, event, window):
+        return event["v"] == 3
+
+    def clone(self):
+        return Odd()
+
+
+def test_windows_of_a_python_predicate_are_shown_as_python():
+    found = Query("q").order_by("ts").pattern("A B").over(BetweenWindows(predicate=Odd()))
+    text = explain(found, pa.schema({"ts": pa.int64(), "v": pa.int64()})).text
+    assert ".over(op.windows.between(predicate=" in text
+    assert "splitter: over(op.windows.between(predicate=" in text
