@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from outpace.pattern.query import Query
-from outpace.pattern.windows import CountWindows, TimeWindows, Windows
+from outpace.pattern.windows import (
+    CountWindows,
+    OpenWindow,
+    TimeWindows,
+    WindowPredicate,
+    Windows,
+)
 from outpace.windows import between, landmark, session
 
 
@@ -28,6 +36,20 @@ PATTERNS = {
     "rows": pattern("A -> B").measures(c="CLASSIFIER()").all_rows_per_match(),
 }
 
+
+class Bounded(WindowPredicate):
+    """An `a` opens a window where less than three are open; five events or a `d` close it."""
+
+    def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
+        return event["kind"] == "a" and len(windows) < 3
+
+    def closes(self, event: Mapping[str, object], window: OpenWindow) -> bool:
+        return event["kind"] == "d" or window.events >= 5
+
+    def clone(self) -> Bounded:
+        return Bounded()
+
+
 KINDS: dict[str, Windows] = {
     "count": CountWindows(7, 3),
     "count, offset": CountWindows(6, 4, -3),
@@ -37,6 +59,7 @@ KINDS: dict[str, Windows] = {
     "time, gaps": TimeWindows(3, 5),
     "session": session(3),
     "between": between(open="kind = 'a'", close="kind = 'd'"),
+    "predicate": between(predicate=Bounded()),
     "landmark": landmark("kind = 'd'"),
 }
 

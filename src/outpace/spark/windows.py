@@ -25,6 +25,7 @@ from pyspark.sql import functions as sf
 
 from outpace.engine.match.groups import SortedGroups
 from outpace.engine.ranges import PACKED
+from outpace.errors import DataError
 from outpace.pattern.query import Query
 from outpace.plan.catalyst import quoted
 from outpace.plan.window_task import (
@@ -109,7 +110,7 @@ def _with_counts(
         .agg(sf.sum("rows").alias("rows"))
         .select("range", sf.coalesce(sf.sum("rows").over(earlier), sf.lit(0)).alias("before"))
     )
-    return packed.join(sf.broadcast(before), "range").select(*COUNTED_PACKED.names)
+    return packed.join(sf.broadcast(before), "range", "left").select(*COUNTED_PACKED.names)
 
 
 def _in_order(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
@@ -188,6 +189,11 @@ def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
     for batch in batches:
         _, numbers, _, blocks, *counted = batch.columns
         before = counted[0].to_pylist() if counted else [None] * batch.num_rows
+        if counted and None in before:
+            raise DataError(
+                "the DataFrame does not have the same rows each time that it is read",
+                hint="cache it, or write it to a table first, to number the matches",
+            )
         for number, rows, block in zip(numbers.to_pylist(), before, blocks, strict=True):
             yield number, rows, block.as_buffer()
 

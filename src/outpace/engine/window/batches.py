@@ -26,6 +26,9 @@ from outpace.engine.window.contract import OPEN, Split, Windows
 from outpace.engine.window.operator import joined_windows
 from outpace.pattern.bind_windows import ByCount
 
+#: How many windows are looked at to find the end of a batch, at first.
+_LOOKED_AT: Final = 256
+
 #: Windows as they travel.
 WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
@@ -104,18 +107,12 @@ class BatchCutter:
 
     def _cut(self, *, ended: bool) -> Batch | None:
         windows, begin = self._windows, self._next
-        reach = np.maximum.accumulate(windows.stop[begin:])
-        closed = int(np.searchsorted(reach, OPEN))
-        size = self._size(reach[:closed] - windows.first[begin] if closed else reach[:0])
-        if size > closed:
-            if not ended:
-                return None
-            size = closed
+        size, reach = self._size(ended=ended)
         if not size:
             return None
         low, high = begin, begin + size
         if self._neighbours:
-            high = max(high, int(np.searchsorted(windows.first, reach[size - 1])))
+            high = max(high, int(np.searchsorted(windows.first, reach)))
             if (windows.stop[begin:high] == OPEN).any():
                 return None
             overlapping = np.flatnonzero(windows.stop[:begin] > windows.first[begin])
@@ -125,9 +122,23 @@ class BatchCutter:
         self._forget(begin + size)
         return batch
 
-    def _size(self, spans: Integers) -> int:
-        """Return how many windows the next batch has, given how long it is with each more."""
-        return self._count or int(np.searchsorted(spans, self._rows)) + 1
+    def _size(self, *, ended: bool) -> tuple[int, int]:
+        """Return how many windows the next batch has, 0 while it is not complete, and its end."""
+        windows, begin = self._windows, self._next
+        left = len(windows) - begin
+        if not left:
+            return 0, 0
+        end = int(windows.first[begin]) + self._rows
+        looked = min(left, self._count or _LOOKED_AT)
+        while True:
+            reach = np.maximum.accumulate(windows.stop[begin : begin + looked])
+            closed = int(np.searchsorted(reach, OPEN))
+            size = self._count or int(np.searchsorted(reach[:closed], end)) + 1
+            if size <= closed:
+                return size, int(reach[size - 1])
+            if closed < looked or looked == left:
+                return (closed, int(reach[-1])) if ended and closed else (0, 0)
+            looked = min(left, 2 * looked)
 
     def _forget(self, begin: int) -> None:
         """Drop the windows before `begin` that can overlap none from there on."""

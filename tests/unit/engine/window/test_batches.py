@@ -94,6 +94,15 @@ def test_windows_that_do_not_overlap_have_no_neighbours() -> None:
     assert [batch.rows for batch in batches] == [(0, 9), (9, 20)]
 
 
+def test_long_batches_of_many_windows() -> None:
+    starts = list(range(3000))
+    stream = windows(starts, [start + 5 for start in starts])
+    batches = list(BatchCutter(1000).take(Split(stream, stream), ended=True))
+    sizes = [batch.stop - batch.first for batch in batches]
+    assert sizes == [996, 996, 996, 12]
+    assert [len(batch.windows) for batch in batches] == [1000, 1004, 1004, 16]
+
+
 @pytest.mark.parametrize("neighbours", [True, False])
 @settings(max_examples=100, deadline=None)
 @given(
