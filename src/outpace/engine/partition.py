@@ -162,7 +162,7 @@ def _plain_width(data_type: pa.DataType) -> int:
     """Return the bytes of a value that lies in a plain buffer; 0 for all other types."""
     if pa.types.is_boolean(data_type) or pa.types.is_dictionary(data_type):
         return 0
-    if not (pa.types.is_primitive(data_type) or pa.types.is_fixed_size_binary(data_type)):
+    if not (pa.types.is_primitive(data_type)):
         return 0
     width = int(data_type.bit_width) // 8
     return width if width in (1, 2, 4, 8) else 0
@@ -213,10 +213,8 @@ def placed(
         return array
     if is_text(array.type) and len(array) and not array.null_count:
         short = without_offsets(array)
-        width = _plain_width(short.type)
-        # Kernels are compiled for numbers that are aligned.
-        if width and short.buffers()[1].address % width == 0:
-            return with_offsets(placed(short, order, codes, segments), array.type)
+        if short.type != array.type:
+            return with_offsets(short.take(pa.array(order)), array.type)
     if array.null_count or not (width := _plain_width(array.type)):
         return array.take(pa.array(order))
     carrier = np.dtype(f"i{width}")

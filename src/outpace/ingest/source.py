@@ -17,8 +17,9 @@ import pyarrow as pa
 from outpace.engine.order.merge import SourceMerge
 from outpace.errors import DataError
 
-#: How many events a batch has where nobody asks for another size.
-BATCH_ROWS: Final = 65_536
+#: How many events a batch has where nobody asks for another size. No power of two: then equal
+#: batches of many sources would compete for the same places of the cache.
+BATCH_ROWS: Final = 60_000
 
 #: The column of sequence numbers.
 SEQUENCE: Final = "seq"
