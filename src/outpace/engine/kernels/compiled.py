@@ -38,14 +38,17 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        size = sum(len(value) for value in args if isinstance(value, Sized))
-        if size <= _SMALL and not is_compiled(kernel):
+        if not cast("Any", kernel).overloads and _is_small(args) and not is_compiled(kernel):
             # Compiled integers wrap around without a word, and kernels check for it themselves.
             with np.errstate(all="ignore"):
                 return function(*args, **kwargs)
         return kernel(*args, **kwargs)
 
     return call
+
+
+def _is_small(args: tuple[object, ...]) -> bool:
+    return sum(len(value) for value in args if isinstance(value, Sized)) <= _SMALL
 
 
 def is_compiled(kernel: Callable[..., object]) -> bool:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.match.codegen_layout import at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
-from outpace.engine.match.kernel_masks import block_masks
+from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.reach import reach_of
 from outpace.pattern import ast
 from outpace.pattern.ast import Link
@@ -133,7 +133,7 @@ def bit_columns(
     nothing = np.zeros(0, np.int64)
     block = Block(columns, bounds, bounds[1:], nothing, nothing, nothing, ended=True)
     return {
-        name: pa.array(block_masks(predicates[first : first + _PER_COLUMN], block))
+        name: pa.array(BlockMasks(predicates[first : first + _PER_COLUMN])(block))
         for name, first in zip(
             _names(len(predicates)), range(0, len(predicates), _PER_COLUMN), strict=True
         )

@@ -34,7 +34,7 @@ from outpace.engine.match.contract import (
     empty_block,
 )
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
-from outpace.engine.match.kernel_masks import block_masks
+from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import make_twin
 from outpace.engine.match.twin_search import Reach
@@ -99,6 +99,7 @@ class KernelMatcher:
         self._twin = make_twin(task)
         self._program: ProgramArrays = program_arrays(task.program)
         self._rules: Rules = rules(task, plan.variables)
+        self._masks = BlockMasks(plan.prefilters)
         self._chain = chain_steps(task)
         self._search = search_strict if is_strict(task) else kernels.search
 
@@ -110,7 +111,7 @@ class KernelMatcher:
         return self._run(block, resume) or self._twin(block, resume)
 
     def _run(self, block: Block, resume: Resume) -> Outcome | None:
-        rows = _rows(block, block_masks(self._plan.prefilters, block))
+        rows = _rows(block, self._masks(block))
         cursor = _cursor(block, resume)
         buffers = _Buffers.of(block.size)
         if self._chain is not None:
@@ -149,7 +150,7 @@ class KernelMatcher:
         Swept, or None
             None where compiled arithmetic gives up, and only the twin can tell whether it must.
         """
-        rows = _rows(block, block_masks(self._plan.prefilters, block))
+        rows = _rows(block, self._masks(block))
         cursor = _cursor(block, Resume.fresh(len(block.segments) - 1))
         cursor.next_row[:] = block.segments[:-1]
         buffers = _Buffers.of(block.size)

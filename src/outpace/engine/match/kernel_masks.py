@@ -38,30 +38,78 @@ def mask_type(predicates: int) -> npt.DTypeLike:
     return np.int64
 
 
-def block_masks(predicates: Sequence[Predicate], block: Block) -> npt.NDArray[Any]:
-    """Return the masks of all rows; `predicates` are those that need no run, by variable."""
-    kind = mask_type(len(predicates))
-    always = sum(1 << n for n, p in enumerate(predicates) if p.kind is PredicateClass.ALWAYS)
-    masks = np.full(block.size, always, kind)
-    by_column: dict[str, list[int]] = defaultdict(list)
-    singles: list[int] = []
-    for number, predicate in enumerate(predicates):
-        if predicate.kind is PredicateClass.ALWAYS:
-            continue
-        column = _only_column(predicate)
-        if column is not None and _values(block.columns[column]) is not None:
-            by_column[column].append(number)
-        else:
-            singles.append(number)
-    for column, numbers in by_column.items():
-        if not _add_by_value(predicates, numbers, column, block.columns[column], masks):
-            singles.extend(numbers)
-    for number in singles:
-        if _add_comparison(predicates[number], number, block, masks):
-            continue
-        holds = predicate_mask(predicates[number], block.columns, block.segments)
-        add_where(holds.view(np.uint8), 1 << number, masks)
-    return masks
+class BlockMasks:
+    """Makes the masks of blocks; what does not depend on the rows is computed once.
+
+    Parameters
+    ----------
+    predicates
+        Those that need no run, by variable.
+    """
+
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self._predicates = predicates
+        self._kind = np.dtype(mask_type(len(predicates)))
+        self._always = sum(
+            1 << number
+            for number, predicate in enumerate(predicates)
+            if predicate.kind is PredicateClass.ALWAYS
+        )
+        self._by_column: dict[str | None, list[int]] = defaultdict(list)
+        for number, predicate in enumerate(predicates):
+            if predicate.kind is not PredicateClass.ALWAYS:
+                self._by_column[_only_column(predicate)].append(number)
+        self._tables: dict[tuple[str, pa.DataType], npt.NDArray[Any] | None] = {}
+
+    def __call__(self, block: Block) -> npt.NDArray[Any]:
+        """Return the masks of all rows."""
+        masks = np.full(block.size, self._always, self._kind)
+        for name, numbers in self._by_column.items():
+            table = None if name is None else self._table(name, block.columns[name], numbers)
+            if table is not None and name is not None:
+                add_by_table(_codes(block.columns[name], len(table) - 1), table, masks)
+                continue
+            for number in numbers:
+                self._add_single(number, block, masks)
+        return masks
+
+    def _add_single(self, number: int, block: Block, masks: npt.NDArray[Any]) -> None:
+        predicate = self._predicates[number]
+        if not _add_comparison(predicate, number, block, masks):
+            holds = predicate_mask(predicate, block.columns, block.segments)
+            add_where(holds.view(np.uint8), 1 << number, masks)
+
+    def _table(
+        self, name: str, column: pa.Array, numbers: Sequence[int]
+    ) -> npt.NDArray[Any] | None:
+        """Return the bits of each value that a column can have, by code, if they are few."""
+        if pa.types.is_dictionary(column.type):
+            return self._new_table(name, column, numbers)
+        key = name, column.type
+        if key not in self._tables:
+            self._tables[key] = self._new_table(name, column, numbers)
+        return self._tables[key]
+
+    def _new_table(
+        self, name: str, column: pa.Array, numbers: Sequence[int]
+    ) -> npt.NDArray[Any] | None:
+        values = _values(column)
+        if values is None:
+            return None
+        # The last entry is for NULL.
+        domain = pa.concat_arrays([values, pa.nulls(1, values.type)])
+        columns: Mapping[str, pa.Array] = {name: domain}
+        if pa.types.is_dictionary(column.type):
+            columns = {name: domain.cast(column.type)}
+        table = np.zeros(len(domain), self._kind)
+        try:
+            for number in numbers:
+                holds = predicate_mask(self._predicates[number], columns, _NO_SEGMENTS)
+                table |= holds.astype(self._kind) * self._kind.type(1 << number)
+        except DataError:
+            # A value that no row has may be one that the predicate fails on.
+            return None
+        return table
 
 
 #: Comparisons that one pass over two columns can do: the operator's number, and whether to swap.
@@ -132,32 +180,6 @@ def _values(column: pa.Array) -> pa.Array | None:
     if column.type == pa.uint8():
         return pa.array(np.arange(256, dtype=np.uint8))
     return None
-
-
-def _add_by_value(
-    predicates: Sequence[Predicate],
-    numbers: Sequence[int],
-    name: str,
-    column: pa.Array,
-    masks: npt.NDArray[Any],
-) -> bool:
-    values = _values(column)
-    assert values is not None
-    # The last entry is for NULL.
-    domain = pa.concat_arrays([values, pa.nulls(1, values.type)])
-    columns: Mapping[str, pa.Array] = {name: domain}
-    if pa.types.is_dictionary(column.type):
-        columns = {name: domain.cast(column.type)}
-    table = np.zeros(len(domain), masks.dtype)
-    try:
-        for number in numbers:
-            holds = predicate_mask(predicates[number], columns, _NO_SEGMENTS)
-            table |= holds.astype(masks.dtype) * masks.dtype.type(1 << number)
-    except DataError:
-        # A value that no row has may be one that the predicate fails on.
-        return False
-    add_by_table(_codes(column, len(values)), table, masks)
-    return True
 
 
 def _codes(column: pa.Array, null_code: int) -> npt.NDArray[Any]:
