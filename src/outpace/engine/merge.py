@@ -40,6 +40,7 @@ class Merger:
 
     def __init__(self, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
         self._schema = schema
+        self._nothing = WindowMatches.none(schema)
         self._distinct = distinct
         #: For each instance the parts that wait, each with the earliest start in it.
         self._waiting: list[deque[tuple[int, WindowMatches]]] = [deque() for _ in range(instances)]
@@ -91,7 +92,7 @@ class Merger:
         """Return what is complete, in its order."""
         frontier = self.frontier
         ready = [part for queue in self._waiting for part in _before(queue, frontier)]
-        matches = WindowMatches.joined(self._schema, ready)
+        matches = WindowMatches.joined(self._schema, ready) if ready else self._nothing
         if len(ready) > 1:
             matches = matches.ordered()
         if self._distinct:
@@ -100,6 +101,8 @@ class Merger:
         return matches
 
     def _unseen(self, matches: WindowMatches) -> WindowMatches:
+        if not len(matches):
+            return matches
         fresh: dict[bytes, int] = {}
         for place, identity in enumerate(matches.identity.to_pylist()):
             if identity not in self._seen:

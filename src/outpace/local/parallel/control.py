@@ -3,7 +3,8 @@
 The rate follows what instances are measured to process, and the time that they need for what waits
 for them: with little waiting it is above what they can do, with much below, and at the aim it is
 just that. A source that offers more is held back, never cut. At the start, when nothing is measured
-and nothing is warm, the rate is low and doubles with every interval.
+and nothing is warm, the rate is low and doubles with every interval. Slow instances get small
+blocks, so that they answer often enough to be steered.
 
 The controller has no clock: whoever asks brings the time. Paper: 4.5.
 """
@@ -19,6 +20,8 @@ from typing import Final
 _NEWNESS: Final = 0.2
 #: The rate may be so many times what instances can do, while too little waits for them.
 _MOST: Final = 2.0
+#: A block holds this share of the work that may wait.
+_BLOCK: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class RateControl:
 
     first_rate: float = 200_000.0
     interval_s: float = 0.05
-    aim_s: float = 0.2
+    aim_s: float = 0.25
 
 
 class RateController:
@@ -58,8 +61,8 @@ class RateController:
     Examples
     --------
     >>> controller = RateController(RateControl(first_rate=4000.0, interval_s=1.0, aim_s=1.0), 1)
-    >>> controller.allowed(now=0.0), controller.allowed(now=0.5)
-    (0.0, 2000.0)
+    >>> controller.block(now=0.0, at_hand=10_000), controller.block(now=0.5, at_hand=10_000)
+    (0, 2000)
     >>> controller.worked(0, events=1000, seconds=1.0)
     >>> controller.adjust(now=60.0, loads=[1000], duplication=1.0)
     >>> controller.rate
@@ -111,7 +114,8 @@ class RateController:
         first = math.isnan(self._adjusted_at)
         self._adjusted_at = now
         pressure = self._waiting_s(loads) / self._control.aim_s
-        if not first and pressure < _MOST:
+        answered = all(speed or not load for speed, load in zip(self._speeds, loads, strict=True))
+        if not first and answered and pressure < _MOST:
             self._ceiling *= 2
         measured = [speed for speed in self._speeds if speed]
         if not measured:
@@ -124,26 +128,29 @@ class RateController:
         if self._ceiling > _MOST * sustainable:
             self._ceiling = math.inf
 
-    def allowed(self, now: float) -> float:
-        """Return how many events may be read now; nothing or less means none."""
+    def block(self, now: float, at_hand: int) -> int:
+        """Return how many of the events at hand may be read now, in one block; 0 to wait."""
         if not math.isnan(self._budget_at):
             # What was not used in an interval is lost, or a pause would be followed by a flood.
-            most = max(1.0, self._rate * self._control.interval_s)
+            most = max(self._least(at_hand), self._rate * self._control.interval_s)
             self._budget = min(most, self._budget + self._rate * (now - self._budget_at))
         self._budget_at = now
-        return self._budget
+        return min(at_hand, int(self._budget)) if self._budget >= self._least(at_hand) else 0
 
     def spend(self, events: int) -> None:
-        """Note that events were read; a block may be larger than what was allowed."""
+        """Note that events were read."""
         self._budget -= events
 
-    def wait_s(self, events: float = 1.0) -> float:
-        """Return the seconds until something may be read, at most until the rate is set anew."""
-        if self._budget >= events:
-            return 0.0
-        if self._rate <= 0:
-            return self._control.interval_s
-        return min((events - self._budget) / self._rate, self._control.interval_s)
+    def wait_s(self, at_hand: int) -> float:
+        """Return the seconds until a block may be read, at most until the rate is set anew."""
+        missing = self._least(at_hand) - self._budget
+        if missing <= 0 or self._rate <= 0:
+            return 0.0 if missing <= 0 else self._control.interval_s
+        return min(missing / self._rate, self._control.interval_s)
+
+    def _least(self, at_hand: int) -> float:
+        """Return the least size of a block."""
+        return min(float(at_hand), max(1.0, self._rate * self._control.aim_s * _BLOCK))
 
     def _waiting_s(self, loads: Sequence[float]) -> float:
         """Return the seconds that the slowest instance needs for what waits for it."""

@@ -183,61 +183,68 @@ class Run:
 
     def _turns(self, reader: SourceReader) -> Iterator[pa.Table]:
         """Yield what each turn of the loop completes."""
+        batch: Batch | None = None
         reading = True
         while not self._stopped.is_set():
-            wanted = reading and self._wants_events()
-            if wanted and reader.ready:
+            if batch is None and reading and reader.ready:
                 batch = reader.take()
                 reading = batch is not None
-                yield from self._end() if batch is None else self._push(batch)
-            elif self._operator is None and reading:
-                wait([reader.wakes], _TURN_S)
-            elif self._operator is None or self._operator.coordinator.settled:
-                return
-            else:
-                self._operator.receive(
-                    _TURN_S if wanted or not reading else self._pause(),
-                    [reader.wakes] if wanted else [],
-                )
+                self._begin(batch)
+            size = self._readable(batch)
+            if batch is not None and size:
+                yield from self._push(batch, size)
+                batch = batch.after(size)
+            elif self._operator is not None:
+                if self._operator.coordinator.settled:
+                    return
+                empty = batch is None and reading
+                self._operator.receive(self._pause(batch), [reader.wakes] if empty else [])
                 yield self._operator.coordinator.take()
+            elif reading:
+                wait([reader.wakes], _TURN_S)
+            else:
+                return
             self._look()
 
-    def _wants_events(self) -> bool:
-        """Say whether events may be read now: there is room, and the rate allows it."""
-        if self._operator is None:
-            return True
-        if self._controller is None:
-            return self._operator.room
-        coordinator, now = self._operator.coordinator, time.perf_counter()
-        self._controller.adjust(now, coordinator.loads, coordinator.schedule.duplication)
-        return self._controller.allowed(now) > 0 and self._operator.room
-
-    def _pause(self) -> float:
-        """Return how long to wait for answers, until events may be read again."""
-        assert self._operator is not None
-        if self._controller is None or not self._operator.room:
-            return _TURN_S
-        return self._controller.wait_s()
-
-    def _push(self, batch: Batch) -> Iterator[pa.Table]:
+    def _begin(self, batch: Batch | None) -> None:
+        """Take note of a new batch, or of the end of all sources."""
+        if batch is None:
+            if self._operator is not None:
+                self._operator.finish()
+            return
         if self._operator is None:
             self._operator = ParallelOperator(
                 self._query, batch.rows.schema, memory=self._memory, watch=self._answered
             )
             self._began = time.perf_counter()
-        if self._controller is not None:
-            self._controller.spend(batch.rows.num_rows)
         for source, count in batch.counts.items():
             self.metrics.sources[source].events = count
             self.metrics.sources[source].buffered = batch.buffered[source]
-        yield from self._operator.push(batch.rows)
-        if self._time_is_ordered and batch.watermark < ENDED:
-            self._operator.advance(batch.watermark)
 
-    def _end(self) -> Iterator[pa.Table]:
-        if self._operator is not None:
-            self._operator.finish()
-            yield self._operator.coordinator.take()
+    def _readable(self, batch: Batch | None) -> int:
+        """Return how many events of a batch may go to instances now."""
+        if batch is None or self._operator is None or not self._operator.room:
+            return 0
+        if self._controller is None:
+            return len(batch)
+        coordinator, now = self._operator.coordinator, time.perf_counter()
+        self._controller.adjust(now, coordinator.loads, coordinator.schedule.duplication)
+        return self._controller.block(now, len(batch))
+
+    def _pause(self, batch: Batch | None) -> float:
+        """Return how long to wait for answers, until something else may be done."""
+        assert self._operator is not None
+        if batch is None or self._controller is None or not self._operator.room:
+            return _TURN_S
+        return self._controller.wait_s(len(batch))
+
+    def _push(self, batch: Batch, size: int) -> Iterator[pa.Table]:
+        assert self._operator is not None
+        if self._controller is not None:
+            self._controller.spend(size)
+        yield from self._operator.push(batch.rows.slice(0, size))
+        if size == len(batch) and self._time_is_ordered and batch.watermark < ENDED:
+            self._operator.advance(batch.watermark)
 
     def _answered(self, instance: int, events: int, done: Done) -> None:
         """Note what an instance did."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from typing import Final
 
@@ -43,6 +43,13 @@ class Batch:
     watermark: int
     counts: dict[str, int]
     buffered: dict[str, int]
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def after(self, size: int) -> Batch | None:
+        """Return the batch without its first events; None where nothing is left."""
+        return replace(self, rows=self.rows.slice(size)) if size < len(self) else None
 
 
 class SourceReader:

@@ -1,8 +1,8 @@
 """The process of an instance: takes work from a pipe, reads events from shared memory, answers.
 
-A thread of its own reads the pipe, so the parent never waits for an instance that is busy, and an
-instance whose parent is gone ends at once, whatever it is doing. What goes wrong is told with its
-traceback before the process ends.
+A thread of its own reads the pipe, so the parent never waits for an instance that is busy. When the
+parent closes the pipe, or is gone, the instance ends: after what it is doing, or soon if that takes
+long. What goes wrong is told with its traceback before the process ends.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import signal
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Final
 
 import pyarrow as pa
 
@@ -25,6 +27,9 @@ from outpace.local.parallel.coordinator import Answer
 from outpace.local.parallel.instance import Instance, chosen, unpacked
 from outpace.local.parallel.ring import Ring, RingReader
 from outpace.pattern.query import Query
+
+#: How long a process may go on with what it is doing when nobody waits for it.
+_PATIENCE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,10 @@ class _Worker:
 
 
 def _receive(connection: Connection, inbox: queue.SimpleQueue[Work | None]) -> None:
-    """Read work as it comes; end the process when the parent is gone."""
-    try:
-        while (work := connection.recv()) is not None:
-            inbox.put(work)
-        inbox.put(None)
-    except (EOFError, OSError):
-        os._exit(0)
+    """Read work as it comes; end the process when there is no more."""
+    with suppress(EOFError, OSError):
+        while True:
+            inbox.put(connection.recv())
+    inbox.put(None)
+    time.sleep(_PATIENCE_S)
+    os._exit(0)
