@@ -38,6 +38,9 @@ def compile_kernels() -> None:
     for query in _all_queries():
         match(small, query)
         search(small, query).count()
+    for query in (*(WORKLOADS[name]() for name in ("w1", "w1k", "w4s")), *_wide_queries()):
+        for size in (1000, 50):
+            match(table, query.over(CountWindows(size, 50)))
     for windows in _windows():
         windows_of(Query().partition_by("type").order_by("ts").over(windows), table)
     _merge_sources(table)

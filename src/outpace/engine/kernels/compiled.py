@@ -35,10 +35,12 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     so that the first answer does not wait for a compiler.
     """
     kernel = compiled(function)
+    # Looking into the cache takes longer than small arguments do, so it happens once.
+    is_cached = functools.cache(is_compiled)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not cast("Any", kernel).overloads and _is_small(args) and not is_compiled(kernel):
+        if not cast("Any", kernel).overloads and _is_small(args) and not is_cached(kernel):
             # Compiled integers wrap around without a word, and kernels check for it themselves.
             with np.errstate(all="ignore"):
                 return function(*args, **kwargs)

@@ -55,10 +55,11 @@ class OpenWindows:
         stop = np.full(len(joined), OPEN, np.int64)
         closed_at = np.full(len(joined), -1, np.int64)
         end_time = joined.windows.end_time.copy()
-        at = np.empty(len(closed), np.int64)
-        names = joined.windows.partition, joined.windows.number
-        find_pairs(*names, closed.partition, closed.number, at)
-        stop[at], closed_at[at], end_time[at] = closed.stop, closed.closed_at, closed.end_time
+        if len(closed):
+            at = np.empty(len(closed), np.int64)
+            names = joined.windows.partition, joined.windows.number
+            find_pairs(*names, closed.partition, closed.number, at)
+            stop[at], closed_at[at], end_time[at] = closed.stop, closed.closed_at, closed.end_time
         w = joined.windows
         windows = Windows(w.partition, w.number, w.first, stop, w.start_time, end_time, closed_at)
         return OpenWindows(windows, joined.resume, joined.begun_at, joined.keep)
