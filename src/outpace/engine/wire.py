@@ -115,9 +115,11 @@ def write_events(
     >>> read_events(block, rows.schema).equals(rows)
     True
     """
-    times, numbers = as_integers(rows[time]), as_integers(rows[sequence])
     columns = {name: one_array(rows[name]) for name in rows.column_names}
-    if numbers[-1] - numbers[0] == len(numbers) - 1:
+    if not rows.num_rows or columns[time].null_count or columns[sequence].null_count:
+        raise DataError(f"a block needs events, each with '{time}' and '{sequence}'")
+    times, numbers = as_integers(columns[time]), as_integers(columns[sequence])
+    if numbers[-1] - numbers[0] == len(numbers) - 1 and (np.diff(numbers) == 1).all():
         del columns[sequence]
     (cell,) = block_cells([narrow_rows(columns)])
     header = Header(
@@ -197,10 +199,16 @@ def read_events(data: Data, schema: pa.Schema, *, sequence: str = "seq") -> pa.T
     """Return the events of a block; columns are not copied where they need not be widened."""
     header = read_header(data)
     body = pa.py_buffer(data).slice(len(data) - header.body_bytes)
-    columns = read_block(body, schema)
+    try:
+        columns = read_block(body, schema)
+    except KeyError as error:
+        raise DataError("the block has other columns", detail=str(error.args[0])) from error
     if sequence not in columns:
         numbers = np.arange(header.first[1], header.first[1] + header.rows, dtype=np.int64)
         columns[sequence] = pa.array(numbers).cast(schema.field(sequence).type)
+    missing = [name for name in schema.names if name not in columns]
+    if missing:
+        raise DataError(f"the block has no column '{missing[0]}'")
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 

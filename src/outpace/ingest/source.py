@@ -53,7 +53,10 @@ class Source(ABC):
 
     def table(self) -> pa.Table:
         """Return all events at once."""
-        return pa.Table.from_batches(self.batches())
+        batches = list(self.batches())
+        if not batches:
+            raise DataError(f"source '{self.id}' has no events")
+        return pa.Table.from_batches(batches)
 
 
 def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Table]:

@@ -168,6 +168,8 @@ class StreamMatcher:
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        if self._operator is None and self._identifiers is not None:
+            return source in self._identifiers
         return self._merged(source).wants(source)
 
     def advance(self, time: int | datetime.datetime) -> pa.Table:

@@ -123,3 +123,25 @@ def test_other_bytes_and_other_versions_are_told_apart():
 def test_a_name_that_is_too_long_is_refused():
     with pytest.raises(DataError, match="too long"):
         write_mark(Kind.END, "x" * 70_000, "west")
+
+
+@pytest.mark.parametrize("numbers", [[0, 2, 1, 3], [5, 5, 7, 8], [3, 2, 1, 6]])
+def test_numbers_in_any_order_come_back(numbers):
+    table = pa.table({"ts": [1, 1, 2, 2], "seq": numbers})
+    assert read_events(write_events("", "", table), table.schema).equals(table)
+
+
+@pytest.mark.parametrize("rows", [{"ts": [], "seq": []}, {"ts": [1, None], "seq": [0, 1]}])
+def test_what_has_no_order_is_no_block(rows):
+    table = pa.table(rows, schema=pa.schema([("ts", pa.int64()), ("seq", pa.int64())]))
+    with pytest.raises(DataError, match="a block needs events"):
+        write_events("", "", table)
+
+
+def test_other_columns_than_expected_are_named():
+    block = write_events("", "", pa.table({"ts": [1], "seq": [0], "x": [1]}))
+    key = [("ts", pa.int64()), ("seq", pa.int64())]
+    with pytest.raises(DataError, match="other columns"):
+        read_events(block, pa.schema(key))
+    with pytest.raises(DataError, match="no column 'y'"):
+        read_events(block, pa.schema([*key, ("x", pa.int64()), ("y", pa.int64())]))

@@ -84,3 +84,9 @@ def test_sources_of_one_operator_have_the_same_time_column():
     with pytest.raises(DataError, match="the same time column") as refused:
         next(merged([Listed("west", (1,)), Listed("east", (1,), time="at")]))
     assert refused.value.detail == "there are at, ts"
+
+
+def test_a_source_without_events_has_no_table():
+    assert list(merged([simple_events(0)])) == []
+    with pytest.raises(DataError, match="source 'simple' has no events"):
+        simple_events(0).table()

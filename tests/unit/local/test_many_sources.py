@@ -158,6 +158,19 @@ def test_state_of_sources_is_not_that_of_a_stream():
 def test_who_is_too_far_ahead_is_told():
     matcher = op.open(CHAIN, sources=["a", "b"])
     rows = {"ts": [1, 2, 3], "kind": ["a", "b", "c"], "seq": [0, 1, 2]}
+    assert matcher.wants("a")
+    assert not matcher.wants("c")
     matcher.push(rows, source="a")
     assert matcher.wants("a")
     assert matcher.wants("b")
+
+
+def test_the_end_of_the_last_source_decides_nothing_but_the_order():
+    """That the input ends is said by `finish()`, which closes windows and settles the rest."""
+    windows = CHAIN.over(op.windows.time(10))
+    matcher = op.open(windows, sources=["a", "b"])
+    rows = {"ts": [-3, 2, 3, 4], "kind": ["x", "a", "b", "c"], "seq": [0, 1, 2, 3]}
+    found = matcher.push(rows, source="a").to_pylist() + matcher.finish("a").to_pylist()
+    found += matcher.finish("b").to_pylist() + matcher.finish().to_pylist()
+    assert found == op.match(pa.table(rows), windows).to_pylist()
+    assert found

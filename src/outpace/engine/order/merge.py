@@ -193,7 +193,7 @@ class SourceMerge:
     def heartbeat(self, source: str, time: int) -> None:
         """Promise that no later event of a source has a time before `time`."""
         waiting = self._waiting[self._number(source)]
-        waiting.time = max(waiting.time, time)
+        waiting.time = max(waiting.time, min(time, int(np.iinfo(np.int64).max)))
 
     def finish(self, source: str) -> None:
         """Say that a source sends no more events."""
@@ -210,7 +210,8 @@ class SourceMerge:
                 runs.append(number)
                 bounds.append(bounds[-1] + sum(map(len, ready)))
                 pieces += ready
-        watermark = int(np.iinfo(np.int64).max) if bound is None else bound[0]
+        known = max(waiting.time for waiting in self._waiting)
+        watermark = known if bound is None else bound[0]
         return self._merged(pieces, np.array(runs, np.int64), np.array(bounds), watermark)
 
     def wants(self, source: str) -> bool:

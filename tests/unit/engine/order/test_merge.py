@@ -293,6 +293,24 @@ def test_a_heartbeat_never_takes_back_an_earlier_one():
     assert keys_of(merge, merge.take()) == [(3, 0, "a")]
 
 
+def test_a_heartbeat_at_the_end_of_time_releases_all():
+    merge = SourceMerge(["a", "b"])
+    push(merge, "a", [(2**62, 0)])
+    merge.heartbeat("b", 2**70)
+    assert keys_of(merge, merge.take()) == [(2**62, 0, "a")]
+
+
+def test_the_watermark_is_a_time_that_was_said():
+    merge = SourceMerge(["a", "b"])
+    assert merge.take().watermark == -(2**63)
+    push(merge, "a", [(7, 0)])
+    merge.heartbeat("b", 5)
+    assert merge.take().watermark == 5
+    merge.finish("a")
+    merge.finish("b")
+    assert merge.take().watermark == 7
+
+
 def test_a_source_that_is_too_far_ahead_must_wait():
     merge = SourceMerge(["a", "b"], capacity=3)
     push(merge, "a", [(1, 0), (2, 1)])
