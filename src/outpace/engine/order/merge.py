@@ -6,12 +6,14 @@ one that comes before it, and not earlier. A heartbeat says of a source that is 
 event of it lies before a time, and so releases the others. Any cut into blocks, and any order in
 which the sources speak, gives the same stream.
 
-Blocks stay as they come, without a copy, until they are taken; a stretch that one source alone has
-is never copied. A merge holds for each source at most `capacity` events and the block that went
-beyond; `wants` says which sources may go on, and the one that holds the others back always may.
+Blocks stay as they come until they are taken, only small ones that wait are joined; a stretch that
+one source alone has is not copied. A merge holds for each source at most `capacity` events and the
+block that went beyond; `wants` says which sources may go on, and the one that holds the others back
+always may.
 
-The paper's ordering component (3.2.2, 4.3) waits for an event of every source; its section 4.3
-leaves heartbeats to the future.
+Where times are spread, the cost per event hardly depends on the number of sources; where they crowd
+it grows with the logarithm of that number (`outpace.engine.kernels.merge`). The paper's ordering
+component (3.2.2, 4.3) waits for an event of every source, and compares with all of them for each.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ from outpace.errors import DataError, StateError, did_you_mean
 
 #: How many events a source may be ahead of the others.
 CAPACITY: Final = 1 << 22
+
+#: Pieces with fewer events than this are joined while they wait.
+_SMALL: Final = 4096
 
 #: The key of an event, or of the first one that a source may still send.
 Key = tuple[int, int, int]
@@ -101,6 +106,15 @@ class _Waiting:
     time: int = int(NO_TIME)
     number: int = 0
     finished: bool = False
+
+    def append(self, piece: _Piece) -> None:
+        """Let events wait; small pieces are joined, so that there are never many of them."""
+        self.events += len(piece)
+        self.time, self.number = int(piece.times[-1]), int(piece.numbers[-1]) + 1
+        while self.pieces and len(self.pieces[-1]) <= len(piece) < _SMALL:
+            joined = _join([self.pieces.pop(), piece])
+            piece = _Piece(joined.rows.combine_chunks(), joined.times, joined.numbers)
+        self.pieces.append(piece)
 
 
 class SourceMerge:
@@ -185,9 +199,7 @@ class SourceMerge:
             )
         if len(piece):
             _check_order(source, waiting, piece)
-            waiting.pieces.append(piece)
-            waiting.events += len(piece)
-            waiting.time, waiting.number = int(piece.times[-1]), int(piece.numbers[-1]) + 1
+            waiting.append(piece)
         self._schema = rows.schema
 
     def heartbeat(self, source: str, time: int) -> None:
@@ -324,12 +336,11 @@ class SourceMerge:
         if not pieces:
             rows = pa.table({}) if self._schema is None else self._schema.empty_table()
             return Ordered(rows, _NOTHING.times, _NOTHING.numbers, watermark, runs, bounds)
-        rows = pa.concat_tables([piece.rows for piece in pieces])
-        times = _together([piece.times for piece in pieces])
-        numbers = _together([piece.numbers for piece in pieces])
+        joined = _join(pieces)
+        rows = joined.rows
         if len(runs) == 1:
-            return Ordered(rows, times, numbers, watermark, runs, bounds)
-        times, numbers, places = merge_runs(times, numbers, bounds)
+            return Ordered(rows, joined.times, joined.numbers, watermark, runs, bounds)
+        times, numbers, places = merge_runs(joined.times, joined.numbers, bounds)
         keys = {self._time: times, self._sequence: numbers}
         columns = [
             _as_column(keys[column.name], column.type)
@@ -403,9 +414,13 @@ def _as_column(keys: Integers, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(keys), [None, pa.py_buffer(keys)])
 
 
-def _together(arrays: list[Integers]) -> Integers:
-    """Return arrays one after the other; one alone is not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+def _join(pieces: list[_Piece]) -> _Piece:
+    """Return pieces one after the other, their rows in as many chunks; one alone is not copied."""
+    if len(pieces) == 1:
+        return pieces[0]
+    rows = pa.concat_tables([piece.rows for piece in pieces])
+    times = np.concatenate([piece.times for piece in pieces])
+    return _Piece(rows, times, np.concatenate([piece.numbers for piece in pieces]))
 
 
 def _integers(table: pa.Table, name: str) -> Integers:

@@ -336,6 +336,17 @@ def test_heartbeats_alone_take_no_memory():
     assert len(merge.state()) < size + 100
 
 
+def test_events_that_come_one_by_one_wait_in_few_pieces():
+    merge = SourceMerge(["a", "b"])
+    for number in range(1500):
+        push(merge, "a", [(number // 3, number)])
+    assert len(merge._waiting[0].pieces) < 15
+    merge.heartbeat("b", 100)
+    assert keys_of(merge, merge.take()) == [(n // 3, n, "a") for n in range(300)]
+    merge.finish("b")
+    assert keys_of(merge, merge.take()) == [(n // 3, n, "a") for n in range(300, 1500)]
+
+
 def test_who_has_finished_sends_nothing():
     merge = SourceMerge(["a"])
     merge.finish("a")
