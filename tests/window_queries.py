@@ -30,6 +30,7 @@ PATTERNS = {
     "next": pattern("A -> B+ -> C"),
     "strict": pattern("A B*").skip_to_next_row(),
     "numbered matches": pattern("A B*").measures(m="MATCH_NUMBER()"),
+    "numbered pairs": pattern("A -> B").measures(m="MATCH_NUMBER()"),
     "looks around": pattern("A B?").measures(before="PREV(A.id)", after="NEXT(LAST(id))"),
     "within": pattern("A -> C").within(4).no_skip(),
     "any": pattern("A ->> C"),

@@ -6,7 +6,7 @@ are divided by key, and each task splits its own keys; without keys one task ord
 and splits them into batches. Batches come with the windows that overlap them, so each task knows
 which matches count for its own windows and nothing is merged (`engine.window.batches`).
 
-What a match is numbered by counts the events of all keys. Where the result shows it, windows of
+What a match is numbered by counts the events of all keys. Where numbers are asked for, windows of
 time go by time with all keys together; for the other kinds one task orders, numbers and splits the
 packed rows of all keys, and the keys are matched in parallel.
 """
@@ -31,9 +31,9 @@ from outpace.pattern.bind_windows import (
     ByTime,
     bind_windows,
 )
-from outpace.pattern.bound import BoundQuery, Label, Number, Present, Read, walk
+from outpace.pattern.bound import BoundQuery, Number, walk
 from outpace.pattern.print_name import print_name
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.plan.crossing import Crossing, computed_by_catalyst
 
@@ -104,7 +104,7 @@ class WindowPlan(Crossing):
     @property
     def keys_together(self) -> bool:
         """Whether a task has all keys, as numbers count the events of all of them."""
-        return not self.bound.partition_by or shows_numbers(self.bound)
+        return not self.bound.partition_by or self.bound.query.numbered
 
     def lines(self) -> list[str]:
         r"""Return what `explain()` shows of the plan.
@@ -210,7 +210,7 @@ def plan_windows(query: Query, schema: pa.Schema) -> WindowPlan:
         bound = task.bound
         columns = _columns(kept_columns(bits.task, schema), windows, schema)
         timed = windows is not None and isinstance(windows.kind, ByTime)
-        unused = bits.drop_unused and timed and not shows_numbers(bound)
+        unused = bits.drop_unused and timed and not _shows_first_window(bound)
     division, reason = divide_windows(bound, windows)
     neighbours = removes_duplicates(query, windows)
     size = query.scheduler.size if isinstance(query.scheduler, Batches) else None
@@ -234,12 +234,12 @@ def plan_windows(query: Query, schema: pa.Schema) -> WindowPlan:
 def divide_windows(bound: BoundQuery, windows: BoundWindows | None) -> tuple[Division, str]:
     """Return how windows can be divided, and why not otherwise where that is a loss."""
     keyed = bool(bound.partition_by)
-    shown = shows_numbers(bound)
-    together = "numbers count the events of all keys" if keyed and shown else ""
+    numbered = windows is not None and bound.query.numbered
+    together = "numbers count the events of all keys" if keyed and numbered else ""
     if windows is not None and isinstance(windows.kind, ByTime):
         return Division.TIME, together
     if keyed:
-        return (Division.NUMBERED, together) if shown else (Division.KEY, "")
+        return (Division.NUMBERED, together) if numbered else (Division.KEY, "")
     if windows is None:
         return Division.NONE, "one operator takes all events"
     return Division.SPLIT, ""
@@ -258,26 +258,15 @@ def removes_duplicates(query: Query, windows: BoundWindows | None) -> bool:
             return False
 
 
-def shows_numbers(bound: BoundQuery) -> bool:
-    """Say whether the result depends on the numbers of events, which count those of all keys.
+def _shows_first_window(bound: BoundQuery) -> bool:
+    """Say whether a match that several windows find looks different in each.
 
-    It does where they are asked for, and where a match that several windows find does not look the
-    same in all of them: then it is that of the first window by these numbers.
+    It comes out as the first of them finds it, by the numbers of events. These do not depend on the
+    events of other keys as far as that goes: a window closes no later than an event behind its end.
+    But they do on events that no step can use.
     """
-    query = bound.query
-    if query.windows is None:
-        return False
-    if query.numbered:
-        return True
-    if query.duplicates or query.operator is not None:
-        return False
-    looks_around = any(
-        isinstance(node, Number)
-        or (isinstance(node, Read | Label | Present) and node.place.shift != 0)
-        for measure in bound.measures
-        for node in walk(measure.expression)
-    )
-    return looks_around or query.rows is Rows.ALL_WITH_UNMATCHED
+    numbers = (isinstance(n, Number) for m in bound.measures for n in walk(m.expression))
+    return bound.query.numbered or (not bound.query.duplicates and any(numbers))
 
 
 def _columns(

@@ -46,18 +46,11 @@ def test_the_division_of_each_kind(kind: str) -> None:
     assert said in "\n".join(numbered.lines())
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("next", False), ("numbered matches", True), ("looks around", True), ("rows", False)],
-)
-def test_keys_stay_together_where_a_match_looks_different_in_other_windows(
-    name: str, shown: bool
-) -> None:
+@pytest.mark.parametrize("name", ["numbered matches", "looks around", "rows"])
+def test_keys_are_divided_though_a_match_looks_different_in_other_windows(name: str) -> None:
     query = PATTERNS[name].partition_by("key")
-    count = CountWindows(4, 2)
-    division = plan_windows(query.over(count), SCHEMA).division
-    assert division is (Division.NUMBERED if shown else Division.KEY)
-    assert plan_windows(query.over(count, duplicates=True), SCHEMA).division is Division.KEY
+    assert plan_windows(query.over(CountWindows(4, 2)), SCHEMA).division is Division.KEY
+    assert not plan_windows(query.over(TimeWindows(4, 2)), SCHEMA).keys_together
 
 
 def test_batches_are_long_beside_what_overlaps_them() -> None:

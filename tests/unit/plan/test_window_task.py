@@ -5,26 +5,41 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from window_queries import KINDS, PATTERNS, rows, tables
 
+from outpace.engine.match.bits import bit_columns
 from outpace.engine.match.groups import SortedGroups
-from outpace.engine.match.operator import prepare
+from outpace.engine.partition import one_array
 from outpace.engine.window.operator import match_windows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.plan.window_task import NUMBERED, WindowTask, pack_batch, unpack_batches
-from outpace.plan.windows import Division, plan_windows
+from outpace.plan.windows import Division, WindowPlan, plan_windows
+
+
+def crossing(plan: WindowPlan, table: pa.Table) -> pa.Table:
+    """What Catalyst would send of a table."""
+    assert plan.bits is not None
+    columns = {name: one_array(table.column(name)) for name in table.column_names}
+    bits = bit_columns(plan.bits.predicates, columns, table.num_rows)
+    rows = pa.table({**{name: columns[name] for name in plan.columns}, **bits})
+    if not plan.drop_unused:
+        return rows
+    used = np.any([column.to_numpy() != 0 for column in bits.values()], axis=0)
+    return rows.filter(pa.array(used))
 
 
 def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
-    """Do all that tasks would do, one after the other."""
-    plan = plan_windows(query, table.schema)
-    plan = replace(plan, batch_rows=5)
-    task = WindowTask(plan, prepare(query, table.schema), table.column_names)
+    """Do all that Catalyst and tasks would do, one after the other."""
+    plan = replace(plan_windows(query, table.schema), batch_rows=5)
+    assert plan.bits is not None
+    task = WindowTask(plan, plan.bits.task, plan.crossing.names)
+    table = crossing(plan, table)
     size = max(1, -(-table.num_rows // pieces))
     parts = [table.slice(first, size) for first in range(0, table.num_rows, size)]
     found: list[pa.Table] = []
