@@ -25,10 +25,10 @@ from outpace.engine.merge import ENDED
 from outpace.engine.window.feed import in_order
 from outpace.engine.window.operator import make_instance
 from outpace.errors import BindError, DataError
-from outpace.ingest.source import BATCH_ROWS, Source
+from outpace.ingest.source import Source
 from outpace.local.parallel.control import RateControl, RateController
 from outpace.local.parallel.metrics import Metrics
-from outpace.local.parallel.operator import MEMORY, ParallelOperator
+from outpace.local.parallel.operator import BLOCK_ROWS, MEMORY, ParallelOperator
 from outpace.local.parallel.reader import Batch, SourceReader
 from outpace.local.parallel.worker import Done
 from outpace.pattern.query import Query
@@ -46,7 +46,7 @@ def run(
     *,
     rate_control: RateControl | None = _CONTROL,
     memory: int = MEMORY,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int = BLOCK_ROWS,
 ) -> Run:
     """Run a query over sources, with its instances in processes of their own.
 

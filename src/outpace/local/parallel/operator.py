@@ -27,7 +27,7 @@ from outpace.pattern.query import Query
 #: The shared memory of a run, in bytes.
 MEMORY: Final = 1 << 27
 #: Events of a block, if they fit into a slot.
-BLOCK_ROWS: Final = 1 << 16
+BLOCK_ROWS: Final = 1 << 17
 #: Slots for each instance, half of which it may hold; and the least number of slots.
 _SLOTS_EACH: Final = 4
 _SLOTS_LEAST: Final = 16
