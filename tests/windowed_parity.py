@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import TypeAlias
@@ -45,6 +45,26 @@ CHAIN = pattern("A -> B -> C")
 STRICT = pattern("A B*").skip_to_next_row()
 FALLS = pattern("A D+").define(D="v < PREV(v)").measures(m="MATCH_NUMBER()")
 PAIRS = pattern("A ->> C").within(9)
+
+
+def bounded() -> windows.Predicate:
+    """Windows of a user; made in a function, so that the class travels to tasks as it is."""
+
+    class Bounded(windows.Predicate):
+        """A `d` opens a window where less than three are open; each has nine events."""
+
+        def opens(
+            self, event: Mapping[str, object], open_windows: tuple[windows.OpenWindow, ...]
+        ) -> bool:
+            return event["kind"] == "d" and len(open_windows) < 3
+
+        def closes(self, event: Mapping[str, object], window: windows.OpenWindow) -> bool:
+            return window.events >= 8
+
+        def clone(self) -> Bounded:
+            return Bounded()
+
+    return Bounded()
 
 
 def operators() -> dict[str, type[op.Operator]]:
@@ -152,6 +172,10 @@ QUERIES = {
     "between": (
         STRICT.over(BETWEEN, numbered=True).instances(2, schedulers.Batches(3)),
         "3 windows, and those that overlap them",
+    ),
+    "predicate": (
+        CHAIN.over(windows.between(predicate=bounded()), numbered=True).instances(2),
+        "262,144 rows, and those that overlap them",
     ),
     "landmark": (
         FALLS.over(windows.landmark("kind = 'd'"), numbered=True).instances(

@@ -38,7 +38,7 @@ from outpace.plan.blocks import bucket_count, pack_units
 from outpace.plan.file_order import GroupOrder, order_groups
 from outpace.plan.files import FileList
 from outpace.plan.window_task import WindowTask
-from outpace.plan.windows import BATCH_FACTOR, Division, WindowPlan, plan_windows
+from outpace.plan.windows import BATCH_FACTOR, LARGE_BATCH_ROWS, Division, WindowPlan, plan_windows
 
 #: Window numbers below and above all others.
 _NO_NUMBER: Final = 1 << 62
@@ -284,17 +284,20 @@ def _times(plan: WindowPlan, files: FileList, first: int, stop: int) -> tuple[in
 def _shares(plan: WindowPlan, units: Sequence[Unit]) -> tuple[Share, ...]:
     """Divide windows by the units that they start in.
 
-    A share is much longer than what it needs of others, as far as there are units.
+    A share is much longer than what it needs of others, as far as a task can hold that.
     """
     size, slide, offset = _spans(plan)
     least = BATCH_FACTOR * max(0, size - slide) if plan.neighbours else 0
     edges = [-_NO_NUMBER]
-    start = units[0].least if units else 0
+    start = units[0] if units else None
     for unit in units[1:]:
+        assert start is not None
         number = -(-(unit.least - offset) // slide)
-        if unit.least - start >= least and number > edges[-1]:
+        long = unit.least - start.least >= least
+        large = unit.before - start.before >= LARGE_BATCH_ROWS
+        if (long or large) and number > edges[-1]:
             edges.append(number)
-            start = unit.least
+            start = unit
     edges.append(_NO_NUMBER)
     return tuple(Share(*pair) for pair in pairwise(edges))
 

@@ -65,7 +65,6 @@ COUNTED: Final = pa.schema(
     ]
 )
 
-
 #: The next events of a bucket of keys with their numbers, and the windows that open and close.
 NUMBERED: Final = pa.schema(
     [
@@ -218,9 +217,9 @@ class WindowTask:
         time = EventNumbers(self.rows, (), self._time)
         bucket = None
         for batch in packed:
-            for name, _, *cells in zip(*batch.columns, strict=True):
-                if name != bucket:
-                    bucket, instance = name, make_instance()
+            for place, _, *cells in zip(*batch.columns, strict=True):
+                if place.as_py() != bucket:
+                    bucket, instance = place.as_py(), make_instance()
                 opened, closed = (read_windows(cell.as_buffer()) for cell in cells[:2])
                 columns = read_block(cells[2].as_buffer(), schema)
                 partition, ordinal, arrival = (columns.pop(n).to_numpy() for n in _NUMBERS.names)

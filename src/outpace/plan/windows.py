@@ -47,6 +47,9 @@ DISJOINT_WINDOWS: Final = 16
 #: Windows that one task splits are put together until they have so many rows.
 BATCH_ROWS: Final = 1 << 18
 
+#: No batch is made longer than this for the sake of what overlaps it: a task has to hold it.
+LARGE_BATCH_ROWS: Final = 1 << 24
+
 
 #: So many buckets of keys are matched in parallel where the user has not said.
 NUMBERED_BUCKETS: Final = 16
@@ -290,5 +293,6 @@ def _time_batches(
 
 def _batch_rows(windows: BoundWindows | None, *, neighbours: bool) -> int:
     if neighbours and windows is not None and isinstance(windows.kind, ByCount):
-        return max(BATCH_ROWS, BATCH_FACTOR * (windows.kind.size - windows.kind.slide))
+        overlap = BATCH_FACTOR * (windows.kind.size - windows.kind.slide)
+        return max(BATCH_ROWS, min(LARGE_BATCH_ROWS, overlap))
     return BATCH_ROWS

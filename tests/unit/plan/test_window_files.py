@@ -91,6 +91,9 @@ def test_shares_follow_row_groups_and_are_longer_than_what_overlaps_them() -> No
     for windows, shares in ((CountWindows(5, 5), 10), (CountWindows(20, 5), 4)):
         way, count, _ = from_files(query.over(windows), table, 6)
         assert (way, count) == (Way.SHARES, shares)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_files, "LARGE_BATCH_ROWS", 12)
+        assert from_files(query.over(CountWindows(20, 5)), table, 6)[1] == 5
 
 
 def test_rows_in_no_order_become_a_frame() -> None:

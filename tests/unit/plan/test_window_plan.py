@@ -11,7 +11,14 @@ from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin
 from outpace.pattern.windows import CountWindows, TimeWindows
 from outpace.plan.explain import explain
-from outpace.plan.windows import BATCH_FACTOR, BATCH_ROWS, DISJOINT_WINDOWS, Division, plan_windows
+from outpace.plan.windows import (
+    BATCH_FACTOR,
+    BATCH_ROWS,
+    DISJOINT_WINDOWS,
+    LARGE_BATCH_ROWS,
+    Division,
+    plan_windows,
+)
 
 SCHEMA = pa.schema(
     [("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string()), ("key", pa.int64())]
@@ -69,6 +76,8 @@ def test_batches_are_long_beside_what_overlaps_them() -> None:
     assert plan_windows(query.over(CountWindows(5, 1)), SCHEMA).batch_rows == BATCH_ROWS
     large = plan_windows(query.over(CountWindows(1_000_000, 10)), SCHEMA)
     assert large.batch_rows == BATCH_FACTOR * 999_990
+    larger = plan_windows(query.over(CountWindows(10_000_000, 10)), SCHEMA)
+    assert larger.batch_rows == LARGE_BATCH_ROWS
     assert plan_windows(chosen.over(CountWindows(5, 1)), SCHEMA).batch_windows == 7
 
 
