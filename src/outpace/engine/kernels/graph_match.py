@@ -91,10 +91,13 @@ def match_by_completion(
     first_ordinal: Integers,
     settled: Integers,
     ended: bool,
+    floors: Integers,
     takes_max: int,
     nodes_kept: int,
 ) -> tuple[Matrix, Matrix, Integers, Integers, Integers, int]:
     """Write all matches of all segments in the order of the events that complete them.
+
+    `floors` is empty, or has for each row the first one that a match it completes may start with.
 
     `bounds` has for each segment its first row, the first start, the first completing row that
     counts, and the end. Returns the matches, their takes, the fill levels, for each segment the
@@ -128,16 +131,18 @@ def match_by_completion(
         limit = nodes_kept
         row = low
         while row < high:
-            if fill[NODES] > limit and kind == FIRST_TO_LAST:
+            start_low = lows[row] if kind == FIRST_TO_LAST else -1
+            if len(floors):
+                start_low = max(start_low, floors[row])
+            if fill[NODES] > limit and start_low >= 0:
                 # Build anew from the first row that still counts, once that is worth it.
-                if 2 * (row - lows[row]) < row - base:
-                    base = lows[row]
+                if 2 * (row - start_low) < row - base:
+                    base = start_low
                     completed = max(completed, row)
                     row = base
                     empty_graph(lists, newest, fill)
-                else:
-                    limit *= 2
-            start_low = lows[row] if kind == FIRST_TO_LAST else -1
+                    continue
+                limit *= 2
             step_low = lows[row] if kind == PREVIOUS_TO_CURRENT else -1
             first_node = fill[NODES]
             first = first_ordinal[segment] == 0 and row == origin

@@ -57,6 +57,9 @@ class Block:
         No more rows will come: `$` holds after each partition's last row, all is settled.
     watermark
         No later row, of any partition, has a time less than this. NO_TIME where unknown.
+    floors
+        Empty, or for each row the first row that a match which it completes is wanted to start
+        with. A matcher may return other matches, too.
     """
 
     columns: Mapping[str, pa.Array]
@@ -67,6 +70,7 @@ class Block:
     times: Integers
     ended: bool
     watermark: int = NO_TIME
+    floors: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def size(self) -> int:

@@ -115,7 +115,7 @@ def make_graph_matcher(
     if layout is None:
         return None
     asked = truth or partial(truth_table, task)
-    return _GraphMatcher(task, layout, _Rules.of(task), asked, takes_max, nodes_kept)
+    return GraphMatcher(task, layout, _Rules.of(task), asked, takes_max, nodes_kept)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,9 @@ class _Read(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _GraphMatcher:
+class GraphMatcher:
+    """A matcher that runs compiled code; see `make_graph_matcher`."""
+
     task: Task
     layout: Layout
     rules: _Rules
@@ -179,6 +181,7 @@ class _GraphMatcher:
     nodes_kept: int
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
+        """Match a block from where an earlier call stopped."""
         if not self.ready(block.size):
             return make_twin(self.task)(block, resume)
         truth = self.truth(block)
@@ -235,7 +238,7 @@ class _GraphMatcher:
             )  # fmt: skip
         else:
             found, taken, filled, ends, keep, status = match_by_completion(
-                *common, takes_max, self.nodes_kept
+                *common, block.floors, takes_max, self.nodes_kept
             )
         found, taken = found[: filled[MATCHES]], taken[: filled[TAKES]]
         if status == TOO_MANY:

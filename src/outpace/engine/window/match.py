@@ -6,8 +6,8 @@ x, the number of the event that made it so, does not depend on how the stream is
 a window only its own events tell the time. Without duplicates a match that several windows find is
 returned once, for the first of them.
 
-Windows that overlap much share their searches where the query allows it (`shared`), else they are
-matched one by one (`separate`). Memory: see there.
+Windows that overlap much share their searches (`shared`) or their matches (`covered`) where the
+query allows it, else they are matched one by one (`separate`). Memory: see there.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
 from outpace.engine.match.operator import fingerprint, kept_columns
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.covered import CoveredWindows
 from outpace.engine.window.opened import OpenWindows
 from outpace.engine.window.pieces import pieces
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
 from outpace.engine.window.separate import SeparateWindows
 from outpace.engine.window.shared import GivesUpError, SharedWindows
-from outpace.engine.window.sharing import overlapping, sharable
+from outpace.engine.window.sharing import is_ready, overlapping, sharing
 from outpace.engine.window.stretches import ROWS_AT_ONCE
 from outpace.errors import StateError, UnsupportedError
 from outpace.pattern.query import Rows
@@ -160,7 +161,7 @@ class WindowMatcher:
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
         chosen = replace(events, rows=events.rows.select(self._columns))
-        rows = self._rows_in_step if isinstance(self._strategy, SharedWindows) else ENDED
+        rows = ENDED if isinstance(self._strategy, SeparateWindows) else self._rows_in_step
         matches = WindowMatches.joined(
             self.task.bound.output,
             [self._take(*piece) for piece in pieces(chosen, split, rows)],
@@ -177,8 +178,8 @@ class WindowMatcher:
         held = self._strategy.held
         numbers = {"partition": held.partition, "ordinal": held.ordinal, "arrival": held.arrival}
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
-        shared = isinstance(self._strategy, SharedWindows)
-        return pack({**header, "shared": shared}, [*tables, *self._strategy.tables()])
+        kind = _KINDS[type(self._strategy)]
+        return pack({**header, "kind": kind}, [*tables, *self._strategy.tables()])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
@@ -199,16 +200,18 @@ class WindowMatcher:
             _integers(numbers, "arrival"),
             _integers(times, "times"),
         )
-        self._strategy = self._make(shared=bool(header["shared"]))
+        self._strategy = self._make(str(header["kind"]))
         self._strategy.restore(kept, held)
 
     def _choose(self, rows: int) -> Strategy:
         """Choose how to match, when it is known how many events come at once."""
-        if self._shared is not None or not sharable(self.task, self.matcher):
-            return self._make(shared=bool(self._shared))
-        assert isinstance(self.matcher, KernelMatcher)
-        ready = rows >= WORTH_PREDICATES or self.matcher.sweep_is_compiled
-        return self._make(shared=ready and overlapping(self.task.bound.query.windows))
+        kind = sharing(self.task, self.matcher)
+        if self._shared is None:
+            ready = rows >= WORTH_PREDICATES or is_ready(self.matcher)
+            worth = ready and overlapping(self.task.bound.query.windows)
+        else:
+            worth = self._shared
+        return self._make(kind if worth else "separate")
 
     def _take(self, events: Events, split: Split) -> WindowMatches:
         assert self._strategy is not None
@@ -222,15 +225,25 @@ class WindowMatcher:
     def _apart(self, shared: SharedWindows) -> Strategy:
         """Go on with windows one by one, where their searches stand."""
         windows, seen = shared.tables()
-        separate = self._make(shared=False)
+        separate = self._make("separate")
         separate.restore([OpenWindows.at_cursors(windows).table(), seen], shared.held)
         return separate
 
-    def _make(self, *, shared: bool) -> Strategy:
-        if not shared:
-            return SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
-        assert isinstance(self.matcher, KernelMatcher)
-        return SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+    def _make(self, kind: str) -> Strategy:
+        if kind == "shared":
+            assert isinstance(self.matcher, KernelMatcher)
+            return SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+        if kind == "covered":
+            return CoveredWindows(self.task, self.matcher, self._nothing)
+        return SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+
+
+#: How the ways to match windows are called in saved state.
+_KINDS: Final = {
+    SeparateWindows: "separate",
+    SharedWindows: "shared",
+    CoveredWindows: "covered",
+}
 
 
 def _integers(table: pa.Table, name: str) -> Integers:

@@ -84,3 +84,26 @@ def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:
     out = np.empty(len(partition), np.int64)
     find_pairs(events.partition, events.ordinal, partition, ordinal, out)
     return out
+
+
+class Segments:
+    """The partitions of rows and groups; the rows of one go from a bound to the next."""
+
+    def __init__(self, partition: Integers, bounds: Integers) -> None:
+        self.partition = partition
+        self.bounds = bounds
+
+    @staticmethod
+    def of(held: Events, partition: Integers) -> Segments:
+        """Return the partitions of rows that are sorted by them, and other partitions."""
+        rows = held.partition
+        known = rows[:1]
+        if len(rows) and rows[0] != rows[-1]:
+            known = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
+        known = np.union1d(known, partition).astype(np.int64)
+        begin = np.searchsorted(rows, known)
+        return Segments(known, np.append(begin, len(rows)).astype(np.int64))
+
+    def of_partition(self, partition: Integers) -> Integers:
+        """Return the numbers of partitions among these."""
+        return np.searchsorted(self.partition, partition).astype(np.int64)

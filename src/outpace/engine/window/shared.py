@@ -25,24 +25,20 @@ from outpace.engine.kernels.chains import (
 )
 from outpace.engine.match.contract import Block, Integers, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Swept
-from outpace.engine.match.operator import take_matches
-from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.partition import one_array
 from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.result import (
-    COMPLETING,
-    WindowMatches,
-    identities,
-    in_total_order,
-    rows_of_matches,
-    take_rows,
-    with_numbers,
-)
-from outpace.engine.window.rows import joined, kept, places
+from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.rows import Segments, joined, kept, places
 from outpace.engine.window.seen import Seen
 from outpace.engine.window.slots import WindowSlots
-from outpace.engine.window.stretches import Stretches, StretchMatcher, part_matches
+from outpace.engine.window.spread import spread
+from outpace.engine.window.stretches import (
+    Stretches,
+    StretchMatcher,
+    part_matches,
+    take_windows,
+)
 
 
 class GivesUpError(Exception):
@@ -99,7 +95,7 @@ class SharedWindows:
         slots, opened = self._slots, split.opened
         partition = np.concatenate([slots.group_partition, opened.partition])
         cursor = np.concatenate([slots.group_cursor, opened.first])
-        segments = _Segments.of(held, partition)
+        segments = Segments.of(held, partition)
         block = self._block(held, segments)
         row = places(held, partition, cursor)
         wanted = np.zeros(block.size + 1, np.uint8)
@@ -114,7 +110,10 @@ class SharedWindows:
             np.concatenate([slots.group_last, fresh]),
         )
         walked = self._walk(block, segments.of_partition(partition), row, windows, swept)
-        matches = self._matches(block, segments, swept, walked)
+        match, window, reach = walked.found
+        event = block.arrivals[reach - 1 + self._ahead]
+        known = slots.all_windows
+        matches = spread(self._task, block, swept.found, match, event, known, window)
         if self._ends is not None:
             matches = self._with_ends(self._ends, matches, held, walked.left)
         self._park(held, segments, walked, partition, cursor)
@@ -133,7 +132,7 @@ class SharedWindows:
         self._seen = Seen.from_table(seen)
         self._held = held
 
-    def _block(self, held: Events, segments: _Segments) -> Block:
+    def _block(self, held: Events, segments: Segments) -> Block:
         return Block(
             columns={name: one_array(held.rows.column(name)) for name in held.rows.column_names},
             segments=segments.bounds,
@@ -170,37 +169,6 @@ class SharedWindows:
         )
         return walk_chains(outcomes, groups, self._slots.chained, self._ahead, self._every)
 
-    def _matches(
-        self, block: Block, segments: _Segments, swept: Swept, walked: Walked
-    ) -> WindowMatches:
-        """Return what windows found as rows of the result, with their numbers."""
-        bound = self._task.bound
-        match, window, reach = walked.found
-        if not len(match):
-            return WindowMatches.none(bound.output)
-        event = block.arrivals[reach - 1 + self._ahead]
-        number = self._slots.number[window]
-        partition = segments.partition[swept.found.segment[match]]
-        phase = np.full(len(match), COMPLETING, np.int64)
-        order = in_total_order(event, phase, number, partition)
-        fresh = np.diff(match, prepend=-1) > 0
-        once = np.flatnonzero(fresh)
-        found = swept.found
-        if len(once) < len(found.start):
-            found = take_matches(found, match[once])
-        table, match_of = match_rows(self._task, block, found)
-        counts = np.bincount(match_of, minlength=len(once))
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        chosen = np.cumsum(fresh) - 1
-        if order is not None:
-            chosen, event, number = chosen[order], event[order], number[order]
-            window, partition = window[order], partition[order]
-        table, offsets = take_rows(table, offsets, chosen)
-        times = self._slots.start_time[window], self._slots.end_time[window]
-        table = with_numbers(bound, table, *rows_of_matches(offsets, event, number, *times))
-        identity = identities(self._task, block, found).take(pa.array(chosen))
-        return WindowMatches(table, offsets, event, phase, number, partition, identity)
-
     def _with_ends(
         self, matcher: StretchMatcher, matches: WindowMatches, held: Events, left: Integers
     ) -> WindowMatches:
@@ -208,7 +176,7 @@ class SharedWindows:
         slot, row = left
         stop = self._slots.chained.stop[slot]
         cut = row < stop
-        windows = self._slots.windows(slot[cut])
+        windows = take_windows(self._slots.all_windows, slot[cut])
         stretches = Stretches(row[cut], stop[cut], windows.first, windows.closed_at)
         resume = Resume.fresh(len(windows))
         resume.next_start[:] = held.ordinal[row[cut]] - windows.first
@@ -230,7 +198,7 @@ class SharedWindows:
     def _park(
         self,
         held: Events,
-        segments: _Segments,
+        segments: Segments,
         walked: Walked,
         partition: Integers,
         cursor: Integers,
@@ -252,25 +220,3 @@ class SharedWindows:
         first = segments.bounds[1:].copy()
         np.minimum.at(first, segment, row)
         self._held = kept(held, first, segments.bounds[1:])
-
-
-class _Segments:
-    """The partitions of rows and groups; the rows of one go from a bound to the next."""
-
-    def __init__(self, partition: Integers, bounds: Integers) -> None:
-        self.partition = partition
-        self.bounds = bounds
-
-    @staticmethod
-    def of(held: Events, partition: Integers) -> _Segments:
-        rows = held.partition
-        known = rows[:1]
-        if len(rows) and rows[0] != rows[-1]:
-            known = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
-        known = np.union1d(known, partition).astype(np.int64)
-        begin = np.searchsorted(rows, known)
-        return _Segments(known, np.append(begin, len(rows)).astype(np.int64))
-
-    def of_partition(self, partition: Integers) -> Integers:
-        """Return the numbers of partitions among these."""
-        return np.searchsorted(self.partition, partition).astype(np.int64)

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.pattern.bound import Number, walk
-from outpace.pattern.query import Per
+from outpace.pattern.query import Consume, Per, Skip
 from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows, Windows
+
+
+def sharing(task: Task, matcher: Matcher) -> str:
+    """Return what windows that overlap may share: "shared" searches, "covered" matches, or none."""
+    if sharable(task, matcher):
+        return "shared"
+    return "covered" if covered(task, matcher) else "separate"
+
+
+def is_ready(matcher: Matcher) -> bool:
+    """Say whether what windows share need not wait for a compiler."""
+    if isinstance(matcher, KernelMatcher):
+        return matcher.sweep_is_compiled
+    return isinstance(matcher, GraphMatcher) and matcher.ready(1)
 
 
 def sharable(task: Task, matcher: Matcher) -> bool:
@@ -20,12 +35,25 @@ def sharable(task: Task, matcher: Matcher) -> bool:
     if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict:
         # Where a match is an error, it must be known that a window has it.
         return False
-    if isinstance(query.windows, BetweenWindows) and query.windows.predicate is not None:
-        # Such windows may close in any order.
+    if _closes_freely(task):
         return False
     reach = reach_of(task)
     counted = any(limit.per is Per.PARTITION for limit in query.limits) or _is_numbered(task)
     return not (counted or reach.back or any(move.at_start for move in task.program.initial))
+
+
+def covered(task: Task, matcher: Matcher) -> bool:
+    """Say whether a match of the stream is one of every window that holds its events."""
+    query = task.bound.query
+    reach = reach_of(task)
+    return (
+        isinstance(matcher, GraphMatcher)
+        and query.effective_skip.skip is Skip.NONE
+        and query.consumption is Consume.NONE
+        and not query.limits
+        and not (reach.back or reach.ahead or _is_numbered(task) or _closes_freely(task))
+        and not any(move.at_start for move in task.program.initial)
+    )
 
 
 def overlapping(windows: Windows | None) -> bool:
@@ -45,6 +73,12 @@ def overlapping(windows: Windows | None) -> bool:
             return True
         case _:
             return False
+
+
+def _closes_freely(task: Task) -> bool:
+    """Say whether windows may close in another order than they open."""
+    windows = task.bound.query.windows
+    return isinstance(windows, BetweenWindows) and windows.predicate is not None
 
 
 def _is_numbered(task: Task) -> bool:

@@ -73,19 +73,18 @@ class WindowSlots:
         return Slots(self._slots.before, self._slots.after, self._slots.stop)
 
     @property
-    def number(self) -> Integers:
-        """The number of each window."""
-        return self._slots.number
-
-    @property
-    def start_time(self) -> Integers:
-        """The start of each window, as `Windows` has it."""
-        return self._slots.start_time
-
-    @property
-    def end_time(self) -> Integers:
-        """The end of each window."""
-        return self._slots.end_time
+    def all_windows(self) -> Windows:
+        """The windows by slot; `stop` is a row."""
+        held = self._slots
+        return Windows(
+            held.partition,
+            held.number,
+            held.first,
+            held.stop,
+            held.start_time,
+            held.end_time,
+            held.closed_at,
+        )
 
     @property
     def begun_at(self) -> int:
@@ -129,19 +128,6 @@ class WindowSlots:
         self._slots.closed_at[slots] = closed.closed_at
         self._live -= len(closed)
         return slots
-
-    def windows(self, slots: Integers) -> Windows:
-        """Return some windows; `stop` is a row."""
-        held = self._slots
-        return Windows(
-            held.partition[slots],
-            held.number[slots],
-            held.first[slots],
-            held.stop[slots],
-            held.start_time[slots],
-            held.end_time[slots],
-            held.closed_at[slots],
-        )
 
     def table(self) -> pa.Table:
         """Return the open windows and where their searches stand, for a saved state."""
