@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from outpace.errors import BindError
+
 #: How much a new measurement counts against those before it.
 _NEWNESS: Final = 0.2
 #: The rate may be so many times what instances can do, while too little waits for them.
@@ -46,6 +48,11 @@ class RateControl:
     first_rate: float = 200_000.0
     interval_s: float = 0.05
     aim_s: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not 0 < getattr(self, name) < math.inf:
+                raise BindError(f"{name} is to be above 0, not {getattr(self, name)}")
 
 
 class RateController:

@@ -89,6 +89,9 @@ def run(
     listed = [sources] if isinstance(sources, Source) else list(sources)
     if not listed or not all(isinstance(source, Source) for source in listed):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
+    for name, value in (("memory", memory), ("batch_rows", batch_rows)):
+        if value < 1:
+            raise BindError(f"{name} is to be at least 1, not {value}")
     times = sorted({source.time for source in listed})
     if len(times) > 1:
         raise DataError(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from typing import Final
@@ -94,12 +95,15 @@ class SourceReader:
         self._stopped.set()
         self._thread.join(_PATIENCE_S * 2)
         self.wakes.close()
+        if not self._thread.is_alive():
+            self._wake.close()
 
     def _run(self) -> None:
         try:
-            for batch in self._batches():
-                if not self._put(batch):
-                    return
+            with closing(self._batches()) as batches:
+                for batch in batches:
+                    if not self._put(batch):
+                        return
             self._put(None)
         except BaseException as error:
             self._put(error)
@@ -115,9 +119,18 @@ class SourceReader:
             return True
         return False
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Generator[Batch, None, None]:
         merge = SourceMerge([source.id for source in self._sources], time=self._time)
-        batches = {source.id: source.batches(self._batch_rows) for source in self._sources}
+        with ExitStack() as opened:
+            batches = {}
+            for source in self._sources:
+                batches[source.id] = source.batches(self._batch_rows)
+                opened.callback(_close, batches[source.id])
+            yield from self._merged(merge, batches)
+
+    def _merged(
+        self, merge: SourceMerge, batches: Mapping[str, Iterator[pa.RecordBatch]]
+    ) -> Iterator[Batch]:
         counts = dict.fromkeys(batches, 0)
         while (holding := merge.holding) is not None and not self._stopped.is_set():
             batch = next(batches[holding], None)
@@ -130,3 +143,9 @@ class SourceReader:
             if len(ordered):
                 buffered = {source: merge.buffered(source) for source in counts}
                 yield Batch(ordered.rows, ordered.watermark, dict(counts), buffered)
+
+
+def _close(batches: Iterator[pa.RecordBatch]) -> None:
+    """Let a source close what it has opened; one that is no generator has no such need."""
+    if isinstance(batches, Generator):
+        batches.close()

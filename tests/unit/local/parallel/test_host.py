@@ -282,6 +282,36 @@ def test_an_operator_that_cannot_be_sent_is_refused() -> None:
         op.match(table(), query)
 
 
+def test_a_source_that_is_left_early_is_closed() -> None:
+    closed: list[bool] = []
+
+    @dataclass(frozen=True)
+    class Opened(Source):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            try:
+                yield from Endless("a").batches(rows)
+            finally:
+                closed.append(True)
+
+    with op.run(pairs(), Opened("a"), batch_rows=100) as run:
+        next(run)
+        assert not closed
+    assert closed == [True]
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(op.BindError, match="batch_rows is to be at least 1, not 0"):
+        op.run(pairs(), Listed("a"), batch_rows=0)
+    with pytest.raises(op.BindError, match="memory is to be at least 1"):
+        op.run(pairs(), Listed("a"), memory=-1)
+    with pytest.raises(op.BindError, match="aim_s is to be above 0, not 0"):
+        op.RateControl(aim_s=0)
+    with pytest.raises(op.DataError, match="the same time column"):
+        op.run(pairs(), [Listed("a"), Listed("b", time="other")])
+    with pytest.raises(op.DataError, match="too large for the shared memory"):
+        list(op.run(pairs(), Listed("a"), memory=1))
+
+
 def test_sources_are_needed() -> None:
     with pytest.raises(op.BindError, match="sources are expected"):
         op.run(pairs(), [])
