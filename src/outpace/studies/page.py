@@ -12,7 +12,7 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from outpace.studies.report import Figure, Kind, Row, Study, number_text, paper_text
+from outpace.studies.report import Figure, Kind, Place, Row, Study, number_text, paper_text
 
 _COLOURS: Final = ("#0369a1", "#c2410c", "#7c3aed", "#15803d", "#b45309", "#be185d")
 _PAPER: Final = "#64748b"
@@ -83,7 +83,7 @@ def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
         yaxis_rangemode="tozero",
     )
     if figure.kind is not Kind.TIME:
-        plot.update_xaxes(type="category")
+        plot.update_xaxes(type="category", categoryorder="array", categoryarray=_axis(drawn))
     return plot
 
 
@@ -139,11 +139,23 @@ def _paper_traces(kind: Kind, curve: str, rows: Sequence[Row], colour: str) -> l
     ]
 
 
-def _places(kind: Kind, rows: Sequence[Row]) -> list[float | str | None]:
+def _places(kind: Kind, rows: Sequence[Row]) -> list[Place]:
     """Return the places on the axis; settings are words, so that they keep equal distances."""
-    if kind is Kind.TIME:
-        return [row.at for row in rows]
-    return [row.at if isinstance(row.at, str) else f"{row.at:,}" for row in rows]
+    return [row.at if kind is Kind.TIME else _place_text(row.at) for row in rows]
+
+
+def _axis(rows: Sequence[Row]) -> list[str]:
+    """Return the places of all curves in one order; numbers rise or fall as on the first curve."""
+    places = list(dict.fromkeys(row.at for row in rows))
+    numbers = [place for place in places if isinstance(place, int | float)]
+    if len(numbers) < len(places):
+        return [_place_text(place) for place in places]
+    falls = len(numbers) > 1 and numbers[0] > numbers[1]
+    return [_place_text(place) for place in sorted(numbers, reverse=falls)]
+
+
+def _place_text(place: Place) -> str:
+    return f"{place:,}" if isinstance(place, int | float) else str(place)
 
 
 def _table(figure: Figure, rows: Sequence[Row]) -> str:

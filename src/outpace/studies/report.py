@@ -21,6 +21,9 @@ from rich.text import Text
 #: What a paper says of a setting.
 Paper: TypeAlias = "float | str | None"
 
+#: A place on the axis of a plot; a row without one is not drawn.
+Place: TypeAlias = "float | str | None"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -53,7 +56,7 @@ class Row:
     unit: str
     paper: Paper = None
     curve: str = ""
-    at: float | str | None = None
+    at: Place = None
 
     def fields(self) -> dict[str, Paper]:
         """Return the row as the JSON file has it."""

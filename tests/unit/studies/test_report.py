@@ -110,6 +110,17 @@ def test_a_plot_shows_the_rows_that_have_a_place_and_the_papers_numbers() -> Non
     assert (list(paper.x), list(paper.y)) == (["1,000,000"], [330_000])
 
 
+@pytest.mark.parametrize(
+    ("places", "axis"), [((1, 16, 256), ["1", "2", "16", "256"]), ((256, 1), ["256", "2", "1"])]
+)
+def test_places_of_all_curves_are_on_one_axis_in_order(
+    places: tuple[int, ...], axis: list[str]
+) -> None:
+    rows = [Row("1", f"{at}", 1.0, "events/s", None, "first", at) for at in places]
+    rows.append(Row("1", "two", 1.0, "events/s", None, "second", 2))
+    assert list(plot_of(STEPS, rows).layout.xaxis.categoryarray) == axis
+
+
 def test_a_plot_over_time_has_numbers_on_its_axis() -> None:
     (curve,) = plot_of(TIME, ROWS[4:]).data
     assert (list(curve.x), list(curve.y)) == ([0.5], [1e6])
