@@ -31,8 +31,9 @@ class Scale:
         The slides of windows of a million events.
     instances, sources
         Their numbers.
-    processes, waiting, computing
-        Numbers of instances in processes: that discard events, that wait, and that compute.
+    processes, duplicating, waiting, computing
+        Numbers of instances in processes: that discard events, without overlap of windows and with
+        it, that wait, and that compute.
     overloading
         The numbers of sources that offer those twice what they can do.
     duplication_size, duplication_parts
@@ -47,6 +48,7 @@ class Scale:
     instances: tuple[int, ...]
     sources: tuple[int, ...]
     processes: tuple[int, ...]
+    duplicating: tuple[int, ...]
     waiting: tuple[int, ...]
     computing: tuple[int, ...]
     overloading: tuple[int, ...]
@@ -63,6 +65,7 @@ QUICK: Final = Scale(
     instances=(1, 16, 256),
     sources=(1, 4, 16, 64),
     processes=(1, 2),
+    duplicating=(2,),
     waiting=(1, 4),
     computing=(1,),
     overloading=(1,),
@@ -79,6 +82,7 @@ WHOLE: Final = Scale(
     instances=(1, 2, 4, 8, 16, 32, 64, 128, 256),
     sources=(1, 2, 4, 8, 16, 32, 64),
     processes=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+    duplicating=(1, 2, 4),
     waiting=(1, 2, 4, 8, 16, 32),
     computing=(1, 2, 4),
     overloading=(1, 2),
@@ -89,7 +93,7 @@ WHOLE: Final = Scale(
 #: The window size of figure 5.3.
 OVERLAP_SIZE: Final = 1_000_000
 
-#: The numbers of instances of figure 5.7.
+#: The numbers of instances of figure 5.7, without processes.
 DUPLICATING: Final = (1, 2, 4)
 
 
@@ -126,8 +130,12 @@ def space_study(scale: Scale) -> Study:
             ),
             ("5.4.2 sources", partial(space_split.sources, scale.sources, events, seconds)),
             (
-                "5.4.3 duplication",
+                "5.4.3 the splitter",
                 partial(space_split.duplication, size, slides, DUPLICATING, events, seconds),
+            ),
+            (
+                "5.4.3 the whole way",
+                partial(space_load.duplication, size, slides, scale.duplicating, run_seconds),
             ),
             (
                 "5.4.4 busy instances",

@@ -121,7 +121,8 @@ DUPLICATION: Final = Figure(
     "window open, the more often an event is sent; with more windows than instances it gets no "
     "worse.",
     here="The same, in turn, and in batches of consecutive windows, which send an event again only "
-    "where two batches meet. Rates count events of the stream, not copies of them.",
+    "where two batches meet. Rates count events of the stream, not copies of them. Over the whole "
+    "way a block is written once, and all instances read it in shared memory.",
 )
 
 BUSY: Final = Figure(

@@ -1,4 +1,4 @@
-"""Sections 5.2, 5.3.3, 5.4.1 and 5.4.4 of the study `space`, with instances in processes.
+"""Sections 5.2, 5.3.3, 5.4.1, 5.4.3 and 5.4.4 of the study `space`, with instances in processes.
 
 Rates are counted at the instances, as the paper does: what they have done, each event once however
 many instances get it. They share the cores of this machine with the splitter and with each other.
@@ -13,18 +13,19 @@ from typing import Final
 from outpace.ingest.pace import paced
 from outpace.local.parallel.control import RateControl
 from outpace.local.parallel.metrics import Metrics
-from outpace.pattern.schedulers import RoundRobin
+from outpace.pattern.schedulers import Scheduler
 from outpace.pattern.windows import CountWindows
 from outpace.studies.report import Row
 from outpace.studies.space_figures import (
     BUSY,
+    DUPLICATION,
     INSTANCES_SIMPLE,
     INSTANCES_STOCK,
     MAXIMUM,
     STABILITY,
 )
 from outpace.studies.space_processes import Progress, TimedSource, busy, discarding, metrics_of
-from outpace.studies.space_split import WINDOW, counted
+from outpace.studies.space_split import IN_TURN, WINDOW, counted, schedulers_for
 from outpace.studies.space_stream import EVENT_KINDS
 
 #: What an instance of section 5.4.4 can do in a second, in events of windows.
@@ -51,6 +52,19 @@ def instances(counts: Sequence[int], seconds: float) -> Iterator[Row]:
             rate = _discarding_rate(kind, count, seconds)
             setting = f"{counted(count, 'instance')}, {_WHOLE_WAY}"
             yield Row(figure.name, setting, rate, figure.unit, None, _WHOLE_WAY, count)
+
+
+def duplication(
+    size: int, slides: Sequence[int], counts: Sequence[int], seconds: float
+) -> Iterator[Row]:
+    """Figure 5.7: overlapping windows, with instances that discard what they get."""
+    for count in counts:
+        for name, scheduler in schedulers_for(count):
+            curve = f"{counted(count, 'instance')}, {name}, {_WHOLE_WAY}"
+            for slide in slides:
+                rate = _discarding_rate("SimpleEvent", count, seconds, size, slide, scheduler)
+                setting = f"slide {slide:,}, {curve}"
+                yield Row(DUPLICATION.name, setting, rate, DUPLICATION.unit, None, curve, slide)
 
 
 def busy_instances(
@@ -104,11 +118,13 @@ def stability(seconds: float, interval: float) -> Iterator[Row]:
         yield Row(STABILITY.name, setting, rate, STABILITY.unit, None, "with rate control", end)
     (instance,) = metrics.instances
     best = instance.events / instance.busy_s
-    steady = rates[ends > ends[-1] / 4].mean()
+    steady = rates[ends > ends[-1] / 4]
     yield Row(STABILITY.name, "rate while the instance works", best, STABILITY.unit)
-    yield Row(STABILITY.name, "mean rate to that", steady / best, "ratio", "declines")
+    yield Row(STABILITY.name, "mean rate to that", steady.mean() / best, "ratio", "declines")
+    words = f"least rate of {interval:g} s to the mean"
+    yield Row(STABILITY.name, words, steady.min() / steady.mean(), "ratio", "declines")
     waited = metrics.over_time("instance", "waiting")["value"].to_numpy().max()
-    yield Row(STABILITY.name, "events that waited at most", float(waited), "events")
+    yield Row(STABILITY.name, "events that waited at most", float(waited), "events", "heap fills")
 
 
 #: What the paper says of SPACE when it is overloaded, by slide and number of sources.
@@ -139,7 +155,7 @@ class _Load:
         offered = self.overload * self.able / sources
         query = busy(BUSY_RATE, computes=self.computes).over(CountWindows(WINDOW, self.slide))
         return metrics_of(
-            query.instances(self.count, schedule=RoundRobin()),
+            query.instances(self.count, schedule=IN_TURN),
             [
                 paced(TimedSource(str(number), "SimpleEvent", seconds), offered)
                 for number in range(sources)
@@ -152,8 +168,13 @@ class _Load:
         return Progress.of(self.metrics(seconds, sources)).rate()
 
 
-def _discarding_rate(kind: str, count: int, seconds: float) -> float:
-    query = discarding().over(CountWindows(WINDOW, WINDOW))
-    source = TimedSource("study", kind, seconds)
-    metrics = metrics_of(query.instances(count, schedule=RoundRobin()), [source])
-    return Progress.of(metrics).rate()
+def _discarding_rate(
+    kind: str,
+    count: int,
+    seconds: float,
+    size: int = WINDOW,
+    slide: int = WINDOW,
+    scheduler: Scheduler = IN_TURN,
+) -> float:
+    query = discarding().over(CountWindows(size, slide)).instances(count, schedule=scheduler)
+    return Progress.of(metrics_of(query, [TimedSource("study", kind, seconds)])).rate()

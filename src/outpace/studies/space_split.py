@@ -34,11 +34,8 @@ WINDOW: Final = 1_000
 #: The curve of what is measured without processes.
 ALONE: Final = "the splitter"
 
-#: How windows are given to instances where that makes a difference.
-_SCHEDULERS: Final[tuple[tuple[str, Scheduler], ...]] = (
-    ("in turn", RoundRobin()),
-    ("in batches", Batches()),
-)
+#: How the paper gives windows to instances.
+IN_TURN: Final = RoundRobin()
 
 #: What the paper's text says: from 1 source to 16, PACE keeps this share of its rate.
 _KEPT_AT_16_SOURCES: Final = {"SimpleEvent": 0.34, "StockEvent": 0.86}
@@ -70,7 +67,7 @@ def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Ro
     figures = {"SimpleEvent": INSTANCES_SIMPLE, "StockEvent": INSTANCES_STOCK}
     for kind, figure in figures.items():
         blocks = blocks_of(kind, events)
-        queries = [_over(WINDOW).instances(count, schedule=RoundRobin()) for count in counts]
+        queries = [_over(WINDOW).instances(count, schedule=IN_TURN) for count in counts]
         rates = _rates([_full(query, blocks) for query in queries], seconds)
         for count, rate in zip(counts, rates, strict=True):
             setting = f"{counted(count, 'instance')}, {ALONE}"
@@ -97,16 +94,27 @@ def duplication(
     """Figure 5.7: overlapping windows given to several instances, in turn and in batches."""
     blocks = blocks_of("SimpleEvent", events)
     for count in counts:
-        schedulers = _SCHEDULERS if count > 1 else _SCHEDULERS[:1]
-        for name, scheduler in schedulers:
+        for name, scheduler in schedulers_for(count):
             for slide in slides:
                 query = _over(size, slide).instances(count, schedule=scheduler)
                 rate, sent = _duplicating(query, blocks, 2 * size, seconds)
                 curve = f"{counted(count, 'instance')}, {name}"
                 setting = f"slide {slide:,}, {curve}"
                 yield Row(DUPLICATION.name, setting, rate, DUPLICATION.unit, None, curve, slide)
-                expected = min(size // slide, count) if scheduler == RoundRobin() else None
+                expected = min(size // slide, count) if scheduler is IN_TURN else None
                 yield Row(DUPLICATION.name, f"{setting}: sent", sent, "times", expected)
+
+
+def schedulers_for(count: int) -> list[tuple[str, Scheduler]]:
+    """Return the ways in which windows are given to so many instances, with their names.
+
+    Examples
+    --------
+    >>> schedulers_for(2)
+    [('in turn', RoundRobin()), ('in batches', Batches(size=None))]
+    """
+    ways: list[tuple[str, Scheduler]] = [("in turn", IN_TURN), ("in batches", Batches())]
+    return ways if count > 1 else ways[:1]
 
 
 def _duplicating(

@@ -126,12 +126,14 @@ def test_instances_in_processes_are_measured_in_every_setting() -> None:
     rows = [
         *space_load.maximum(0.1),
         *space_load.instances((2,), 0.1),
+        *space_load.duplication(2000, (500,), (2,), 0.1),
         *space_load.stability(3.0, 1.0),
         *space_load.busy_instances((1,), (1,), (2,), 0.3),
     ]
     found = values(rows)
     assert ("5.2", "StockEvent, the whole way") in found
     assert ("5.5a", "2 instances, the whole way") in found
+    assert ("5.7", "slide 500, 2 instances, in batches, the whole way") in found
     assert ("5.4", "mean rate to that") in found
     assert ("5.8-5.10", "slide 250, 1 waiting") in found
     assert ("5.8-5.10", "slide 500, 1 computing, double load, 2 sources") in found
