@@ -34,7 +34,8 @@ class TimePart:
         The numbers of the windows that are matched, and of those that matches are wanted of: the
         first, and the one behind the last.
     before
-        How many rows there are, of all keys, that are earlier than these; None where nobody asks.
+        How many rows there are, of all keys, that are earlier than these; None, for all parts,
+        where nobody asks.
     """
 
     rows: pa.Table
@@ -74,7 +75,7 @@ class BatchMatcher:
             The windows.
         """
         events = Feed(self._bound, self._windows).number(rows)
-        events = self._numbered(events, batch.rows[0])
+        events = self._renumbered(events, batch.rows[0])
         matches = self._instance(events, Split(batch.windows, batch.windows))
         mine = (matches.window >= batch.first) & (matches.window < batch.stop)
         return matches.take(np.flatnonzero(mine)).table
@@ -88,14 +89,15 @@ class BatchMatcher:
             In the order of time, without any rows in common. All are matched at once, which is
             worth the while where they are small.
         """
-        feed = Feed(self._bound, self._windows)
-        pieces = []
-        for part in parts:
-            piece = feed.number(in_order(self._bound, part.rows))
-            feed.take(piece)
-            pieces.append(self._numbered(piece, part.before))
-        events = pieces[0] if len(pieces) == 1 else _joined(pieces)
-        ends = np.array([one.arrival[-1] + 1 if len(one.arrival) else 0 for one in pieces])
+        counts = np.array([part.rows.num_rows for part in parts])
+        rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+        events = Feed(self._bound, self._windows).number(in_order(self._bound, rows))
+        begins = np.cumsum(counts) - counts
+        if parts[0].before is not None:
+            before = np.array([part.before for part in parts])
+            events = self._renumbered(events, np.repeat(before - begins, counts))
+            begins = before
+        ends = begins + counts
         splitter = make_splitter(self._windows)
         split, rest = splitter.push(events), splitter.finish()
         held = np.array([part.held for part in parts])
@@ -108,26 +110,14 @@ class BatchMatcher:
         mine = (matches.window >= own[:, 0]) & (matches.window < own[:, 1])
         return matches.take(np.flatnonzero(mine)).table
 
-    def _numbered(self, events: Events, before: int | None) -> Events:
-        """Return events with their numbers among all of the stream, where these are known."""
-        if before is None or not len(events.arrival):
-            return events
-        arrival = events.arrival - int(events.arrival[0]) + before
+    def _renumbered(self, events: Events, before: int | Integers) -> Events:
+        """Return events with their numbers among all of the stream: so many came before each."""
+        arrival = events.arrival + before
         keyed = bool(self._bound.partition_by)
         return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
 
     def _instance(self, events: Events, split: Split) -> WindowMatches:
         return self._make_instance().step(events, split, ended=True)
-
-
-def _joined(pieces: Sequence[Events]) -> Events:
-    return Events(
-        pa.concat_tables([piece.rows for piece in pieces]),
-        *(
-            np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in ("partition", "ordinal", "arrival", "times")
-        ),
-    )
 
 
 def _part_of(numbers: Integers, held: Integers) -> Integers:
