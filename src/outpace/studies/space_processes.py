@@ -144,11 +144,12 @@ class Progress:
 
     @staticmethod
     def of(metrics: Metrics) -> Progress:
-        """Add up the instances; an event that several get counts once."""
+        """Add up the instances, from the beginning on; an event that several get counts once."""
         table = metrics.over_time("instance", "events").group_by("seconds", use_threads=False)
         summed = table.aggregate([("value", "sum")])
         done = np.asarray(summed["value_sum"], np.float64) / metrics.operator.duplication
-        return Progress(np.asarray(summed["seconds"], np.float64), done)
+        seconds = np.asarray(summed["seconds"], np.float64)
+        return Progress(np.concatenate([[0.0], seconds]), np.concatenate([[0.0], done]))
 
     def rate(self) -> float:
         """Return the events per second, without the beginning."""
@@ -159,6 +160,5 @@ class Progress:
 
     def rates(self, interval: float) -> tuple[Floats, Floats]:
         """Return the ends of equal intervals, and the events per second in each."""
-        ends = np.arange(interval, self.seconds[-1], interval)
-        done = np.interp(np.concatenate([[0.0], ends]), self.seconds, self.events)
-        return ends, np.diff(done) / interval
+        bounds = np.arange(0.0, self.seconds[-1], interval)
+        return bounds[1:], np.diff(np.interp(bounds, self.seconds, self.events)) / interval

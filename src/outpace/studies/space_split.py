@@ -2,7 +2,7 @@
 
 Rates are those of events of the stream. What is measured is everything that decides: the order of
 sources where there are several, windows, and which instance gets what. Nothing is simulated, but
-nobody is behind the splitter here; `outpace.studies.space_processes` has the whole way.
+nobody is behind the splitter here; `outpace.studies.space_load` goes the whole way.
 """
 
 from __future__ import annotations
