@@ -229,6 +229,18 @@ def test_the_duplication_counts_all_events() -> None:
     assert schedule.duplication == 1.5
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_windows_that_have_closed_are_forgotten(keyed: bool) -> None:
+    windows = [Interval(0, n, n, n + 2) for n in range(400)]
+    stream = Stream([0] * 402, windows)
+    schedule = Schedule(RoundRobin(), 2, keyed=keyed)
+    for events, split in stream.pieces(range(0, 402, 4)):
+        schedule.route(events, split, [0.0, 0.0])
+    assert schedule._placed is not None
+    assert len(schedule._placed._key) <= 64
+    assert not schedule._placed._names
+
+
 def test_events_in_no_window_go_nowhere() -> None:
     stream = Stream([0] * 10, [Interval(0, 0, 2, 4), Interval(0, 1, 7, 9)])
     schedule = Schedule(RoundRobin(), 1, keyed=False)

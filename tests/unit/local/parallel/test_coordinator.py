@@ -183,6 +183,28 @@ def test_an_instance_that_gets_nothing_holds_nobody_back() -> None:
     assert pa.concat_tables(driver.results)["ts"].to_pylist() == [1]
 
 
+def test_a_match_is_remembered_while_another_instance_may_find_it_again() -> None:
+    # The first window ends with event 3, which makes the match final there. In the second one only
+    # event 4 shows that it does not go on.
+    query = (
+        Query()
+        .order_by("ts")
+        .pattern("A B+")
+        .define(A="x = 1", B="x = 2")
+        .measures(first="FIRST(ts)", last="LAST(ts)")
+        .over(CountWindows(4, 2), numbered=True)
+        .instances(2, RoundRobin())
+    )
+    driver = Driver(query)
+    for ts, x in enumerate([0, 0, 1, 2, 0, 0, 0, 0]):
+        driver.push(pa.table({"ts": [ts], "key": ["a"], "x": [x]}, schema=SCHEMA))
+        while driver.busy:
+            driver.answer(driver.busy[0])
+    found = pa.concat_tables(driver.results).to_pylist()
+    assert [(row["first"], row["last"], row["window"]) for row in found] == [(2, 3, 0)]
+    assert driver.coordinator.merger.remembered == 0
+
+
 def test_loads_are_the_events_without_an_answer() -> None:
     query = Query().order_by("ts").pattern("A").over(CountWindows(2, 2)).instances(2, RoundRobin())
     driver = Driver(query)
