@@ -453,3 +453,41 @@ def link_groups(places: Integers, at: Integers, following: Integers) -> None:
     for group in range(len(places) - 1, -1, -1):
         following[group] = at[places[group]]
         at[places[group]] = group
+
+
+@compiled
+def enter_chains(
+    outcomes: Outcomes, rows: Integers, stops: Integers, reach: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Lead the search of each segment from its row on, up to a row that is not before its stop.
+
+    `rows` and `reach`, the row behind the last that had to be looked at, are changed. A search that
+    waits for more rows stays where it is. Returns the matches found, the segment of each, and what
+    its `reach` was then.
+    """
+    found = np.empty((3, 64), np.int64)
+    founds = 0
+    match = 0
+    for segment in range(len(rows)):
+        row = rows[segment]
+        while row < stops[segment]:
+            match, start = next_start(outcomes.start, outcomes.segment, match, segment, row)
+            if start == row:
+                reach[segment] = max(reach[segment], outcomes.reach[match])
+                if founds == found.shape[1]:
+                    found = grown(found)
+                found[0, founds] = match
+                found[1, founds] = segment
+                found[2, founds] = reach[segment]
+                founds += 1
+                row = outcomes.target[match]
+                continue
+            if row >= outcomes.limit[segment]:
+                break
+            if len(outcomes.looked):
+                if outcomes.looked[row] == REACHED_END:
+                    break
+                reach[segment] = max(reach[segment], outcomes.looked[row])
+            row += 1
+        rows[segment] = row
+    return found[0, :founds], found[1, :founds], found[2, :founds]

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.operator import Emitted, kept_columns, prepare
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.apply import WindowedApply
-from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.feed import Feed, in_order
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
 from outpace.engine.window.split import make_splitter
+from outpace.engine.window.stretches import joined_windows as joined_windows
 from outpace.errors import DataError
 from outpace.pattern.bind_windows import BoundWindows, bind_windows
 from outpace.pattern.bound import BoundQuery
@@ -173,14 +173,6 @@ def match_whole(
     split = splitter.push(events)
     closed = joined_windows(split.closed, splitter.finish().closed)
     return instance.step(events, Split(split.opened, closed), ended=True)
-
-
-def joined_windows(one: Windows, other: Windows) -> Windows:
-    """Return windows one behind the other."""
-    if not len(one) or not len(other):
-        return one if len(one) else other
-    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
-    return Windows(*(np.concatenate(pair) for pair in pairs))
 
 
 def _fitting(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -23,11 +23,13 @@ from outpace.engine.kernels.chains import (
     link_groups,
     walk_chains,
 )
+from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Integers, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Swept
 from outpace.engine.match.reach import reach_of
 from outpace.engine.partition import one_array
-from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.contract import OPEN, Events, Split, Windows
+from outpace.engine.window.entrance import Entering, Entrance
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import Segments, joined, kept, places
 from outpace.engine.window.seen import Seen
@@ -36,6 +38,7 @@ from outpace.engine.window.spread import spread
 from outpace.engine.window.stretches import (
     Stretches,
     StretchMatcher,
+    joined_windows,
     part_matches,
     take_windows,
 )
@@ -63,7 +66,8 @@ class SharedWindows:
     ) -> None:
         self._task = task
         self._kernel = kernel
-        self._ahead = reach_of(task).ahead
+        reach = reach_of(task)
+        self._back, self._ahead = reach.back, reach.ahead
         self._every = task.bound.query.duplicates
         self._keyed = bool(task.bound.partition_by)
         self._held = nothing
@@ -73,6 +77,9 @@ class SharedWindows:
         self._ends = None
         if not kernel.is_chain or self._ahead:
             self._ends = StretchMatcher(task, kernel, rows_at_once=rows_at_once)
+        self._entrance = Entrance(task, kernel, rows_at_once)
+        # Windows that search by themselves may find what others found.
+        self._repeats = self._ends is not None or self._entrance.starts > 0
 
     @property
     def held(self) -> Events:
@@ -92,10 +99,17 @@ class SharedWindows:
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
         held = joined(self._held, events, keyed=self._keyed)
-        slots, opened = self._slots, split.opened
-        partition = np.concatenate([slots.group_partition, opened.partition])
-        cursor = np.concatenate([slots.group_cursor, opened.first])
-        segments = Segments.of(held, partition)
+        slots = self._slots
+        waiting = joined_windows(take_windows(slots.all_windows, slots.entering), split.opened)
+        entering = self._entering(held, waiting, split.closed)
+        begun_row = entering.row
+        entered = self._entrance.search(held, entering) if self._entrance.starts else []
+        if entered is None:
+            raise GivesUpError
+        inside = entering.cursor >= waiting.first + self._entrance.starts
+        partition = np.concatenate([slots.group_partition, waiting.partition[inside]])
+        cursor = np.concatenate([slots.group_cursor, entering.cursor[inside]])
+        segments = Segments.of(held, np.concatenate([partition, waiting.partition]))
         block = self._block(held, segments)
         row = places(held, partition, cursor)
         wanted = np.zeros(block.size + 1, np.uint8)
@@ -103,23 +117,51 @@ class SharedWindows:
         swept = self._kernel.sweep(block, wanted)
         if swept is None:
             raise GivesUpError
-        fresh = slots.add(opened, held.arrival[row[len(row) - len(opened) :]])
+        begun = begun_row[len(slots.entering) :]
+        here = np.concatenate([slots.entering, slots.add(split.opened, held.arrival[begun])])
         slots.end(split.closed, places(held, split.closed.partition, split.closed.stop))
+        reach = np.concatenate([np.zeros_like(slots.group_first), entering.reach[inside]])
         windows = (
-            np.concatenate([slots.group_first, fresh]),
-            np.concatenate([slots.group_last, fresh]),
+            np.concatenate([slots.group_first, here[inside]]),
+            np.concatenate([slots.group_last, here[inside]]),
         )
-        walked = self._walk(block, segments.of_partition(partition), row, windows, swept)
+        walked = self._walk(block, segments.of_partition(partition), row, windows, reach, swept)
         match, window, reach = walked.found
         event = block.arrivals[reach - 1 + self._ahead]
         known = slots.all_windows
         matches = spread(self._task, block, swept.found, match, event, known, window)
-        if self._ends is not None:
-            matches = self._with_ends(self._ends, matches, held, walked.left)
+        apart = [
+            spread(self._task, part.block, part.found, part.match, part.event, waiting, part.window)
+            for part in entered
+        ]
+        undecided = np.flatnonzero(~inside)
+        closed = slots.chained.stop[here[undecided]] != OPEN
+        left = np.stack([here[undecided][closed], entering.row[undecided][closed]])
+        ends = self._ends_of(held, np.concatenate([walked.left, left], axis=1))
+        slots.entering = here[undecided][~closed]
+        slots.entering_cursor = entering.cursor[undecided][~closed]
         self._park(held, segments, walked, partition, cursor)
-        if self._ends is not None and not self._every:
-            self._seen.remember(matches, self._undecided())
-        return matches
+        return self._once(apart, matches, ends)
+
+    def _entering(self, held: Events, waiting: Windows, closed: Windows) -> Entering:
+        """Return the windows whose first starts are not decided, as far as their rows have come."""
+        stop = np.full(len(waiting), OPEN, np.int64)
+        if self._entrance.starts and len(closed):
+            order = np.lexsort((closed.number, closed.partition))
+            names = closed.partition[order], closed.number[order]
+            at = np.empty(len(waiting), np.int64)
+            find_pairs(*names, waiting.partition, waiting.number, at)
+            at = order[np.minimum(at, len(order) - 1)]
+            ends = (closed.partition[at] == waiting.partition) & (
+                closed.number[at] == waiting.number
+            )
+            stop[ends] = closed.stop[at[ends]]
+        old = len(self._slots.entering)
+        cursor = np.concatenate([self._slots.entering_cursor, waiting.first[old:]])
+        low = places(held, waiting.partition, np.maximum(cursor - self._back, waiting.first))
+        high = places(held, waiting.partition, stop)
+        nothing = np.zeros(len(waiting), np.int64)
+        return Entering(low, high, held.ordinal[low], waiting.first, cursor, nothing)
 
     def tables(self) -> list[pa.Table]:
         """Return all that is kept but the rows, for a saved state."""
@@ -128,7 +170,7 @@ class SharedWindows:
     def restore(self, tables: list[pa.Table], held: Events) -> None:
         """Go on from what `tables` returned, and the rows."""
         windows, seen = tables
-        self._slots.restore(windows)
+        self._slots.restore(windows, self._entrance.starts)
         self._seen = Seen.from_table(seen)
         self._held = held
 
@@ -149,13 +191,14 @@ class SharedWindows:
         segment: Integers,
         row: Integers,
         windows: tuple[Integers, Integers],
+        reach: Integers,
         swept: Swept,
     ) -> Walked:
         """Lead the groups of windows, by their first and last one, through what was searched."""
         at = np.full(block.size + len(block.segments), NONE, np.int32)
         following = np.full(len(row), NONE, np.int64)
         link_groups(row + segment, at, following)
-        groups = Groups(at, *windows, np.zeros(len(row), np.int64), following)
+        groups = Groups(at, *windows, reach, following)
         found = swept.found
         outcomes = Outcomes(
             block.segments[:-1],
@@ -169,26 +212,41 @@ class SharedWindows:
         )
         return walk_chains(outcomes, groups, self._slots.chained, self._ahead, self._every)
 
-    def _with_ends(
-        self, matcher: StretchMatcher, matches: WindowMatches, held: Events, left: Integers
-    ) -> WindowMatches:
-        """Add what windows find in their last rows by themselves."""
+    def _ends_of(self, held: Events, left: Integers) -> list[WindowMatches]:
+        """Return what windows find in their last rows by themselves."""
+        if self._ends is None:
+            return []
         slot, row = left
         stop = self._slots.chained.stop[slot]
         cut = row < stop
         windows = take_windows(self._slots.all_windows, slot[cut])
-        stretches = Stretches(row[cut], stop[cut], windows.first, windows.closed_at)
+        begin = np.maximum(row[cut] - self._back, places(held, windows.partition, windows.first))
+        stretches = Stretches(begin, stop[cut], windows.first, windows.closed_at)
         resume = Resume.fresh(len(windows))
         resume.next_start[:] = held.ordinal[row[cut]] - windows.first
-        parts = [
+        return [
             part_matches(self._task, part, windows)
-            for part in matcher.match(held, stretches, resume, ended=True)
+            for part in self._ends.match(held, stretches, resume, ended=True)
         ]
-        joined_parts = WindowMatches.joined(self._task.bound.output, [matches, *parts])
-        ordered = joined_parts.ordered() if parts else matches
-        # Where nothing ends and nothing was seen, every start was searched for the first time.
-        anew = self._every or not (parts or len(self._seen))
-        return ordered if anew else self._seen.new(ordered)
+
+    def _once(
+        self, before: list[WindowMatches], matches: WindowMatches, after: list[WindowMatches]
+    ) -> WindowMatches:
+        """Return matches that windows share and those of single windows before and after them.
+
+        Each comes once unless duplicates are wanted.
+        """
+        single = any(len(part) for part in (*before, *after))
+        if single:
+            # In a window, its first starts come first and its end last.
+            parts = [part for part in (*before, matches, *after) if len(part)]
+            matches = WindowMatches.joined(self._task.bound.output, parts).ordered()
+        if self._every or not self._repeats:
+            return matches
+        if single or len(self._seen):
+            matches = self._seen.new(matches)
+        self._seen.remember(matches, self._undecided())
+        return matches
 
     def _undecided(self) -> dict[int, int]:
         """Return for each partition the arrival of its first row that is kept."""
@@ -217,6 +275,11 @@ class SharedWindows:
         inside = row < high
         slots.group_cursor = awaited[segment]
         slots.group_cursor[inside] = held.ordinal[row[inside]]
-        first = segments.bounds[1:].copy()
+        # A partition without windows needs no rows, and PREV those before the first one.
+        first = segments.bounds[1:] + self._back
         np.minimum.at(first, segment, row)
+        waiting = take_windows(slots.all_windows, slots.entering)
+        begin = places(held, waiting.partition, slots.entering_cursor)
+        np.minimum.at(first, segments.of_partition(waiting.partition), begin)
+        first = np.maximum(first - self._back, segments.bounds[:-1])
         self._held = kept(held, first, segments.bounds[1:])

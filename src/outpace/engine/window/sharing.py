@@ -28,8 +28,7 @@ def is_ready(matcher: Matcher) -> bool:
 def sharable(task: Task, matcher: Matcher) -> bool:
     """Say whether what a start comes to is the same in every window that has the rows it needs.
 
-    It is not where a window's first row differs from others (PREV, `^`), nor where matches are
-    counted.
+    It is not where matches are counted. The first starts of a window may differ, see `entrance`.
     """
     query = task.bound.query
     if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict:
@@ -37,9 +36,7 @@ def sharable(task: Task, matcher: Matcher) -> bool:
         return False
     if _closes_freely(task):
         return False
-    reach = reach_of(task)
-    counted = any(limit.per is Per.PARTITION for limit in query.limits) or _is_numbered(task)
-    return not (counted or reach.back or any(move.at_start for move in task.program.initial))
+    return not (any(limit.per is Per.PARTITION for limit in query.limits) or _is_numbered(task))
 
 
 def covered(task: Task, matcher: Matcher) -> bool:

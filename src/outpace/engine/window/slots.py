@@ -51,7 +51,8 @@ class WindowSlots:
     """The windows of an instance, and where the search of each group of them stands.
 
     Of each group, `group_cursor` is the ordinal that its search has come to, `group_first` and
-    `group_last` are the slots of its windows with the least and the largest number.
+    `group_last` are the slots of its windows with the least and the largest number. `entering` are
+    windows whose first starts are not decided, with their `entering_cursor`.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class WindowSlots:
         nothing = np.zeros(0, np.int64)
         self.group_partition, self.group_cursor = nothing, nothing
         self.group_first, self.group_last = nothing, nothing
+        self.entering, self.entering_cursor = nothing, nothing
 
     def __len__(self) -> int:
         return self._live
@@ -139,8 +141,8 @@ class WindowSlots:
         }
         return pa.table({**columns, "cursor": cursor})
 
-    def restore(self, table: pa.Table) -> None:
-        """Go on from what `table` returned."""
+    def restore(self, table: pa.Table, starts: int) -> None:
+        """Go on from what `table` returned; so many starts of a window are searched apart."""
         self.__init__()  # type: ignore[misc]
         column = {
             name: np.array(table.column(name).to_numpy(), np.int64) for name in table.column_names
@@ -155,8 +157,11 @@ class WindowSlots:
             column["end_time"],
             np.full(count, -1, np.int64),
         )
-        self.group_first = self.group_last = self.add(windows, column["begun_at"])
-        self.group_partition, self.group_cursor = column["partition"], column["cursor"]
+        slots, cursor = self.add(windows, column["begun_at"]), column["cursor"]
+        apart = cursor < windows.first + starts
+        self.entering, self.entering_cursor = slots[apart], cursor[apart]
+        self.group_first = self.group_last = slots[~apart]
+        self.group_partition, self.group_cursor = windows.partition[~apart], cursor[~apart]
 
     def _members(self) -> tuple[Integers, Integers]:
         """Return all open windows and the cursor of each, in the order of slots."""
@@ -168,6 +173,8 @@ class WindowSlots:
             while slots[-1] != last:
                 slots.append(int(self._slots.after[slots[-1]]))
             cursors += [cursor] * (len(slots) - len(cursors))
+        slots += self.entering.tolist()
+        cursors += self.entering_cursor.tolist()
         order = np.argsort(np.array(slots, np.int64))
         return np.array(slots, np.int64)[order], np.array(cursors, np.int64)[order]
 
@@ -185,6 +192,7 @@ class WindowSlots:
             self._heads, self._tails = places[self._heads], places[self._tails]
             self.group_first = places[self.group_first]
             self.group_last = places[self.group_last]
+            self.entering = places[self.entering]
         elif self._used + count > len(self._slots.number):
             kept = np.arange(self._used)
             self._slots = self._slots.resized(kept, 2 * (self._used + count))

@@ -93,9 +93,9 @@ class StretchMatcher:
         """Match windows that all stay open, or all close."""
         filled = np.flatnonzero(stretches.high > stretches.low)
         sizes = (stretches.high - stretches.low)[filled]
-        for begin, end in _chunks(sizes, self._rows_at_once):
+        for begin, end in chunks(sizes, self._rows_at_once):
             at = filled[begin:end]
-            block = self._block(held, stretches, at, ended=ended)
+            block = self.block(held, stretches, at, ended=ended)
             outcome = self._matcher(block, taken(resume, at))
             event, phase = self._numbers(block, outcome.found, stretches.closed_at[at])
             first = stretches.first[at]
@@ -104,7 +104,8 @@ class StretchMatcher:
             window = at[outcome.found.segment]
             yield Part(block, outcome.found, window, event, phase, at, outcome.resume, keep)
 
-    def _block(self, held: Events, stretches: Stretches, at: Integers, *, ended: bool) -> Block:
+    def block(self, held: Events, stretches: Stretches, at: Integers, *, ended: bool) -> Block:
+        """Return some stretches as a block, one segment for each."""
         low, sizes = stretches.low[at], (stretches.high - stretches.low)[at]
         segments = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = np.repeat(low - segments[:-1], sizes) + np.arange(segments[-1])
@@ -166,7 +167,7 @@ def taken(resume: Resume, at: Integers) -> Resume:
     )
 
 
-def _chunks(sizes: Integers, most: int) -> Iterator[tuple[int, int]]:
+def chunks(sizes: Integers, most: int) -> Iterator[tuple[int, int]]:
     """Cut a list into runs whose sizes add up to at most `most`, or of one entry."""
     ends = np.cumsum(sizes)
     begin = 0
@@ -207,3 +208,11 @@ def take_windows(windows: Windows, at: Integers) -> Windows:
         windows.end_time[at],
         windows.closed_at[at],
     )
+
+
+def joined_windows(one: Windows, other: Windows) -> Windows:
+    """Return windows one behind the other."""
+    if not len(one) or not len(other):
+        return one if len(one) else other
+    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+    return Windows(*(np.concatenate(pair) for pair in pairs))

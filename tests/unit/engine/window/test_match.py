@@ -265,14 +265,15 @@ def chains() -> st.SearchStrategy[Query]:
 @st.composite
 def searches(draw: st.DrawFn) -> Query:
     """Draw queries that share their searches, but are no chains."""
-    text = draw(st.sampled_from([p for p in PATTERNS if p not in ("DOWN+ UP", "^ A -> B")]))
+    text = draw(st.sampled_from(PATTERNS))
     query = Query("search").order_by("ts").pattern(text).select("preferred")
     assert query.tree is not None
     used = ast.predicates(query.tree)
-    query = query.define({name: DEFINED[name].replace("PREV", "NEXT") for name in used})
+    offset = draw(st.sampled_from(("PREV(kind", "PREV(kind, 2", "NEXT(kind")))
+    query = query.define({name: DEFINED[name].replace("PREV(kind", offset) for name in used})
     if draw(st.booleans()) or "!C" in text:
         query = query.within(draw(st.integers(1, 12)), draw(st.sampled_from(WITHINS)))
-    chosen = draw(st.sampled_from(("first", "after")))
+    chosen = draw(st.sampled_from(("first", "after", "before")))
     query = query.measures({chosen: MEASURES[chosen], "last": MEASURES["last"]})
     query = draw(
         st.sampled_from(
