@@ -176,6 +176,8 @@ class Run:
         reader = SourceReader(self._sources, self._sources[0].time, self._batch_rows)
         try:
             for table in self._turns(reader):
+                if self._stopped.is_set():
+                    return
                 if table.num_rows:
                     self.metrics.operator.matches += table.num_rows
                     yield table

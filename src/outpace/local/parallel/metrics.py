@@ -69,7 +69,7 @@ class OperatorMetrics:
     Parameters
     ----------
     events, matches
-        What came in, and what came out.
+        What came in, and the rows that came out.
     sent
         Events sent to instances, one for each instance that gets it.
     open_windows

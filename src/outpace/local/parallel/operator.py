@@ -33,6 +33,8 @@ _SLOTS_EACH: Final = 4
 _SLOTS_LEAST: Final = 16
 #: Parcels that an instance may have without an answer.
 _PARCELS: Final = 64
+#: The longest wait for an answer, after which whoever pushes can see what else there is to do.
+_TURN_S: Final = 0.1
 
 
 class ParallelOperator:
@@ -102,7 +104,7 @@ class ParallelOperator:
         """Take the next rows, in order; yield matches as they become complete meanwhile."""
         while rows.num_rows:
             while not self.room:
-                self.receive(None)
+                self.receive(_TURN_S)
                 yield self.coordinator.take()
             travelling = rows.slice(0, BLOCK_ROWS)
             size = largest_block(self._ring, travelling.select(self._columns))

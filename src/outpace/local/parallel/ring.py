@@ -81,9 +81,7 @@ class Ring:
     def fits(self, rows: pa.Table) -> bool:
         """Say whether rows fit into a slot, with the numbers that travel beside them."""
         beside = _BESIDE_ROW * int(rows.num_rows) + _BESIDE_BLOCK
-        # What is small by far need not be measured: written down it is never twice as large.
-        size = 2 * rows.nbytes + _BESIDE_BLOCK * (1 + rows.num_columns)
-        return bool(size + beside <= self.slot_bytes) or _size(rows) + beside <= self.slot_bytes
+        return _size(rows) + beside <= self.slot_bytes
 
     def write(self, slot: int, rows: pa.Table) -> int:
         """Write rows into a slot that nobody reads, and return their size in bytes."""

@@ -128,6 +128,13 @@ def test_an_operator_of_a_user_runs_in_processes() -> None:
     assert op.match(table(), query.instances(2)).equals(expected)
 
 
+def test_a_query_that_reads_no_column_gets_all_events() -> None:
+    query = op.Query().pattern("A B").measures(n="COUNT(*)").over(op.windows.count(7, slide=3))
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(2)).equals(expected)
+
+
 def test_small_slots_and_held_rows_change_nothing() -> None:
     # Windows are much larger than the slots that an instance may hold: it must get copies.
     query = pairs(op.windows.count(900, slide=300)).instances(2)
