@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
-BENCH ?= --host local --workload w1,w1n,w1t,w1k,w2,w2k,w3a,w3b,w4s,w4r --n 4000000 --json
+BENCH ?= --host local --workload w1,w1n,w1t,w1k,w2,w2k,w3a,w3b,w4s,w4r,w5t,w5c --n 4000000 --json
 
 VENV := .venv
 BIN := $(VENV)/bin
