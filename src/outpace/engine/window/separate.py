@@ -71,7 +71,7 @@ class SeparateWindows:
             matches = self._seen.new(matches)
         self._retain(held, windows)
         if once:
-            self._seen.remember(matches, self._begun())
+            self._seen.remember(matches, *self._begun())
         return matches
 
     def tables(self) -> list[pa.Table]:
@@ -121,11 +121,11 @@ class SeparateWindows:
         ends, first = np.unique(high, return_index=True)
         self._held = kept(held, np.minimum.reduceat(low, first) if len(first) else low, ends)
 
-    def _begun(self) -> dict[int, int]:
-        """Return for each partition the arrival of the first event that is in an open window."""
+    def _begun(self) -> tuple[Integers, Integers]:
+        """Return partitions, and the arrival of the first event of each in an open window."""
         partitions, first = np.unique(self._open.windows.partition, return_index=True)
         begun = np.minimum.reduceat(self._open.begun_at, first) if len(first) else first
-        return dict(zip(partitions.tolist(), begun.tolist(), strict=True))
+        return partitions, begun
 
 
 def _store(windows: OpenWindows, at: Integers, part: Part) -> None:

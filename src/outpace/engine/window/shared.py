@@ -245,13 +245,9 @@ class SharedWindows:
             return matches
         if single or len(self._seen):
             matches = self._seen.new(matches)
-        self._seen.remember(matches, self._undecided())
+        partition, first = np.unique(self._held.partition, return_index=True)
+        self._seen.remember(matches, partition, self._held.arrival[first])
         return matches
-
-    def _undecided(self) -> dict[int, int]:
-        """Return for each partition the arrival of its first row that is kept."""
-        partitions, first = np.unique(self._held.partition, return_index=True)
-        return dict(zip(partitions.tolist(), self._held.arrival[first].tolist(), strict=True))
 
     def _park(
         self,
