@@ -172,7 +172,7 @@ class WindowMatcher:
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        header = {"query": fingerprint(self.task.bound), "frontier": self._frontier}
+        header = {"query": self._fingerprint, "frontier": self._frontier}
         if self._strategy is None:
             return pack(header, [])
         held = self._strategy.held
@@ -184,7 +184,7 @@ class WindowMatcher:
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
         header, tables = unpack(data)
-        if header.get("query") != fingerprint(self.task.bound):
+        if header.get("query") != self._fingerprint:
             raise StateError(
                 "the saved state belongs to another query or another schema",
                 hint="resume it with the query that it was saved from, or start from the input",
@@ -202,6 +202,11 @@ class WindowMatcher:
         )
         self._strategy = self._make(str(header["kind"]))
         self._strategy.restore(kept, held)
+
+    @property
+    def _fingerprint(self) -> str:
+        bound = self.task.bound
+        return f"{fingerprint(bound)} duplicates={bound.query.duplicates}"
 
     def _choose(self, rows: int) -> Strategy:
         """Choose how to match, when it is known how many events come at once."""

@@ -14,6 +14,7 @@ from windowed import Stream, Window, run
 
 from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.operator import prepare
+from outpace.engine.state import unpack
 from outpace.engine.window.contract import Split, Windows
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.result import WindowMatches
@@ -331,6 +332,10 @@ def test_events_in_no_window_may_be_left_out(case: Case) -> None:
     assert_equal(run(matcher, case.stream, case.windows, case.cuts, needed=needed), expected)
 
 
+#: The second condition overflows where the first holds; then it is not looked at.
+_EITHER = "kind = 2 AND big > 1 OR kind = 1 AND A.big * 4 > 0"
+
+
 def _chain() -> Query:
     query = Query("chain").order_by("ts").pattern("A -> B").define(A="kind = 0", B="kind = 1")
     return query.measures(at="B.ts").over(IN_ORDER)
@@ -351,6 +356,21 @@ def test_rows_before_the_search_of_every_window_are_dropped() -> None:
     assert matcher.open_windows == 1
     assert matcher.frontier == 101
     assert matcher.horizon == 0
+
+
+def test_windows_go_apart_where_compiled_arithmetic_gives_up() -> None:
+    query = Query("sum").order_by("ts").pattern("A -> B").define(A="kind = 0", B=_EITHER)
+    query = query.measures(at="B.ts").over(IN_ORDER)
+    kinds = [0, 2, 1, 0, 2, 2, 0, 1, 1, 0, 1]
+    big = [1, 1, 1, 2**62, 2**62, 1, 1, 1, 1, 1, 1]
+    table = _stream(kinds).table.append_column("big", pa.array(big))
+    stream = Stream.of(table)
+    windows = [_window(stream, 0, first, first, first + 5, True) for first in range(len(kinds))]
+    windows = [window for window in windows if window.closed_at < len(kinds)]
+    matcher = WindowMatcher(prepare(query, table.schema), shared=True)
+    results = run(matcher, stream, windows, [2, 4, 6, 8])
+    assert_equal(results, windowed_matches(query, table, stream.cut(windows)))
+    assert "separate" in str(unpack(matcher.state())[0])
 
 
 def test_unmatched_rows_are_refused() -> None:
