@@ -148,7 +148,7 @@ class WindowFilesPlan:
         """The columns that are read to split."""
         assert self.windows.windows is not None
         split = {*self.windows.windows.columns, *self.windows.bound.order_by}
-        return tuple(name for name in self.files.schema.names if name in split)
+        return tuple(n for n in self.files.schema.names if n in split) or self.columns[:1]
 
     def for_tasks(self) -> WindowFilesPlan:
         """Return the plan as tasks need it: what to read, not what the footers say of it."""
@@ -248,7 +248,8 @@ def _columns(plan: WindowPlan, query: Query, schema: pa.Schema) -> tuple[str, ..
         return tuple(schema.names)
     used = set(kept_columns(prepare(query, schema), schema))
     used.update(() if plan.windows is None else plan.windows.columns)
-    return tuple(name for name in schema.names if name in used)
+    # Where nothing is read, one column is, so that rows are counted.
+    return tuple(name for name in schema.names if name in used) or tuple(schema.names[:1])
 
 
 def _units(

@@ -107,11 +107,11 @@ class WindowTask:
         self._columns = tuple(columns)
         #: The query, with the columns that rows have in the task.
         self.bound: BoundQuery = plan.bound if task is None else task.bound
-
-    @property
-    def rows(self) -> pa.Schema:
-        """The types of all columns that rows may have."""
-        return self.bound.schema
+        known = self.bound.schema
+        # Rows that nothing reads have one column all the same, so that they are counted.
+        added = [pa.field(name, pa.int8()) for name in columns if name not in known.names]
+        #: The types of all columns that rows may have.
+        self.rows: pa.Schema = pa.schema([*known, *added])
 
     def work(self) -> PartitionWork:
         """Return what is done with rows that come sorted, by key where keys are divided."""

@@ -22,6 +22,7 @@ from outpace.plan import blocks, window_files
 from outpace.plan.files import list_files, parquet
 from outpace.plan.window_files import FileWindows, Way, plan_window_files
 from outpace.plan.window_task import NUMBERED, pack_batch, unpack_batches
+from outpace.windows import landmark
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,3 +112,12 @@ def test_only_what_opens_and_closes_windows_is_read_to_split(tmp_path: Path) -> 
         plan = plan_window_files(list_files(parquet(tmp_path)), query)
         assert plan.split_columns == columns
         assert f"columns read to split: {', '.join(columns)}" in "\n".join(plan.lines())
+
+
+def test_rows_of_which_nothing_is_read_are_counted() -> None:
+    table = pa.table({"x": range(9)})
+    query = Query("q").pattern("A B").measures(n="COUNT(*)")
+    for windows in (CountWindows(4, 2), landmark()):
+        found = from_files(query.over(windows), table, 2)[2]
+        assert found == rows(match_windows(query.over(windows), table).table)
+        assert len(found) > 3

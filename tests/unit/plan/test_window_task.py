@@ -18,6 +18,7 @@ from outpace.engine.partition import one_array
 from outpace.engine.window.operator import match_windows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
+from outpace.pattern.windows import CountWindows
 from outpace.plan.window_task import NUMBERED, WindowTask, pack_batch, unpack_batches
 from outpace.plan.windows import Division, WindowPlan, plan_windows
 
@@ -112,3 +113,15 @@ def test_divided_windows_give_what_a_table_gives(
     query = query.partition_by("key") if keyed else query
     query = query.instances(2, Batches(size)) if size else query
     assert divided(table, query, pieces) == rows(match_windows(query, table).table)
+
+
+def test_rows_of_which_nothing_is_read_are_counted() -> None:
+    query = Query("q").pattern("A B").measures(n="COUNT(*)").over(CountWindows(2, 2))
+    plan = plan_windows(query, pa.schema([("x", pa.int64())]))
+    assert plan.columns == ()
+    assert plan.bits is not None
+    task = WindowTask(plan, plan.bits.task, plan.crossing.names)
+    sent = pa.table([pa.array([0] * 5, pa.int8())], schema=plan.crossing)
+    rows = task.unpack([task.pack(sent, 0)["block"][0].as_buffer()])
+    found = [task.matcher().match_batch(held, batch) for batch, held in task.split([rows])]
+    assert pa.concat_tables(found).to_pylist() == [{"n": 2}, {"n": 2}]
