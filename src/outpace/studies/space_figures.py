@@ -46,8 +46,8 @@ MAXIMUM: Final = Figure(
     axis="event",
     unit="events/s",
     kind=Kind.BARS,
-    said="One source, one instance that discards what it gets, windows of 1000 events. SPACE "
-    "reached 5.53 times the rate of PACE, and more than Flink.",
+    said="One source, one instance that discards what it gets, windows of 1000 events. SPACE has a "
+    "speedup of 553 % over PACE, and is faster than Flink.",
     here="The same setting, measured where the splitter decides (windows and schedule), and over "
     "the whole way: blocks of a source, splitter, shared memory, an instance in a process of its "
     "own that discards them.",
@@ -119,7 +119,7 @@ DUPLICATION: Final = Figure(
     kind=Kind.STEPS,
     said="Windows of a million events, given to the instances in turn. The more instances have a "
     "window open, the more often an event is sent; with more windows than instances it gets no "
-    "worse.",
+    "worse. Where each event is sent twice, PACE reaches 201 859 events/s.",
     here="The same, in turn, and in batches of consecutive windows, which send an event again only "
     "where two batches meet. Rates count events of the stream, not copies of them. Over the whole "
     "way a block is written once, and all instances read it in shared memory.",
