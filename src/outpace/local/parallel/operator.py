@@ -15,7 +15,9 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.window.contract import Events
+from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.operator import make_instance
+from outpace.local.background import compile_in_background
 from outpace.local.parallel.coordinator import Coordinator, Parcel
 from outpace.local.parallel.instance import packed
 from outpace.local.parallel.processes import Processes, process_context
@@ -60,7 +62,10 @@ class ParallelOperator:
         memory: int = MEMORY,
         watch: Callable[[int, int, Done], None] = lambda instance, events, done: None,
     ) -> None:
-        bound, _, columns = make_instance(query, schema)
+        bound, instance, columns = make_instance(query, schema)
+        if isinstance(instance, WindowMatcher):
+            # Compiled here, once for all instances, which find it on disk.
+            compile_in_background(instance.matcher)
         windows = bind_windows(query, schema)
         count = query.instance_count
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
