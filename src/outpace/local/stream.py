@@ -17,7 +17,7 @@ from outpace.engine.apply import AppliedOperator
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME
 from outpace.engine.match.operator import Emitted, MatchOperator, prepare
-from outpace.engine.match.times import time_of
+from outpace.engine.match.times import as_integer, time_of
 from outpace.engine.order.merge import SourceMerge
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.operator import WindowedOperator, windowed_operator
@@ -71,6 +71,11 @@ def open_query(
     >>> matcher.heartbeat("west", 3).to_pylist()
     [{'at': 2}]
     """
+    if not isinstance(query, Query):
+        raise BindError(
+            f"a query is expected, not an object of type {type(query).__name__}",
+            hint='write op.Query("name").pattern("A B")',
+        )
     if query.rows is Rows.ALL_WITH_UNMATCHED:
         raise UnsupportedError(
             "a stream cannot return unmatched rows",
@@ -161,9 +166,7 @@ class StreamMatcher:
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
         kind = _time_type(self._bound("take a heartbeat").bound)
-        if isinstance(time, datetime.datetime):
-            time = int(pa.scalar(time, pa.timestamp("us", getattr(kind, "tz", None))).value)
-        self._merged(source).heartbeat(source, time * _ticks(kind))
+        self._merged(source).heartbeat(source, as_integer(time, kind) * _ticks(kind))
         return self._released()
 
     def wants(self, source: str) -> bool:

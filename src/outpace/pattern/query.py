@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from outpace.errors import BindError, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
+from outpace.pattern.schedulers import Scheduler
 
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
     from outpace.pattern.operator import Operator
-    from outpace.pattern.schedulers import Scheduler
     from outpace.pattern.windows import Windows
 
 
@@ -326,8 +326,13 @@ class Query(Clauses):
             Which instance gets a window; see `outpace.schedulers`. By default all windows of a key
             go to the same instance, and without a key batches of consecutive windows do.
         """
-        if count < 1:
-            raise BindError(f"there is at least one instance, not {count}")
+        if not isinstance(count, int) or count < 1:
+            raise BindError(f"there is at least one instance, not {count!r}")
+        if not isinstance(schedule, Scheduler | None):
+            raise BindError(
+                f"a scheduler is expected, not {schedule!r}",
+                hint="write instances(4, op.schedulers.RoundRobin())",
+            )
         return replace(self, instance_count=count, scheduler=schedule)
 
     @staticmethod

@@ -99,8 +99,8 @@ class Batches(Scheduler):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.size is not None and self.size < 1:
-            raise BindError(f"a batch has at least one window, not {self.size}")
+        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
+            raise BindError(f"a batch has at least one window, not {self.size!r}")
 
     def assign(self, window: Candidate, loads: Sequence[float]) -> int:
         """Return the instance that has the batch; one window is a batch where no size is known."""

@@ -59,6 +59,7 @@ class TimeWindows:
     offset: Span = 0
 
     def __post_init__(self) -> None:
+        _check_span(self.size, "size", "time windows", least=1)
         if self.offset == 0:
             object.__setattr__(self, "offset", self.size * 0)
         for name in ("size", "slide", "offset"):
@@ -104,6 +105,12 @@ class BetweenWindows:
                 "windows between events have open and close, or a predicate",
                 where="between windows",
                 hint="write between(open=\"type = 'start'\", close=\"type = 'end'\")",
+            )
+        if not isinstance(self.predicate, WindowPredicate | None):
+            raise BindError(
+                f"a window predicate is expected, not {self.predicate!r}",
+                where="between windows",
+                hint="give an object of a class that extends op.windows.Predicate",
             )
 
 

@@ -147,6 +147,24 @@ def test_what_does_not_fit_the_sources_is_refused():
         op.open(CHAIN, sources=["a", "a"])
 
 
+@pytest.mark.parametrize("time", ["1", 1.5, datetime.datetime(2020, 1, 1), 1 << 63])
+def test_what_is_no_time_of_the_column_is_refused(time):
+    rows = {"ts": [1], "kind": ["a"], "seq": [0]}
+    matcher = op.open(CHAIN, sources=["a"])
+    matcher.push(rows, source="a")
+    with pytest.raises(op.DataError, match="is no time of a column of type bigint"):
+        matcher.heartbeat("a", time)
+    alone = op.open(CHAIN.over(op.windows.time(5)))
+    alone.push(rows)
+    with pytest.raises(op.DataError, match="is no time of a column of type bigint"):
+        alone.advance(time)
+
+
+def test_only_a_query_can_be_opened():
+    with pytest.raises(op.BindError, match="a query is expected, not an object of type str"):
+        op.open("A B", sources=["a"])
+
+
 def test_state_of_sources_is_not_that_of_a_stream():
     state = op.open(CHAIN, sources=["a", "b"]).state()
     with pytest.raises(op.StateError, match="other sources"):

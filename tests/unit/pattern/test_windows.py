@@ -80,6 +80,7 @@ def test_without_a_slide_windows_follow_each_other() -> None:
         (lambda: op.windows.time("10 s", 1), "size is 10 seconds, but slide is 1"),
         (lambda: op.windows.time(10, 1, "1 s"), "size is 10, but offset is 1 second"),
         (lambda: op.windows.time(1.5), "size is a duration or an integer, not 1.5"),
+        (lambda: op.windows.time(None), "size is a duration or an integer, not None"),
         (lambda: op.windows.time("10 parsecs"), "'parsecs' is no unit of time"),
         (lambda: op.windows.session(0), "gap is at least 1, not 0"),
         (lambda: op.windows.session(True), "gap is a duration or an integer, not True"),
@@ -89,11 +90,27 @@ def test_without_a_slide_windows_follow_each_other() -> None:
             lambda: op.windows.between("x = 1", "x = 2", predicate=Never()),
             "have open and close, or a predicate",
         ),
+        (lambda: op.windows.between(predicate=Never), "a window predicate is expected, not <class"),
         (lambda: op.windows.landmark("x ="), "expected an expression"),
     ],
 )
 def test_what_can_be_no_window_is_refused_at_once(make, message) -> None:
     with pytest.raises(OutpaceError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: op.Query().instances(0), "there is at least one instance, not 0"),
+        (lambda: op.Query().instances("2"), "there is at least one instance, not '2'"),
+        (lambda: op.Query().instances(2, op.schedulers.RoundRobin), "a scheduler is expected, not"),
+        (lambda: op.schedulers.Batches(0), "a batch has at least one window, not 0"),
+        (lambda: op.schedulers.Batches("2"), "a batch has at least one window, not '2'"),
+    ],
+)
+def test_what_can_be_no_instances_is_refused_at_once(make, message) -> None:
+    with pytest.raises(BindError, match=message):
         make()
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from outpace.engine.match.contract import NO_TIME, Integers
 from outpace.errors import DataError
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.types import is_instant, type_name
 
 
 def time_values(bound: BoundQuery, columns: Mapping[str, pa.Array]) -> Integers:
@@ -58,7 +59,23 @@ def time_of(bound: BoundQuery, time: int | datetime.datetime) -> int:
     """Return one time in the units of `time_values`."""
     if bound.time is None or (bound.within is None and bound.query.windows is None):
         return NO_TIME
-    kind = bound.schema.field(bound.time).type
-    if isinstance(time, datetime.datetime):
+    return as_integer(time, bound.schema.field(bound.time).type)
+
+
+def as_integer(time: int | datetime.datetime, kind: pa.DataType) -> int:
+    """Return one time, of a column of a type, in the units of `as_integers`.
+
+    Examples
+    --------
+    >>> as_integer(datetime.datetime(1970, 1, 1, 0, 0, 1), pa.timestamp("ms"))
+    1000000
+    """
+    if isinstance(time, datetime.datetime) and is_instant(kind):
         return int(pa.scalar(time, pa.timestamp("us", getattr(kind, "tz", None))).value)
+    limits = np.iinfo(np.int64)
+    if not isinstance(time, int) or not limits.min <= time <= limits.max:
+        raise DataError(
+            f"{time!r} is no time of a column of type {type_name(kind)}",
+            hint="give an integer of 64 bits, or a datetime where the column has timestamps",
+        )
     return time

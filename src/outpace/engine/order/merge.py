@@ -156,11 +156,15 @@ class SourceMerge:
         capacity: int = CAPACITY,
     ) -> None:
         self._time, self._sequence = time, sequence
-        self.sources = tuple(sorted(sources))
+        named = [] if isinstance(sources, str) else list(sources)
+        if not all(isinstance(source, str) for source in named):
+            raise DataError("the identifiers of sources are strings", detail=f"got {named}")
+        self.sources = tuple(sorted(named))
         if not self.sources or len(set(self.sources)) < len(self.sources):
             raise DataError(
                 "sources need identifiers that differ",
                 detail=f"got {', '.join(self.sources) or 'none'}",
+                hint='give a list of strings: ["east", "west"]',
             )
         self._capacity = capacity
         self._numbers = {source: number for number, source in enumerate(self.sources)}

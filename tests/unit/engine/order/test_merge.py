@@ -359,6 +359,10 @@ def test_unknown_sources_and_equal_identifiers_are_refused():
         SourceMerge(["a", "a"])
     with pytest.raises(DataError, match="identifiers that differ"):
         SourceMerge([])
+    with pytest.raises(DataError, match="identifiers that differ"):
+        SourceMerge("ab")
+    with pytest.raises(DataError, match="are strings"):
+        SourceMerge([1, 2])
     with pytest.raises(DataError) as refused:
         SourceMerge(["pump", "valve"]).heartbeat("pumb", 1)
     assert refused.value.hint == "did you mean 'pump'?"
