@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from parallel_operators import Rises
 
 from outpace.engine.window.contract import Events
 from outpace.engine.window.operator import make_instance, match_windows
@@ -29,8 +30,10 @@ from outpace.pattern.windows import (
     BetweenWindows,
     CountWindows,
     LandmarkWindows,
+    OpenWindow,
     SessionWindows,
     TimeWindows,
+    WindowPredicate,
     Windows,
 )
 
@@ -44,6 +47,19 @@ class Backwards(Scheduler):
         return len(loads) - 1 - window.number % len(loads)
 
 
+class ThreeEvents(WindowPredicate):
+    """Windows of three events that begin where x is 1, and not within one that is just open."""
+
+    def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
+        return event["x"] == 1 and all(window.events > 1 for window in windows)
+
+    def closes(self, event: Mapping[str, object], window: OpenWindow) -> bool:
+        return window.events == 2
+
+    def clone(self) -> ThreeEvents:
+        return ThreeEvents()
+
+
 WINDOWS: list[Windows] = [
     CountWindows(4, 4),
     CountWindows(5, 2),
@@ -55,6 +71,7 @@ WINDOWS: list[Windows] = [
     LandmarkWindows(),
     LandmarkWindows(parse_expression("x = 0")),
     BetweenWindows(parse_expression("x <= 1"), parse_expression("x = 3")),
+    BetweenWindows(predicate=ThreeEvents()),
 ]
 SCHEDULERS = [None, RoundRobin(), Batches(), Batches(size=2), LeastLoaded(), ByKey(), Backwards()]
 PATTERNS = [
@@ -78,12 +95,13 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    query = draw(st.sampled_from(PATTERNS)).order_by("ts")
-    query = query.measures(first="FIRST(ts)", last="LAST(ts)", n="MATCH_NUMBER()")
+    query = draw(st.sampled_from([*PATTERNS, Query().apply(Rises)])).order_by("ts")
+    if query.operator is None:
+        query = query.measures(first="FIRST(ts)", last="LAST(ts)", n="MATCH_NUMBER()")
+        if draw(st.booleans()):
+            query = query.all_rows_per_match()
     if draw(st.booleans()):
         query = query.partition_by("key")
-    if draw(st.booleans()):
-        query = query.all_rows_per_match()
     query = query.over(
         draw(st.sampled_from(WINDOWS)), duplicates=draw(st.booleans()), numbered=True
     )
@@ -137,7 +155,6 @@ class Driver:
         self.results.append(self.coordinator.take())
 
 
-@settings(max_examples=100)
 @given(data=st.data())
 def test_any_turns_give_the_result_of_one_instance(data: st.DataObject) -> None:
     query = data.draw(queries())
