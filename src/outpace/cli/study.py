@@ -2,7 +2,7 @@
 
 Writes `NAME.json` (the rows) and `NAME.html` (a page with a plot for each figure, which needs no
 network) into a folder, and prints a table. The folder is made before anything is measured, so that
-a path which cannot be written fails at once.
+a path which cannot be written fails at once; what was measured before something fails is written.
 """
 
 from __future__ import annotations
@@ -44,11 +44,15 @@ def space(quick: Quick = False, out: Out = Path("out")) -> None:
 def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
     """Run a study with a progress bar, write its files into a folder and print its table."""
     out.mkdir(parents=True, exist_ok=True)
-    with _progress(len(study.experiments)) as on_start:
-        rows = study.in_order(study.run(on_start))
     data, page = out / f"{study.name}.json", out / f"{study.name}.html"
-    write_rows(data, rows)
-    page.write_text(page_of(study, rows, conditions(quick=quick)), encoding="utf-8")
+    measured: list[Row] = []
+    try:
+        with _progress(len(study.experiments)) as on_start:
+            measured.extend(study.run(on_start))
+    finally:
+        rows = study.in_order(measured)
+        write_rows(data, rows)
+        page.write_text(page_of(study, rows, conditions(quick=quick)), encoding="utf-8")
     console = Console()
     print_table(study, rows, console)
     console.print(Text(f"The rows: {data}"), soft_wrap=True)

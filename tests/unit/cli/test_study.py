@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from outpace.cli.main import app
 from outpace.cli.study import conditions, run_study
+from outpace.errors import OutpaceError
 from outpace.studies.report import Figure, Kind, Row, Study
 from outpace.studies.space_figures import FIGURES
 
@@ -31,6 +33,26 @@ def test_a_study_leaves_rows_and_a_page_and_says_where(
     assert str(out / "sample.json") in printed.out.replace("\n", "")
     assert str(out / "sample.html") in printed.out.replace("\n", "")
     assert not printed.err, "a progress bar is for terminals"
+
+
+def test_a_terminal_shows_which_experiment_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # to the console this is a terminal
+    run_study(study(ROW), tmp_path, quick=True)
+    assert "measuring" in capsys.readouterr().err
+
+
+def test_what_was_measured_before_something_fails_is_written(tmp_path: Path) -> None:
+    def failing() -> Iterator[Row]:
+        yield ROW
+        raise OutpaceError("the machine is too small")
+
+    failed = Study("sample", "A sample", "A paper", (FIGURE,), (("measuring", failing),))
+    with pytest.raises(OutpaceError, match="too small"):
+        run_study(failed, tmp_path, quick=True)
+    assert json.loads((tmp_path / "sample.json").read_text(encoding="utf-8")) == [ROW.fields()]
+    assert (tmp_path / "sample.html").exists()
 
 
 def test_a_folder_that_cannot_be_made_fails_before_anything_is_measured(tmp_path: Path) -> None:
