@@ -143,7 +143,7 @@ class Splitter(ABC):
             )
         if first < -_LARGEST_TIME or last > _LARGEST_TIME:
             raise DataError(
-                f"a time is too far away for windows: {first if first < 0 else last}",
+                f"a time is too far away for windows: {first if first < -_LARGEST_TIME else last}",
                 hint=f"times lie between -{_LARGEST_TIME} and {_LARGEST_TIME}",
             )
 

@@ -284,6 +284,14 @@ def test_an_event_before_the_watermark_is_refused_and_nothing_is_taken(spec: w.W
     assert splitter.state() == before
 
 
+def test_the_time_that_is_too_far_away_is_named() -> None:
+    windows = bound(op.windows.time(5), keyed=False)
+    far = (1 << 62) + 1
+    table = pa.table({"key": ["a"] * 2, "ts": [-5, far], "kind": [0, 0]}, schema=SCHEMA)
+    with pytest.raises(DataError, match=f"too far away for windows: {far}"):
+        make_splitter(windows).push(numbered(table, windows))
+
+
 def test_a_watermark_that_goes_back_says_nothing() -> None:
     splitter = make_splitter(bound(op.windows.time(5), keyed=False))
     splitter.advance(100)
