@@ -170,6 +170,7 @@ class SharedWindows:
     def restore(self, tables: list[pa.Table], held: Events) -> None:
         """Go on from what `tables` returned, and the rows."""
         windows, seen = tables
+        self._slots = WindowSlots()
         self._slots.restore(windows, self._entrance.starts)
         self._seen = Seen.from_table(seen)
         self._held = held

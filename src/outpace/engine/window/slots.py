@@ -142,8 +142,7 @@ class WindowSlots:
         return pa.table({**columns, "cursor": cursor})
 
     def restore(self, table: pa.Table, starts: int) -> None:
-        """Go on from what `table` returned; so many starts of a window are searched apart."""
-        self.__init__()  # type: ignore[misc]
+        """Take what `table` returned, at first; so many starts of a window are searched apart."""
         column = {
             name: np.array(table.column(name).to_numpy(), np.int64) for name in table.column_names
         }
