@@ -61,8 +61,8 @@ OVERLAP: Final = Figure(
     kind=Kind.STEPS,
     said="SPACE holds its rate with many open windows, but at a slide of 10, with 100 000 windows "
     "open, it falls severely, since the predicate is checked for every open window.",
-    here="The splitter alone, one instance. Open windows are a range of numbers, not a list, so an "
-    "event costs the same however many there are.",
+    here="The splitter alone, one instance. Open windows are a range of numbers, not a list; with a "
+    "smaller slide more of them open and close.",
 )
 
 STABILITY: Final = Figure(
@@ -73,8 +73,8 @@ STABILITY: Final = Figure(
     kind=Kind.TIME,
     said="PACE, slightly overloaded, loses speed clearly after a few seconds. The rate control of "
     "SPACE prevents this in some settings.",
-    here="An instance computes for 1/35 000 s on every event; a source offers twice as many. With "
-    "rate control the rate stays where it is, and few events wait.",
+    here="An instance computes for 1/35 000 s on every event; a source offers twice as many. Rate "
+    "control is on.",
 )
 
 INSTANCES_SIMPLE: Final = Figure(
