@@ -61,8 +61,8 @@ OVERLAP: Final = Figure(
     kind=Kind.STEPS,
     said="SPACE holds its rate with many open windows, but at a slide of 10, with 100 000 windows "
     "open, it falls severely, since the predicate is checked for every open window.",
-    here="The splitter alone, one instance. Open windows are a range of numbers, not a list; with a "
-    "smaller slide more of them open and close.",
+    here="The splitter alone, one instance. Open windows are a range of numbers, not a list; with "
+    "smaller slides more of them open and close.",
 )
 
 STABILITY: Final = Figure(
