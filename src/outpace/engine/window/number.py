@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,10 @@ from outpace.errors import DataError, StateError
 _Key: TypeAlias = tuple[Hashable, ...]
 
 _NOT_A_NUMBER = object()
+
+#: So many tables of keys are kept before they are made one, so that a new key costs the same
+#: however many there are.
+_PARTS_MAX: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,8 @@ class EventNumbers:
         self._arrived = 0
         self._counts = np.zeros(16, np.int64)
         self._numbers: dict[_Key, int] = {}
-        self._keys = schema.empty_table().select(self._names)
-        self._next = _Piece.none(self._keys)
+        self._keys = [schema.empty_table().select(self._names)]
+        self._next = _Piece.none(self._keys[0])
 
     @property
     def arrived(self) -> int:
@@ -83,8 +87,8 @@ class EventNumbers:
     @property
     def keys(self) -> pa.Table:
         """The key of each partition, by number."""
-        self._keys = self._keys.combine_chunks()
-        return self._keys
+        self._keys = [pa.concat_tables(self._keys).combine_chunks()]
+        return self._keys[0]
 
     def number(self, rows: pa.Table) -> Events:
         """Number the next events; they count from `take` on."""
@@ -107,16 +111,16 @@ class EventNumbers:
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        counts = self._counts[: self._keys.num_rows]
-        return pack({"arrived": self._arrived}, [pa.table({"count": counts}), self._keys])
+        counts = self._counts[: len(self._numbers)]
+        return pack({"arrived": self._arrived}, [pa.table({"count": counts}), self.keys])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
         header, (counts, keys) = unpack(data)
-        if keys.schema != self._keys.schema:
+        if keys.schema != self._keys[0].schema:
             raise StateError("the saved state belongs to a stream with other partitions")
         self._arrived = int(str(header["arrived"]))
-        self._keys, self._numbers = keys.slice(0, 0), {}
+        self._keys, self._numbers = [keys.slice(0, 0)], {}
         self._add_keys(_tuples(keys), keys)
         self._counts[: counts.num_rows] = counts.column("count").to_numpy()
 
@@ -136,7 +140,9 @@ class EventNumbers:
         if not keys:
             return
         self._numbers.update(zip(keys, itertools.count(len(self._numbers))))
-        self._keys = pa.concat_tables([self._keys, rows])
+        self._keys.append(rows)
+        if len(self._keys) > _PARTS_MAX:
+            self._keys = [self.keys]
         if len(self._numbers) > len(self._counts):
             larger = np.zeros(2 * len(self._numbers), np.int64)
             larger[: len(self._counts)] = self._counts

@@ -91,3 +91,16 @@ def test_many_partitions_get_room() -> None:
     events = numbers.number(table)
     assert events.partition.tolist() == list(range(5000))
     assert set(events.ordinal.tolist()) == {2}
+
+
+def test_keys_that_come_one_by_one_stay_in_their_order() -> None:
+    rows = pa.table({"key": range(1500), "ts": range(1500)})
+    numbers = EventNumbers(rows.schema, ("key",), None)
+    for row in range(rows.num_rows):
+        events = numbers.number(rows.slice(row, 1))
+        assert events.partition.tolist() == [row]
+        numbers.take(events)
+    assert numbers.keys["key"].equals(rows["key"])
+    again = EventNumbers(rows.schema, ("key",), None)
+    again.restore(numbers.state())
+    assert again.number(rows).partition.tolist() == list(range(1500))
