@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -209,7 +210,8 @@ def test_compiled_and_plain_loops_agree(
     def run(loop: Callable[[Callable[..., object]], Callable[..., object]]) -> list[list[Window]]:
         for module, name in LOOPS:
             chosen = loop(inspect.unwrap(getattr(kernels, name)))
-            monkeypatch.setattr(f"outpace.engine.window.{module}.{name}", chosen)
+            owner = importlib.import_module(f"outpace.engine.window.{module}")
+            monkeypatch.setattr(owner, name, chosen)
         splitter = make_splitter(windows)
         splits = [splitter.push(events), splitter.advance(10_000), splitter.finish()]
         return [closed(part) for split in splits for part in (split.opened, split.closed)]
