@@ -183,10 +183,14 @@ def read_header(data: Data) -> Header:
         raise DataError("the block is damaged", detail="its checksum does not fit its content")
     stream, source, rows, body, *keys = _REST.unpack_from(view, _START.size)
     middle = FIXED_BYTES + stream
+    try:
+        names = str(view[FIXED_BYTES:middle], "utf-8"), str(view[middle : middle + source], "utf-8")
+        said = Kind(kind)
+    except ValueError as error:
+        raise DataError("the header of the block cannot be read", detail=str(error)) from error
     return Header(
-        Kind(kind),
-        str(view[FIXED_BYTES:middle], "utf-8"),
-        str(view[middle : middle + source], "utf-8"),
+        said,
+        *names,
         rows,
         (keys[0], keys[1]),
         (keys[2], keys[3]),
@@ -203,6 +207,11 @@ def read_events(data: Data, schema: pa.Schema, *, sequence: str = "seq") -> pa.T
         columns = read_block(body, schema)
     except KeyError as error:
         raise DataError("the block has other columns", detail=str(error.args[0])) from error
+    except (ValueError, ArithmeticError, OSError, pa.ArrowException) as error:
+        # The checksum fits, so nothing was damaged on the way: it was written by somebody else.
+        raise DataError("the body of the block cannot be read", detail=str(error)) from error
+    if any(len(column) != header.rows for column in columns.values()):
+        raise DataError(f"the block does not have {header.rows} rows as its header says")
     if sequence not in columns:
         numbers = np.arange(header.first[1], header.first[1] + header.rows, dtype=np.int64)
         columns[sequence] = pa.array(numbers).cast(schema.field(sequence).type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -145,3 +147,20 @@ def test_other_columns_than_expected_are_named():
         read_events(block, pa.schema(key))
     with pytest.raises(DataError, match="no column 'y'"):
         read_events(block, pa.schema([*key, ("x", pa.int64()), ("y", pa.int64())]))
+
+
+def test_a_block_that_others_wrote_is_read_or_refused():
+    rows = pa.table({"ts": [5, 6, 6], "seq": [0, 1, 2], "type": ["a", "b", "a"]})
+    block = write_events("doors", "west", rows)
+    # The checksum stands behind the magic, the version and the kind, in front of all it covers.
+    kind, checksum, covered = 5, slice(6, 10), 10
+    refused = 0
+    for place in (kind, *range(covered, len(block))):
+        changed = bytearray(block)
+        changed[place] ^= 0x81
+        changed[checksum] = zlib.crc32(changed[covered:], changed[kind]).to_bytes(4, "little")
+        try:
+            read_events(bytes(changed), rows.schema)
+        except DataError:
+            refused += 1
+    assert refused
