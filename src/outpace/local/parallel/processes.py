@@ -21,7 +21,7 @@ from outpace.local.parallel.worker import Done, Failed, Ready, Setup, Work, run_
 #: How long a process may take to end by itself.
 _PATIENCE_S: Final = 2.0
 
-_STARTS: Final = "a script that starts instances keeps that under: if __name__ == '__main__':"
+_STARTS: Final = "start instances from a script file, under: if __name__ == '__main__':"
 _MEMORY: Final = "the system may have run out of memory"
 
 

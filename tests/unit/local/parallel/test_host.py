@@ -7,7 +7,10 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -317,6 +320,53 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         op.run(pairs(), [Listed("a"), Listed("b", time="other")])
     with pytest.raises(op.DataError, match="too large for the shared memory"):
         list(op.run(pairs(), Listed("a"), memory=1))
+
+
+SCRIPT = """
+import multiprocessing, os, signal
+import outpace as op
+
+query = op.Query().order_by("ts").pattern("A").measures(at="A.seq")
+query = query.over(op.windows.count(2)).instances(2)
+
+def run():
+    with op.run(query, op.sources.simple_events(1_000_000), batch_rows=1000) as matches:
+        next(matches)
+        print(*[process.pid for process in multiprocessing.active_children()], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(text)
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+
+
+def test_a_script_that_every_process_would_run_again_is_told_so(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, SCRIPT + "run()\n")
+    assert ended.returncode == 1
+    assert "ended with exit code 1 as it started" in ended.stderr
+    assert "if __name__ == '__main__':" in ended.stderr
+
+
+def test_instances_end_with_their_parent(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, SCRIPT + "if __name__ == '__main__':\n    run()\n")
+    assert ended.returncode == -signal.SIGKILL
+    instances = [int(pid) for pid in ended.stdout.split()]
+    assert len(instances) == 2
+    until = time.monotonic() + 30
+    while any(is_running(pid) for pid in instances):
+        assert time.monotonic() < until, "an instance outlives its parent"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_sources_are_needed() -> None:
