@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 import outpace as op
 from outpace.engine.kernels import windows as kernels
 from outpace.engine.kernels.compiled import compiled
+from outpace.engine.window import split_clocked, split_content
 from outpace.engine.window.contract import OPEN, Events, Split, Windows
 from outpace.engine.window.number import EventNumbers
 from outpace.engine.window.split import Splitter, make_splitter
@@ -173,11 +173,11 @@ def resumed(splitter: Splitter) -> Splitter:
 
 #: Where each loop is called from.
 LOOPS = (
-    ("split_count.kernels", "split_by_count"),
-    ("split_clocked", "split_by_time"),
-    ("split_clocked", "split_by_session"),
-    ("split_content", "split_by_bits"),
-    ("split_table.kernels", "close_rest"),
+    (kernels, "split_by_count"),
+    (split_clocked, "split_by_time"),
+    (split_clocked, "split_by_session"),
+    (split_content, "split_by_bits"),
+    (kernels, "close_rest"),
 )
 
 
@@ -210,8 +210,7 @@ def test_compiled_and_plain_loops_agree(
     def run(loop: Callable[[Callable[..., object]], Callable[..., object]]) -> list[list[Window]]:
         for module, name in LOOPS:
             chosen = loop(inspect.unwrap(getattr(kernels, name)))
-            owner = importlib.import_module(f"outpace.engine.window.{module}")
-            monkeypatch.setattr(owner, name, chosen)
+            monkeypatch.setattr(module, name, chosen)
         splitter = make_splitter(windows)
         splits = [splitter.push(events), splitter.advance(10_000), splitter.finish()]
         return [closed(part) for split in splits for part in (split.opened, split.closed)]
