@@ -231,10 +231,10 @@ def test_the_duplication_counts_all_events() -> None:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_windows_that_have_closed_are_forgotten(keyed: bool) -> None:
-    windows = [Interval(0, n, n, n + 2) for n in range(400)]
-    stream = Stream([0] * 402, windows)
+    windows = [Interval(0, n, n, n + 2) for n in range(100)]
+    stream = Stream([0] * 102, windows)
     schedule = Schedule(RoundRobin(), 2, keyed=keyed)
-    for events, split in stream.pieces(range(0, 402, 4)):
+    for events, split in stream.pieces(range(0, 102, 4)):
         schedule.route(events, split, [0.0, 0.0])
     assert schedule._placed is not None
     assert len(schedule._placed._key) <= 64
