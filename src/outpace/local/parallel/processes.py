@@ -7,12 +7,15 @@ traceback of what was raised in it. Taking down works from any state and leaves 
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from pickle import PicklingError
+from types import ModuleType
 from typing import Final
 
 from outpace.errors import BindError, InstanceError
@@ -108,8 +111,9 @@ class Processes:
             daemon=True,
         )
         try:
-            process.start()
-        except (PicklingError, AttributeError, TypeError) as error:
+            with _main_if_needed(setup):
+                process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise BindError(
                 "the query cannot be sent to another process",
                 detail=str(error),
@@ -149,6 +153,24 @@ class Processes:
             + ("" if started else " as it started"),
             hint=None if started else _STARTS,
         )
+
+
+@contextmanager
+def _main_if_needed(setup: Setup) -> Iterator[None]:
+    """Let a process that starts run the user's script again only where it needs what is in it.
+
+    A new process loads the module `__main__` of its parent. That fails for a script that was typed
+    in, and runs everything twice that is not under `if __name__ == "__main__"`.
+    """
+    if b"__main__" in pickle.dumps(setup.query):
+        yield
+        return
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _failure(number: int, failed: Failed) -> Exception:

@@ -343,8 +343,40 @@ def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
 
 
+PLAIN = """
+import outpace as op, pyarrow as pa
+
+rows = pa.table({"ts": range(100)})
+query = op.Query().order_by("ts").pattern("A B").measures(at="A.ts")
+print(op.match(rows, query.over(op.windows.count(10)).instances(2)).num_rows)
+"""
+
+
+def test_a_script_of_which_instances_need_nothing_is_not_run_again(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, PLAIN)
+    assert (ended.returncode, ended.stdout) == (0, "50\n"), ended.stderr
+    typed = subprocess.run(
+        [sys.executable, "-"], input=PLAIN, capture_output=True, text=True, check=False
+    )
+    assert (typed.returncode, typed.stdout) == (0, "50\n"), typed.stderr
+
+
+OWN = """
+import outpace as op, pyarrow as pa
+
+class Count(op.Operator):
+    output = pa.schema([("events", pa.int64())])
+
+    def process(self, events):
+        return {"events": [events.num_rows]}
+
+rows = pa.table({"ts": range(100)})
+query = op.Query().order_by("ts").apply(Count).over(op.windows.count(10)).instances(2)
+"""
+
+
 def test_a_script_that_every_process_would_run_again_is_told_so(tmp_path: Path) -> None:
-    ended = run_script(tmp_path, SCRIPT + "run()\n")
+    ended = run_script(tmp_path, OWN + "op.match(rows, query)\n")
     assert ended.returncode == 1
     assert "ended with exit code 1 as it started" in ended.stderr
     assert "if __name__ == '__main__':" in ended.stderr
