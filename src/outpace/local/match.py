@@ -13,8 +13,7 @@ from outpace.engine.match.contract import Block, Outcome, Resume, Task
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
-from outpace.engine.window.operator import match_windows
-from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.operator import WholeResult, match_windows
 from outpace.errors import BindError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
@@ -99,7 +98,7 @@ class Search:
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
         if self._query.windows is not None:
-            return len(self._in_windows)
+            return self._in_windows.matches
         if self._query.effective_selection is Selection.ALL:
             return count_matches(self._task, self._block, Resume.fresh(self._partitions))
         return len(self._outcome.found.start)
@@ -135,7 +134,7 @@ class Search:
             )
 
     @cached_property
-    def _in_windows(self) -> WindowMatches:
+    def _in_windows(self) -> WholeResult:
         return match_windows(self._query, self._table)
 
     @cached_property

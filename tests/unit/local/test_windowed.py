@@ -203,3 +203,11 @@ def test_what_looks_at_partitions_is_refused_for_windows(asked: str) -> None:
 def test_timeouts_in_windows_are_refused() -> None:
     with pytest.raises(op.UnsupportedError, match="do not time out"):
         op.open(QUERIES[0].over(op.windows.count(2)), timeouts=True)
+
+
+def test_the_state_of_a_query_without_windows_is_refused() -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").measures(at="A.ts")
+    matcher = op.open(query)
+    matcher.push({"ts": [1]})
+    with pytest.raises(op.StateError, match="belongs to a query without windows"):
+        op.resume(query.over(op.windows.count(2)), matcher.state())

@@ -139,6 +139,12 @@ class WindowedApply:
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
         return self._matches(pieces)
 
+    def steps(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> Iterator[WindowMatches]:
+        """Take events as `step` does, and yield what their operators give."""
+        yield self.step(events, split, arrived=arrived, ended=ended)
+
     def state(self) -> bytes:
         """Return the operators' own states, by window."""
         windows = [window for own in self._open.values() for window in own.values()]

@@ -23,7 +23,7 @@ import pyarrow as pa
 from outpace.engine.block import block_cells, narrow_rows, read_block
 from outpace.engine.match.contract import Integers
 from outpace.engine.window.contract import OPEN, Split, Windows
-from outpace.engine.window.operator import joined_windows
+from outpace.engine.window.stretches import joined_windows
 from outpace.pattern.bind_windows import ByCount
 
 #: How many windows are looked at to find the end of a batch, at first.

@@ -12,6 +12,7 @@ query allows it, else they are matched one by one (`separate`). Memory: see ther
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -158,17 +159,21 @@ class WindowMatcher:
         ended
             No more events come, and all windows are closed.
         """
+        parts = self.steps(events, split, arrived=arrived, ended=ended)
+        return WindowMatches.joined(self.task.bound.output, list(parts))
+
+    def steps(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> Iterator[WindowMatches]:
+        """Take events as `step` does, and yield what became final in parts, in order."""
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
         chosen = replace(events, rows=events.rows.select(self._columns))
         rows = ENDED if isinstance(self._strategy, SeparateWindows) else self._rows_in_step
-        matches = WindowMatches.joined(
-            self.task.bound.output,
-            [self._take(*piece) for piece in pieces(chosen, split, rows)],
-        )
+        for piece in pieces(chosen, split, rows):
+            yield self._take(*piece)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
-        return matches
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""

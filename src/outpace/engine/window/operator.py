@@ -8,7 +8,8 @@ Memory: that of its parts, see there.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -21,8 +22,8 @@ from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
 from outpace.engine.window.split import make_splitter
-from outpace.engine.window.stretches import joined_windows as joined_windows
-from outpace.errors import DataError
+from outpace.engine.window.stretches import joined_windows
+from outpace.errors import DataError, StateError
 from outpace.pattern.bind_windows import BoundWindows, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
@@ -35,6 +36,12 @@ class Instance(Protocol):
         self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
     ) -> WindowMatches:
         """Take events with the windows that they open and close, and return what is final."""
+        ...
+
+    def steps(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> Iterator[WindowMatches]:
+        """Take events as `step` does, and yield what is final in parts."""
         ...
 
     @property
@@ -126,7 +133,13 @@ class WindowedOperator:
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        _, (parts, _) = unpack(data)
+        header, tables = unpack(data)
+        if not header.get("windows"):
+            raise StateError(
+                "the saved state belongs to a query without windows",
+                hint="resume it with the query that it was saved from, or start from the input",
+            )
+        parts, _ = tables
         feed, splitter, instance = parts.column("part").to_pylist()
         self._instance.restore(instance)
         self._feed.restore(feed)
@@ -149,7 +162,14 @@ def windowed_operator(query: Query, schema: pa.Schema) -> WindowedOperator:
     return WindowedOperator(bound, bind_windows(query, schema), instance, columns)
 
 
-def match_windows(query: Query, table: pa.Table) -> WindowMatches:
+class WholeResult(NamedTuple):
+    """The matches of a complete table, in their order, and how many there are."""
+
+    table: pa.Table
+    matches: int
+
+
+def match_windows(query: Query, table: pa.Table) -> WholeResult:
     """Return the matches of a query in the windows of a complete table."""
     bound, instance, _ = make_instance(query, table.schema)
     return match_whole(bound, bind_windows(query, table.schema), instance, table)
@@ -166,13 +186,20 @@ def make_instance(query: Query, schema: pa.Schema) -> tuple[BoundQuery, Instance
 
 def match_whole(
     bound: BoundQuery, windows: BoundWindows, instance: Instance, table: pa.Table
-) -> WindowMatches:
+) -> WholeResult:
     """Let an instance match all windows of a table at once."""
     feed, splitter = Feed(bound, windows), make_splitter(windows)
     events = feed.number(in_order(bound, table))
     split = splitter.push(events)
     closed = joined_windows(split.closed, splitter.finish().closed)
-    return instance.step(events, Split(split.opened, closed), ended=True)
+    parts = instance.steps(events, Split(split.opened, closed), ended=True)
+    # Only the rows are wanted: what else tells matches apart is not put together.
+    found = [WholeResult(part.table, len(part)) for part in parts]
+    nothing = bound.output.empty_table()
+    return WholeResult(
+        pa.concat_tables([nothing, *(part.table for part in found)]),
+        sum(part.matches for part in found),
+    )
 
 
 def _fitting(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from outpace.engine.match.contract import Block, Found, Integers, Task
 from outpace.engine.match.operator import take_matches
@@ -59,5 +60,8 @@ def spread(
     if bound.query.numbered:
         times = windows.start_time[window], windows.end_time[window]
         table = with_numbers(bound, table, *rows_of_matches(offsets, event, number, *times))
-    identity = identities(task, block, found).take(chosen)
+    if bound.query.duplicates:
+        identity = pa.nulls(len(chosen), pa.binary())
+    else:
+        identity = identities(task, block, found).take(chosen)
     return WindowMatches(table, offsets, event, phase, number, partition, identity)
