@@ -15,9 +15,10 @@ from outpace.engine.match.contract import Integers
 from outpace.engine.window.batches import Batch
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.feed import Feed, in_order
-from outpace.engine.window.operator import Instance, joined_windows
+from outpace.engine.window.operator import Instance
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.split import make_splitter
+from outpace.engine.window.stretches import joined_windows
 from outpace.pattern.bind_windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 
