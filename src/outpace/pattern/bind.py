@@ -29,8 +29,8 @@ from outpace.pattern.bound import (
     Read,
     walk,
 )
-from outpace.pattern.check import check_clauses
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.check import check_clauses, check_instances
+from outpace.pattern.query import Query, Rows, Selection
 from outpace.pattern.types import type_name
 
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
@@ -102,6 +102,7 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
             "a query has a pattern or an operator, not both",
             hint="leave out pattern, define and measures beside apply",
         )
+    check_instances(query)
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     _check_partitions(partition_by, order_by, schema)
@@ -164,8 +165,20 @@ def _predicates(
                 span=definitions[name].span,
                 where=scope.where,
             )
+        _check_numbers(query, expression, scope.where)
         bound.append(_classified(name, expression))
     return tuple(bound)
+
+
+def _check_numbers(query: Query, expression: BoundExpression, where: str) -> None:
+    """Refuse conditions on a number that matches only get after all of them are known."""
+    counted = any(isinstance(node, Number) for node in walk(expression))
+    if counted and query.effective_selection is Selection.ALL:
+        raise BindError(
+            "MATCH_NUMBER() in a definition needs one match for each start",
+            where=where,
+            hint='select the "preferred" match, or use MATCH_NUMBER() in a measure',
+        )
 
 
 def _classified(name: str, expression: BoundExpression) -> Predicate:

@@ -32,7 +32,18 @@ def check_clauses(query: Query) -> ast.Pattern:
     _check_skip(query, tree)
     _check_rows(query, tree)
     _check_bounded(query, tree)
+    check_instances(query)
     return tree
+
+
+def check_instances(query: Query) -> None:
+    """Refuse instances without windows that they could be given."""
+    if query.instance_count > 1 and query.windows is None:
+        raise BindError(
+            "instances are given windows, and the query has none",
+            where="instances",
+            hint="add .over(op.windows.count(1000)) or other windows, or leave out .instances",
+        )
 
 
 def _unknown(name: str, known: Iterable[str], where: str, message: str = "") -> BindError:

@@ -425,3 +425,15 @@ def test_match_number_is_a_number() -> None:
 def test_bound_nodes_are_hashable() -> None:
     for text in ("array_join(array['a', 'b'], ',')", "map(array[1], array[2])", "sum(price) > 1"):
         assert isinstance(hash(measure(text)), int)
+
+
+def test_conditions_on_the_number_of_a_match_need_one_match_for_each_start() -> None:
+    query = BASE.define(B="MATCH_NUMBER() < 3")
+    assert bind(query, SCHEMA).predicates[1].kind is PredicateClass.PATH
+    with pytest.raises(BindError, match="needs one match for each start"):
+        bind(query.select(Selection.ALL).within("1 hour"), SCHEMA)
+
+
+def test_instances_need_windows() -> None:
+    with pytest.raises(BindError, match="instances are given windows"):
+        bind(BASE.instances(2), SCHEMA)
