@@ -1,7 +1,8 @@
 """The windowed operator in one process: numbering, splitter and one instance, step by step.
 
 Any cut of the input into pushes gives the same matches in the same order. Time that passes without
-events closes windows; it decides nothing inside of them.
+events closes windows; it decides nothing inside of them. What it closes step by step comes out in
+that order: windows of several keys with the same x need not come in the order of y then.
 
 Memory: that of its parts, see there.
 """
