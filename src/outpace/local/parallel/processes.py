@@ -10,6 +10,7 @@ import multiprocessing
 import pickle
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
@@ -26,6 +27,9 @@ _PATIENCE_S: Final = 2.0
 
 _STARTS: Final = "start instances from a script file, under: if __name__ == '__main__':"
 _MEMORY: Final = "the system may have run out of memory"
+
+#: Held while a process starts, since all threads have one `__main__`.
+_STARTING: Final = threading.Lock()
 
 
 def process_context() -> BaseContext:
@@ -111,7 +115,7 @@ class Processes:
             daemon=True,
         )
         try:
-            with _main_if_needed(setup):
+            with _STARTING, _main_if_needed(setup):
                 process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise BindError(

@@ -401,6 +401,18 @@ def is_running(pid: int) -> bool:
     return True
 
 
+def test_runs_that_start_at_once_leave_the_main_module_alone() -> None:
+    main = sys.modules["__main__"]
+    threads = [
+        threading.Thread(target=op.match, args=(table(20), pairs().instances(2))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.modules["__main__"] is main
+
+
 def test_sources_are_needed() -> None:
     with pytest.raises(op.BindError, match="sources are expected"):
         op.run(pairs(), [])
