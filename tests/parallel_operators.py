@@ -38,6 +38,15 @@ class Fails(op.Operator):
             raise ZeroDivisionError("nothing can be divided by nothing")
 
 
+class Loses(op.Operator):
+    """Loses a connection of its own at the first event of each window."""
+
+    output = pa.schema([("at", pa.int64())])
+
+    def process(self, events: pa.Table) -> None:
+        raise BrokenPipeError("the service is gone")
+
+
 class Dies(op.Operator):
     """Is killed at event 500, as a process that takes too much memory is."""
 

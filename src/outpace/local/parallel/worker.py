@@ -116,17 +116,15 @@ def run_instance(setup: Setup, connection: Connection) -> None:
     pa.set_cpu_count(1)
     try:
         worker = _Worker(setup)
-        connection.send(Ready())
+        _tell(connection, Ready())
         inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
         while (work := inbox.get()) is not None:
-            connection.send(worker.do(work))
-    except BrokenPipeError:
-        return
+            _tell(connection, worker.do(work))
     except Exception as error:
         known = error if isinstance(error, OutpaceError) else None
         message = f"{type(error).__name__}: {error}"
-        connection.send(Failed(known, message, traceback.format_exc()))
+        _tell(connection, Failed(known, message, traceback.format_exc()))
 
 
 class _Worker:
@@ -155,6 +153,12 @@ class _Worker:
         if work.slot >= 0:
             events = unpacked(self._reader.read(work.slot, work.size), work.first)
         return self._instance.answer(chosen(events, work.ranges), work.split, work.arrived)
+
+
+def _tell(connection: Connection, message: Ready | Done | Failed) -> None:
+    """Send a message, if anybody still listens; who does not has ended the work, too."""
+    with suppress(ConnectionError):
+        connection.send(message)
 
 
 def _receive(connection: Connection, inbox: queue.SimpleQueue[Work | None]) -> None:

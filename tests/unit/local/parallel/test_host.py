@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from parallel_operators import Dies, Fails, Rises, Sleeps
+from parallel_operators import Dies, Fails, Loses, Rises, Sleeps
 
 import outpace as op
 from outpace.ingest.source import Source
@@ -238,6 +238,12 @@ def test_an_operator_that_fails_is_reported_with_its_traceback() -> None:
         op.match(table(), query)
     assert "parallel_operators.py" in str(failure.value)
     assert "in process" in str(failure.value)
+
+
+def test_a_connection_that_an_operator_loses_is_not_taken_for_that_of_the_instance() -> None:
+    query = op.Query().order_by("ts").apply(Loses).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.InstanceError, match="BrokenPipeError: the service is gone"):
+        op.match(table(), query)
 
 
 def test_an_error_of_a_query_is_the_same_as_in_one_process() -> None:
