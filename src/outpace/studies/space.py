@@ -29,8 +29,8 @@ class Scale:
         The events that a splitter takes at once, over and over.
     slides
         The slides of windows of a million events.
-    instances, sources
-        Their numbers.
+    instances, sources, run_sources
+        Their numbers; the last for runs with an instance in a process of its own.
     processes, duplicating, waiting, computing
         Numbers of instances in processes: that discard events, without overlap of windows and with
         it, that wait, and that compute.
@@ -47,6 +47,7 @@ class Scale:
     slides: tuple[int, ...]
     instances: tuple[int, ...]
     sources: tuple[int, ...]
+    run_sources: tuple[int, ...]
     processes: tuple[int, ...]
     duplicating: tuple[int, ...]
     waiting: tuple[int, ...]
@@ -64,6 +65,7 @@ QUICK: Final = Scale(
     slides=(1_000_000, 10_000, 100, 10),
     instances=(1, 16, 256),
     sources=(1, 4, 16, 64),
+    run_sources=(1, 16),
     processes=(1, 2),
     duplicating=(2,),
     waiting=(1, 4),
@@ -81,6 +83,7 @@ WHOLE: Final = Scale(
     slides=(1_000_000, 100_000, 10_000, 1_000, 100, 50, 10),
     instances=(1, 2, 4, 8, 16, 32, 64, 128, 256),
     sources=(1, 2, 4, 8, 16, 32, 64),
+    run_sources=(1, 2, 4, 8, 16, 32, 64),
     processes=(1, 2, 4, 8, 16, 32, 64, 128, 256),
     duplicating=(1, 2, 4),
     waiting=(1, 2, 4, 8, 16, 32),
@@ -128,7 +131,8 @@ def space_study(scale: Scale) -> Study:
                 "5.4.1 the whole way",
                 partial(space_load.instances, scale.processes, run_seconds),
             ),
-            ("5.4.2 sources", partial(space_split.sources, scale.sources, events, seconds)),
+            ("5.4.2 the splitter", partial(space_split.sources, scale.sources, events, seconds)),
+            ("5.4.2 the whole way", partial(space_load.sources, scale.run_sources, run_seconds)),
             (
                 "5.4.3 the splitter",
                 partial(space_split.duplication, size, slides, DUPLICATING, events, seconds),

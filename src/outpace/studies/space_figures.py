@@ -108,7 +108,8 @@ SOURCES: Final = Figure(
     said="From 1 source to 16 PACE loses 66 % with SimpleEvents and 14 % with StockEvents. SPACE "
     "has a shortcut for one source and loses, too, with more.",
     here="Sources whose times interleave, put into one order by (time, sequence number, source) "
-    "and split into windows of 1000 events. One source passes through.",
+    "and split into windows of 1000 events, with and without an instance behind that. One source "
+    "passes through.",
 )
 
 DUPLICATION: Final = Figure(

@@ -1,4 +1,4 @@
-"""Sections 5.2, 5.3.3, 5.4.1, 5.4.3 and 5.4.4 of the study `space`, with instances in processes.
+"""Sections 5.2, 5.3.3 and 5.4 of the study `space`, with instances in processes.
 
 Rates are counted at the instances, as the paper does: what they have done, each event once however
 many instances get it. They share the cores of this machine with the splitter and with each other.
@@ -22,10 +22,17 @@ from outpace.studies.space_figures import (
     INSTANCES_SIMPLE,
     INSTANCES_STOCK,
     MAXIMUM,
+    SOURCES,
     STABILITY,
 )
 from outpace.studies.space_processes import Progress, TimedSource, busy, discarding, metrics_of
-from outpace.studies.space_split import IN_TURN, WINDOW, counted, schedulers_for
+from outpace.studies.space_split import (
+    IN_TURN,
+    KEPT_AT_16_SOURCES,
+    WINDOW,
+    counted,
+    schedulers_for,
+)
 from outpace.studies.space_stream import EVENT_KINDS
 
 #: What an instance of section 5.4.4 can do in a second, in events of windows.
@@ -34,6 +41,7 @@ BUSY_RATE: Final = 35_000
 BUSY_SLIDES: Final = (500, 250)
 
 _WHOLE_WAY: Final = "the whole way"
+_TUMBLING: Final = CountWindows(WINDOW, WINDOW)
 
 
 def maximum(seconds: float) -> Iterator[Row]:
@@ -54,6 +62,19 @@ def instances(counts: Sequence[int], seconds: float) -> Iterator[Row]:
             yield Row(figure.name, setting, rate, figure.unit, None, _WHOLE_WAY, count)
 
 
+def sources(counts: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Figure 5.6: more and more sources, and an instance that discards what it gets."""
+    for kind in EVENT_KINDS:
+        curve = f"{kind}, {_WHOLE_WAY}"
+        rates = {count: _discarding_rate(kind, 1, seconds, sources=count) for count in counts}
+        for count, rate in rates.items():
+            setting = f"{kind}, {counted(count, 'source')}, {_WHOLE_WAY}"
+            yield Row(SOURCES.name, setting, rate, SOURCES.unit, None, curve, count)
+        setting = f"{kind}, 16 sources to 1, {_WHOLE_WAY}"
+        kept = rates[16] / rates[1]
+        yield Row(SOURCES.name, setting, kept, "ratio", KEPT_AT_16_SOURCES[kind])
+
+
 def duplication(
     size: int, slides: Sequence[int], counts: Sequence[int], seconds: float
 ) -> Iterator[Row]:
@@ -62,7 +83,8 @@ def duplication(
         for name, scheduler in schedulers_for(count):
             curve = f"{counted(count, 'instance')}, {name}, {_WHOLE_WAY}"
             for slide in slides:
-                rate = _discarding_rate("SimpleEvent", count, seconds, size, slide, scheduler)
+                windows = CountWindows(size, slide)
+                rate = _discarding_rate("SimpleEvent", count, seconds, windows, scheduler)
                 setting = f"slide {slide:,}, {curve}"
                 yield Row(DUPLICATION.name, setting, rate, DUPLICATION.unit, None, curve, slide)
 
@@ -172,9 +194,10 @@ def _discarding_rate(
     kind: str,
     count: int,
     seconds: float,
-    size: int = WINDOW,
-    slide: int = WINDOW,
+    windows: CountWindows = _TUMBLING,
     scheduler: Scheduler = IN_TURN,
+    sources: int = 1,
 ) -> float:
-    query = discarding().over(CountWindows(size, slide)).instances(count, schedule=scheduler)
-    return Progress.of(metrics_of(query, [TimedSource("study", kind, seconds)])).rate()
+    query = discarding().over(windows).instances(count, schedule=scheduler)
+    read = [TimedSource(f"{number:03}", kind, seconds) for number in range(sources)]
+    return Progress.of(metrics_of(query, read)).rate()

@@ -38,7 +38,7 @@ ALONE: Final = "the splitter"
 IN_TURN: Final = RoundRobin()
 
 #: What the paper's text says: from 1 source to 16, PACE keeps this share of its rate.
-_KEPT_AT_16_SOURCES: Final = {"SimpleEvent": 0.34, "StockEvent": 0.86}
+KEPT_AT_16_SOURCES: Final = {"SimpleEvent": 0.34, "StockEvent": 0.86}
 
 
 def maximum(events: int, seconds: float) -> Iterator[Row]:
@@ -81,11 +81,12 @@ def sources(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]
         streams = [_Sources(kind, count, events // count) for count in counts]
         rates = dict(zip(counts, _rates(streams, seconds), strict=True))
         for count, rate in rates.items():
-            setting = f"{kind}, {counted(count, 'source')}"
-            yield Row(SOURCES.name, setting, rate, SOURCES.unit, None, kind, count)
+            setting = f"{kind}, {counted(count, 'source')}, {ALONE}"
+            curve = f"{kind}, {ALONE}"
+            yield Row(SOURCES.name, setting, rate, SOURCES.unit, None, curve, count)
         kept = rates[16] / rates[1]
-        setting = f"{kind}, 16 sources to 1"
-        yield Row(SOURCES.name, setting, kept, "ratio", _KEPT_AT_16_SOURCES[kind])
+        setting = f"{kind}, 16 sources to 1, {ALONE}"
+        yield Row(SOURCES.name, setting, kept, "ratio", KEPT_AT_16_SOURCES[kind])
 
 
 def duplication(

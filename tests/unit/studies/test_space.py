@@ -60,7 +60,7 @@ def test_the_splitter_is_measured_in_every_setting() -> None:
     assert ("5.3", "slide 20: 100 open windows") in found
     assert found["5.3", "slide 20 to slide 2,000"] > 0
     assert ("5.5b", "3 instances, the splitter") in found
-    assert ("5.6", "StockEvent, 16 sources to 1") in found
+    assert ("5.6", "StockEvent, 16 sources to 1, the splitter") in found
 
 
 def test_the_duplication_is_that_of_the_paper_and_of_the_formula() -> None:
@@ -131,6 +131,7 @@ def test_instances_in_processes_are_measured_in_every_setting() -> None:
     rows = [
         *space_load.maximum(0.1),
         *space_load.instances((2,), 0.1),
+        *space_load.sources((1, 16), 0.1),
         *space_load.duplication(2000, (500,), (2,), 0.1),
         *space_load.stability(3.0, 1.0),
         *space_load.busy_instances((1,), (1,), (2,), 0.3),
@@ -138,6 +139,7 @@ def test_instances_in_processes_are_measured_in_every_setting() -> None:
     found = values(rows)
     assert ("5.2", "StockEvent, the whole way") in found
     assert ("5.5a", "2 instances, the whole way") in found
+    assert ("5.6", "SimpleEvent, 16 sources to 1, the whole way") in found
     assert ("5.7", "slide 500, 2 instances, in batches, the whole way") in found
     assert ("5.4", "mean rate to that") in found
     assert ("5.8-5.10", "slide 250, 1 waiting") in found
