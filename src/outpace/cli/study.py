@@ -1,7 +1,7 @@
 """`outpace study NAME`: runs a paper's experiments and puts what it measures beside the paper.
 
 Writes `NAME.json` (the rows) and `NAME.html` (a page with a plot for each figure, which needs no
-network) into a folder, and prints a table. The folder is made before anything is measured, so that
+network) into a folder, and prints a table. Both are made before anything is measured, so that
 a path which cannot be written fails at once; what was measured before something fails is written.
 """
 
@@ -45,6 +45,8 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
     """Run a study with a progress bar, write its files into a folder and print its table."""
     out.mkdir(parents=True, exist_ok=True)
     data, page = out / f"{study.name}.json", out / f"{study.name}.html"
+    for path in (data, page):
+        path.open("a").close()
     measured: list[Row] = []
     try:
         with _progress(len(study.experiments)) as on_start:

@@ -62,6 +62,23 @@ def test_a_folder_that_cannot_be_made_fails_before_anything_is_measured(tmp_path
     assert "file exists" in result.stderr
 
 
+@pytest.mark.parametrize("taken", ["sample.json", "sample.html"])
+def test_a_file_that_cannot_be_written_fails_before_anything_is_measured(
+    tmp_path: Path, taken: str
+) -> None:
+    measured = []
+
+    def measuring() -> Iterator[Row]:
+        measured.append(ROW)
+        yield ROW
+
+    asked = Study("sample", "A sample", "A paper", (FIGURE,), (("measuring", measuring),))
+    (tmp_path / taken).mkdir()
+    with pytest.raises(IsADirectoryError):
+        run_study(asked, tmp_path, quick=True)
+    assert not measured
+
+
 def test_a_study_that_is_not_known_is_refused() -> None:
     result = CliRunner().invoke(app, ["study", "time"])
     assert result.exit_code == 2
