@@ -18,7 +18,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME
 from outpace.engine.match.operator import Emitted, MatchOperator, prepare
 from outpace.engine.match.times import as_integer, time_of
-from outpace.engine.order.merge import SourceMerge
+from outpace.engine.order.merge import SourceMerge, ticks_of
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.operator import WindowedOperator, windowed_operator
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
@@ -166,7 +166,7 @@ class StreamMatcher:
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
         kind = _time_type(self._bound("take a heartbeat").bound)
-        self._merged(source).heartbeat(source, as_integer(time, kind) * _ticks(kind))
+        self._merged(source).heartbeat(source, as_integer(time, kind) * ticks_of(kind))
         return self._released()
 
     def wants(self, source: str) -> bool:
@@ -266,7 +266,7 @@ class StreamMatcher:
         pushed = [operator.push(ordered.rows)] if len(ordered) else []
         time = ordered.watermark
         if time != NO_TIME:
-            time = time_of(operator.bound, time // _ticks(_time_type(operator.bound)))
+            time = time_of(operator.bound, time // ticks_of(_time_type(operator.bound)))
         return self._remember(*pushed, operator.advance(time))
 
     def _bound(self, action: str) -> MatchOperator | AppliedOperator | WindowedOperator:
@@ -294,8 +294,3 @@ def _time_column(bound: BoundQuery) -> str:
 
 def _time_type(bound: BoundQuery) -> pa.DataType:
     return bound.schema.field(bound.order_by[0]).type
-
-
-def _ticks(kind: pa.DataType) -> int:
-    """Return how many units of a merge's times are in one of the query's."""
-    return 1000 if pa.types.is_timestamp(kind) and kind.unit == "ns" else 1

@@ -329,9 +329,7 @@ class SourceMerge:
             )
         if column.null_count:
             raise DataError(f"column '{name}' of source '{source}' has NULLs")
-        # Nanoseconds count in the order, so they are not cut off.
-        exact = kind == pa.timestamp("ns", getattr(kind, "tz", None))
-        return as_integers(column.view(pa.int64()) if exact else column)
+        return as_integers(column.view(pa.int64()) if ticks_of(kind) > 1 else column)
 
     def _merged(
         self, pieces: list[_Piece], runs: Integers, bounds: Integers, watermark: int
@@ -354,6 +352,19 @@ class SourceMerge:
         ]
         rows = pa.Table.from_arrays(columns, schema=rows.schema)
         return Ordered(rows, times, numbers, watermark, runs, bounds, places)
+
+
+def ticks_of(kind: pa.DataType) -> int:
+    """Return how many units of a merge's times are in one of a query's, for a time of a type.
+
+    Nanoseconds count in the order of events; queries count in microseconds.
+
+    Examples
+    --------
+    >>> ticks_of(pa.timestamp("ns")), ticks_of(pa.timestamp("ms")), ticks_of(pa.int64())
+    (1000, 1, 1)
+    """
+    return 1000 if pa.types.is_timestamp(kind) and kind.unit == "ns" else 1
 
 
 def _ready(waiting: _Waiting, source: int, bound: Key | None) -> list[_Piece]:

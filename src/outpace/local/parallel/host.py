@@ -22,6 +22,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.merge import ENDED
+from outpace.engine.order.merge import ticks_of
 from outpace.engine.window.feed import in_order
 from outpace.engine.window.operator import make_instance
 from outpace.errors import BindError, DataError
@@ -249,7 +250,8 @@ class Run:
             self._controller.spend(size)
         yield from self._operator.push(batch.rows.slice(0, size))
         if size == len(batch) and self._time_is_ordered and batch.watermark < ENDED:
-            self._operator.advance(batch.watermark)
+            kind = batch.rows.schema.field(self._sources[0].time).type
+            self._operator.advance(batch.watermark // ticks_of(kind))
 
     def _answered(self, instance: int, events: int, done: Done) -> None:
         """Note what an instance did."""

@@ -419,6 +419,31 @@ def test_runs_that_start_at_once_leave_the_main_module_alone() -> None:
     assert sys.modules["__main__"] is main
 
 
+@dataclass(frozen=True)
+class Stamped(Source):
+    """The rows of a table with timestamps of a unit, one a second."""
+
+    unit: str = "us"
+
+    def table(self) -> pa.Table:
+        seconds = pa.array(np.arange(2000)).cast(pa.timestamp("s"))
+        rows = table().set_column(0, "ts", seconds.cast(pa.timestamp(self.unit)))
+        return rows.append_column("seq", pa.array(np.arange(2000)))
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        yield from self.table().to_batches(max_chunksize=rows)
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_time_passes_in_the_units_of_the_query(unit: str) -> None:
+    query = pairs(op.windows.time("50 s", slide="20 s")).instances(2)
+    source = Stamped("a", unit)
+    with op.run(query, source, batch_rows=100) as matches:
+        found = pa.concat_tables(matches)
+    assert found.num_rows
+    assert found.equals(op.match(source.table(), query.instances(1)))
+
+
 def test_sources_are_needed() -> None:
     with pytest.raises(op.BindError, match="sources are expected"):
         op.run(pairs(), [])
