@@ -1,10 +1,10 @@
 """Hold a source that offers twice what the operator can do, and watch its rate and its memory.
 
 Run `python bench/overload.py --seconds 300`; `--help` lists the options. First the source offers
-without limit for a while, which gives the best rate. Then it offers twice that, with rate control,
-for as long as asked. Prints the rate of every tenth of that time and the peak of memory, and ends
-with exit code 1 where the whole is below 90 % of the best rate. The paper's framework slows down or
-breaks down here (figures 5.4 and 5.10).
+without limit for a while, with rate control and without, and the better rate counts. Then it offers
+twice that, with rate control, for as long as asked. Prints the rate of every tenth of that time and
+the peak of memory, and ends with exit code 1 where the whole is below 90 % of the best rate. The
+paper's framework slows down or breaks down here (figures 5.4 and 5.10).
 """
 
 import argparse
@@ -82,8 +82,16 @@ def main() -> int:
     parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--slide", type=int, default=1000)
     options = parser.parse_args()
-    best = float(np.median(rates(measured(options, Endless("a"), options.best_seconds), 5)))
-    print(json.dumps({"best_rate": round(best)}), flush=True)
+    found = {
+        name: float(
+            np.median(rates(measured(options, Endless("a"), options.best_seconds, **how), 5))
+        )
+        for name, how in {"controlled": {}, "uncontrolled": {"rate_control": None}}.items()
+    }
+    # Were the control too careful, the rate under it would be no measure of what is possible.
+    best = max(found.values())
+    rounded = {name: round(rate) for name, rate in found.items()}
+    print(json.dumps({"best_rate": round(best), **rounded}), flush=True)
     with PeakMemory(os.getpid()) as memory:
         run = measured(options, paced(Endless("a"), 2 * best), options.seconds)
     held = rates(run, 10)

@@ -20,6 +20,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from outpace.engine.kernels.chains import walk_chains
+from outpace.engine.kernels.compiled import is_compiled
+from outpace.local.compile import compile_kernels
 from outpace.studies.page import page_of
 from outpace.studies.report import Row, Study, print_table, write_rows
 from outpace.studies.space import QUICK, WHOLE, space_study
@@ -47,6 +50,9 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
     data, page = out / f"{study.name}.json", out / f"{study.name}.html"
     for path in (data, page):
         path.open("a").close()
+    if not is_compiled(walk_chains):
+        # What is not compiled yet would be measured as plain Python where there is little to do.
+        compile_kernels()
     measured: list[Row] = []
     try:
         with _progress(len(study.experiments)) as on_start:
