@@ -91,8 +91,13 @@ def run(
     if not listed or not all(isinstance(source, Source) for source in listed):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
     for name, value in (("memory", memory), ("batch_rows", batch_rows)):
-        if value < 1:
-            raise BindError(f"{name} is to be at least 1, not {value}")
+        if not isinstance(value, int) or value < 1:
+            raise BindError(f"{name} is to be an integer of at least 1, not {value!r}")
+    if not isinstance(rate_control, RateControl | None):
+        raise BindError(
+            f"rate control is expected, not an object of type {type(rate_control).__name__}",
+            hint="write op.RateControl(aim_s=0.05), or None",
+        )
     times = sorted({source.time for source in listed})
     if len(times) > 1:
         raise DataError(
