@@ -207,10 +207,15 @@ def test_an_error_of_the_user_takes_everything_down() -> None:
 
 def test_an_interrupt_takes_everything_down() -> None:
     query = pairs().instances(2).define(A="x > 100")
+    # Who starts the tests in the background may have them ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(1.0, _thread.interrupt_main)
     timer.start()
-    with pytest.raises(KeyboardInterrupt), op.run(query, Endless("a")) as run:
-        list(run)
+    try:
+        with pytest.raises(KeyboardInterrupt), op.run(query, Endless("a")) as run:
+            list(run)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_instance_that_is_killed_is_reported() -> None:
