@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
-from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.result import WindowMatches, first_events
 
 #: The frontier and the horizon of an instance that has ended.
 ENDED: Final = int(np.iinfo(np.int64).max)
@@ -69,7 +69,7 @@ class Merger:
         """Take the next matches of an instance, in their order."""
         if len(matches):
             assert matches.event[0] >= self._frontiers[instance], "a match is below the frontier"
-            earliest = int(_starts(matches.identity).min()) if self._distinct else 0
+            earliest = int(first_events(matches.identity).min()) if self._distinct else 0
             self._waiting[instance].append((earliest, matches))
 
     def advance(self, instance: int, frontier: int, horizon: int) -> None:
@@ -110,7 +110,7 @@ class Merger:
         matches = matches.take(np.fromiter(fresh.values(), np.int64, len(fresh)))
         if fresh:
             self._seen.update(fresh)
-            self._lots.append((int(_starts(matches.identity).max()), list(fresh)))
+            self._lots.append((int(first_events(matches.identity).max()), list(fresh)))
         return matches
 
     def _forget(self) -> None:
@@ -135,13 +135,6 @@ def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[Wind
             break
         queue.popleft()
     return ready
-
-
-def _starts(identity: pa.Array) -> Integers:
-    """Return the first event of each match, which what tells it apart begins with."""
-    _, offsets, values = identity.buffers()
-    firsts = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
-    return np.frombuffer(values, np.int64)[firsts // 8]
 
 
 def _rows(start: int, stop: int) -> Integers:

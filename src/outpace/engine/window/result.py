@@ -146,6 +146,15 @@ def identities(task: Task, block: Block, found: Found) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, places, pa.py_buffer(values)])
 
 
+def first_events(identity: pa.Array) -> Integers:
+    """Return the arrival numbers of the first events of matches, which identities begin with."""
+    if not len(identity):
+        return np.zeros(0, np.int64)
+    _, offsets, values = identity.buffers()
+    places = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
+    return np.frombuffer(values, np.int64)[places // 8]
+
+
 def with_numbers(
     bound: BoundQuery,
     table: pa.Table,

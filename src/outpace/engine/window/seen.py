@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.window.contract import OPEN
-from outpace.engine.window.result import WindowMatches
+from outpace.engine.window.result import WindowMatches, first_events
 
 
 class Seen:
@@ -52,7 +52,7 @@ class Seen:
         partitions = np.concatenate([self._partition, matches.partition])
         floors = np.full(1 + max(partitions.max(initial=0), partition.max(initial=0)), OPEN)
         floors[partition] = floor
-        again = np.flatnonzero(_starts(identity) >= floors[partitions])
+        again = np.flatnonzero(first_events(identity) >= floors[partitions])
         self._partition = partitions[again]
         self._identity = identity.take(pa.array(again))
 
@@ -67,12 +67,3 @@ class Seen:
         seen._partition = np.array(table.column("partition").to_numpy(), np.int64)
         seen._identity = pa.concat_arrays([seen._identity, *table.column("identity").chunks])
         return seen
-
-
-def _starts(identity: pa.Array) -> Integers:
-    """Return the arrival numbers of the first events of matches, which their names begin with."""
-    if not len(identity):
-        return np.zeros(0, np.int64)
-    _, offsets, values = identity.buffers()
-    places = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
-    return np.frombuffer(values, np.int64)[places // 8]
