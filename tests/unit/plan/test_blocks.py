@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from outpace.errors import UnsupportedError
 from outpace.pattern.query import Query
 from outpace.plan import blocks
 from outpace.plan.blocks import bucket_count, pack_units, plan_blocks
@@ -89,8 +88,3 @@ def test_units_hold_every_row_group_once() -> None:
     units = pack_units([10] * 5, [blocks.UNIT_BYTES // 2] * 5)
     assert units == ((0, 2), (2, 4), (4, 5))
     assert pack_units([], []) == ()
-
-
-def test_operators_of_users_are_refused(files: FileList) -> None:
-    with pytest.raises(UnsupportedError, match="user-defined operators"):
-        plan_blocks(files, QUERY.apply(dict))  # type: ignore[arg-type]
