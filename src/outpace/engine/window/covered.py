@@ -17,13 +17,13 @@ from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Integers, Matcher, Resume, Task
 from outpace.engine.partition import one_array
 from outpace.engine.window.contract import OPEN, Events, Split
-from outpace.engine.window.opened import OpenWindows
+from outpace.engine.window.opened import OpenedWindows, OpenWindows
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import Segments, joined, kept, places
 from outpace.engine.window.spread import spread
 
 
-class CoveredWindows:
+class CoveredWindows(OpenedWindows):
     """Matches windows of queries that want all matches.
 
     Parameters
@@ -40,21 +40,6 @@ class CoveredWindows:
         self._every = task.bound.query.duplicates
         self._held = nothing
         self._open = OpenWindows.none()
-
-    @property
-    def held(self) -> Events:
-        """The rows that undecided matches may still need."""
-        return self._held
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows are open."""
-        return len(self._open)
-
-    @property
-    def begun_at(self) -> int:
-        """The arrival of the first event of all open windows; `OPEN` without any."""
-        return int(self._open.begun_at.min(initial=OPEN))
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Integers, Resume
-from outpace.engine.window.contract import OPEN, Windows
+from outpace.engine.window.contract import OPEN, Events, Windows
 from outpace.engine.window.stretches import take_windows, taken
 from outpace.errors import StateError
 
@@ -141,6 +141,28 @@ def _windows(table: pa.Table) -> Windows:
         _column(table, "end_time"),
         np.full(table.num_rows, -1, np.int64),
     )
+
+
+class OpenedWindows:
+    """What strategies have in common that know their open windows one by one."""
+
+    _held: Events
+    _open: OpenWindows
+
+    @property
+    def held(self) -> Events:
+        """The rows that undecided matches may still need."""
+        return self._held
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return len(self._open)
+
+    @property
+    def begun_at(self) -> int:
+        """The arrival of the first event of all open windows; `OPEN` without any."""
+        return int(self._open.begun_at.min(initial=OPEN))
 
 
 def _joined(left: OpenWindows, right: OpenWindows) -> OpenWindows:

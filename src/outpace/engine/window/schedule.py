@@ -85,7 +85,7 @@ def batch_size(windows: WindowSpec | None, instances: int) -> int:
     if not isinstance(windows, CountWindows | TimeWindows):
         return 1
     size, slide = windows.size, windows.slide
-    # Both are numbers, or both are stretches of time.
+    # Both are numbers, or both are stretches of time: binding checks it, their types do not say it.
     batch: int = -((slide - size) * instances // slide)  # type: ignore[operator, assignment]
     return max(1, batch)
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 from outpace.engine.match.contract import Booleans, Integers, Matcher, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.window.contract import OPEN, Events, Split
-from outpace.engine.window.opened import OpenWindows
+from outpace.engine.window.opened import OpenedWindows, OpenWindows
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import joined, kept, places
 from outpace.engine.window.seen import Seen
 from outpace.engine.window.stretches import Part, Stretches, StretchMatcher, part_matches
 
 
-class SeparateWindows:
+class SeparateWindows(OpenedWindows):
     """Matches windows one by one.
 
     Parameters
@@ -41,21 +41,6 @@ class SeparateWindows:
         self._held = nothing
         self._open = OpenWindows.none()
         self._seen = Seen()
-
-    @property
-    def held(self) -> Events:
-        """The rows that undecided matches may still need."""
-        return self._held
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows are open."""
-        return len(self._open)
-
-    @property
-    def begun_at(self) -> int:
-        """The arrival of the first event of all open windows; `OPEN` without any."""
-        return int(self._open.begun_at.min(initial=OPEN))
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""

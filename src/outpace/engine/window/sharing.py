@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.kernel import KernelMatcher
@@ -53,19 +55,23 @@ def covered(task: Task, matcher: Matcher) -> bool:
     )
 
 
-def overlapping(windows: Windows | None) -> bool:
-    """Say whether more than two windows are open at most times.
+#: Up to so many open windows, matching them one by one costs less than sharing does.
+WORTH_SHARING: Final = 2
+
+
+def overlapping(windows: Windows | None, times: int = WORTH_SHARING) -> bool:
+    """Say whether more than so many windows may be open at once, most of the time.
 
     Examples
     --------
-    >>> overlapping(CountWindows(1000, 50)), overlapping(CountWindows(1000, 500))
+    >>> overlapping(CountWindows(1000, 500), 1), overlapping(CountWindows(1000, 500), 2)
     (True, False)
     """
     match windows:
         case CountWindows(size=size, slide=slide):
-            return size > 2 * slide
+            return size > times * slide
         case TimeWindows(size=length, slide=step):
-            return bool(length > 2 * step)  # type: ignore[operator]  # both are of one kind
+            return bool(length > times * step)  # type: ignore[operator]  # both are of one kind
         case BetweenWindows():
             return True
         case _:

@@ -20,12 +20,12 @@ from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.feed import Feed
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.schedule import Schedule, scheduler_of
+from outpace.engine.window.sharing import overlapping
 from outpace.engine.window.split import make_splitter
 from outpace.pattern.bind_windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import ByKey
-from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Coordinator:
         self._feed = Feed(bound, windows)
         self.splitter = make_splitter(windows)
         self.schedule = Schedule(scheduler, count, keyed=windows.keyed)
-        apart = count == 1 or isinstance(scheduler, ByKey) or not _overlap(query)
+        apart = count == 1 or isinstance(scheduler, ByKey) or not overlapping(query.windows, 1)
         distinct = not (query.duplicates or query.operator is not None or apart)
         self.merger = Merger(bound.output, count, distinct=distinct)
         self._instances = [_Instance(deque()) for _ in range(count)]
@@ -179,14 +179,3 @@ class Coordinator:
             instance.events_waiting += parcel.events
             parcels.append(parcel)
         return parcels
-
-
-def _overlap(query: Query) -> bool:
-    """Say whether windows may have events in common."""
-    match query.windows:
-        case CountWindows(size=size, slide=slide):
-            return slide < size
-        case TimeWindows(size=length, slide=step):
-            return step < length  # type: ignore[operator] # both of one type
-        case windows:
-            return isinstance(windows, BetweenWindows)

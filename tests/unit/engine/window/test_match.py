@@ -26,7 +26,7 @@ from outpace.testing.windowed import WindowMatch, windowed_matches
 
 
 class Someone(WindowPredicate):
-    """Stands for windows that open and close as they like."""
+    """Stands for windows that open and close as they like: the tests say so, nobody asks it."""
 
     def opens(self, event, windows):
         raise NotImplementedError
