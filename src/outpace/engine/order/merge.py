@@ -11,14 +11,17 @@ one source alone has is not copied. A merge holds for each source at most `capac
 block that went beyond; `wants` says which sources may go on, and the one that holds the others back
 always may.
 
-Where times are spread, the cost per event hardly depends on the number of sources; where they crowd
-it grows with the logarithm of that number (`outpace.engine.kernels.merge`). The paper's ordering
-component (3.2.2, 4.3) waits for an event of every source, and compares with all of them for each.
+Who holds the others back, and who has events that are ready, is known by a tree: groups of at most
+64 sources, groups of such groups, and so on (`outpace.engine.order.tree`). A push looks at its own
+group and at those above it, not at all sources. Events stay with their source until they are ready
+and are then moved once, however many levels the tree has. Where times are spread, the cost per
+event hardly depends on the number of sources; where they crowd it grows with the logarithm of that
+number (`outpace.engine.kernels.merge`). The paper's ordering component (3.2.2, 4.3) waits for an
+event of every source, and compares with all of them for each.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -31,6 +34,7 @@ import pyarrow as pa
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.match.contract import NO_TIME, Integers
 from outpace.engine.match.times import as_integers
+from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.partition import gather, one_array
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError, did_you_mean
@@ -38,11 +42,11 @@ from outpace.errors import DataError, StateError, did_you_mean
 #: How many events a source may be ahead of the others.
 CAPACITY: Final = 1 << 22
 
+#: How many sources, or groups of them, are compared with each other at most.
+FAN_IN: Final = 64
+
 #: Pieces with fewer events than this are joined while they wait.
 _SMALL: Final = 4096
-
-#: The key of an event, or of the first one that a source may still send.
-Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,17 @@ class _Waiting:
     number: int = 0
     finished: bool = False
 
+    def least(self, source: int) -> Key:
+        """Return the least key that may still come, where the source has this number."""
+        return NEVER if self.finished else (self.time, self.number, source)
+
+    def first(self, source: int) -> Key:
+        """Return the key of the first event that waits, where the source has this number."""
+        if not self.pieces:
+            return NEVER
+        piece = self.pieces[0]
+        return int(piece.times[0]), int(piece.numbers[0]), source
+
     def append(self, piece: _Piece) -> None:
         """Let events wait; small pieces are joined, so that there are never many of them."""
         self.events += len(piece)
@@ -132,6 +147,8 @@ class SourceMerge:
         The column of sequence numbers; where there is none, the events of a source are counted.
     capacity
         How many events a source may be ahead before `wants` refuses more.
+    fan_in
+        How many sources, or groups of them, are compared with each other at most.
 
     Examples
     --------
@@ -154,6 +171,7 @@ class SourceMerge:
         time: str = "ts",
         sequence: str = "seq",
         capacity: int = CAPACITY,
+        fan_in: int = FAN_IN,
     ) -> None:
         self._time, self._sequence = time, sequence
         named = [] if isinstance(sources, str) else list(sources)
@@ -166,13 +184,14 @@ class SourceMerge:
                 detail=f"got {', '.join(self.sources) or 'none'}",
                 hint='give a list of strings: ["east", "west"]',
             )
-        self._capacity = capacity
+        if fan_in < 2:
+            raise DataError(
+                f"a fan-in of {fan_in} is too small", hint="groups have 2 sources or more"
+            )
+        self._capacity, self._fan_in = capacity, fan_in
         self._numbers = {source: number for number, source in enumerate(self.sources)}
-        self._waiting = [_Waiting() for _ in self.sources]
-        # One entry for each source that has not finished: a key that it had as its least one. Keys
-        # only rise, so an entry that is behind is brought up to date when it is the first.
-        self._least: list[Key] = [(int(NO_TIME), 0, number) for number in range(len(self.sources))]
         self._schema: pa.Schema | None = None
+        self._start([_Waiting() for _ in self.sources])
 
     def push(self, source: str, events: pa.Table | pa.RecordBatch) -> None:
         """Take the next events of a source; after an error nothing is taken.
@@ -187,7 +206,8 @@ class SourceMerge:
         """
         is_batch = isinstance(events, pa.RecordBatch)
         rows = pa.Table.from_batches([events]) if is_batch else events
-        waiting = self._waiting[self._number(source)]
+        number = self._number(source)
+        waiting = self._waiting[number]
         if waiting.finished:
             raise DataError(f"source '{source}' has finished and cannot send more events")
         if not self.wants(source):
@@ -204,30 +224,40 @@ class SourceMerge:
         if len(piece):
             _check_order(source, waiting, piece)
             waiting.append(piece)
+            self._least[number] = waiting.least(number)
+            # Events that wait already come before these.
+            if waiting.events == len(piece):
+                self._first[number] = waiting.first(number)
         self._schema = rows.schema
 
     def heartbeat(self, source: str, time: int) -> None:
         """Promise that no later event of a source has a time before `time`."""
-        waiting = self._waiting[self._number(source)]
+        number = self._number(source)
+        waiting = self._waiting[number]
         waiting.time = max(waiting.time, min(time, int(np.iinfo(np.int64).max)))
+        self._least[number] = waiting.least(number)
 
     def finish(self, source: str) -> None:
         """Say that a source sends no more events."""
-        self._waiting[self._number(source)].finished = True
+        number = self._number(source)
+        self._waiting[number].finished = True
+        self._least[number] = NEVER
 
     def take(self) -> Ordered:
         """Return the events that no later one can come before, in the total order."""
-        bound = self._bound()
+        bound = self._least.least
+        runs = self._first.before(bound)
         pieces: list[_Piece] = []
-        runs, bounds = [], [0]
-        for number, waiting in enumerate(self._waiting):
+        bounds = [0]
+        for number in runs:
+            waiting = self._waiting[number]
             ready = _ready(waiting, number, bound)
-            if ready:
-                runs.append(number)
-                bounds.append(bounds[-1] + sum(map(len, ready)))
-                pieces += ready
-        known = max(waiting.time for waiting in self._waiting)
-        watermark = known if bound is None else bound[0]
+            pieces += ready
+            bounds.append(bounds[-1] + sum(map(len, ready)))
+            self._first[number] = waiting.first(number)
+        watermark = bound[0]
+        if bound == NEVER:
+            watermark = max(waiting.time for waiting in self._waiting)
         return self._merged(pieces, np.array(runs, np.int64), np.array(bounds), watermark)
 
     def wants(self, source: str) -> bool:
@@ -242,8 +272,8 @@ class SourceMerge:
     @property
     def holding(self) -> str | None:
         """The source that the others wait for; None when all have finished."""
-        bound = self._bound()
-        return None if bound is None else self.sources[bound[2]]
+        least = self._least.least
+        return None if least == NEVER else self.sources[least[2]]
 
     def state(self) -> bytes:
         """Return all that is known and waits, as bytes for `restore`."""
@@ -273,20 +303,28 @@ class SourceMerge:
                 detail=f"saved {header.get('order')}, now {list(self.sources)}",
             )
         known: Any = header["known"]
-        self._waiting = [
+        waiting = [
             _Waiting(time=time, number=number, finished=finished, events=events)
             for time, number, finished, events in known
         ]
-        self._least = [(int(NO_TIME), 0, number) for number in range(len(self.sources))]
         if tables:
             keys, rows = tables
             whole = _Piece(rows, _integers(keys, "time"), _integers(keys, "number"))
             self._schema = rows.schema
             start = 0
-            for waiting in self._waiting:
-                if waiting.events:
-                    waiting.pieces.append(whole.slice(start, start + waiting.events))
-                start += waiting.events
+            for one in waiting:
+                if one.events:
+                    one.pieces.append(whole.slice(start, start + one.events))
+                start += one.events
+        self._start(waiting)
+
+    def _start(self, waiting: list[_Waiting]) -> None:
+        """Go on from what is known of each source."""
+        self._waiting = waiting
+        least = (one.least(number) for number, one in enumerate(waiting))
+        first = (one.first(number) for number, one in enumerate(waiting))
+        self._least = KeyTree(least, fan_in=self._fan_in)
+        self._first = KeyTree(first, fan_in=self._fan_in)
 
     def _number(self, source: str) -> int:
         number = self._numbers.get(source)
@@ -294,20 +332,6 @@ class SourceMerge:
             hint = did_you_mean(source, self.sources) or f"there are {', '.join(self.sources[:10])}"
             raise DataError(f"there is no source '{source}'", hint=hint)
         return number
-
-    def _bound(self) -> Key | None:
-        """Return the least key that may still come; None when all sources have finished."""
-        while self._least:
-            least = self._least[0]
-            waiting = self._waiting[least[2]]
-            if waiting.finished:
-                heapq.heappop(self._least)
-                continue
-            now = (waiting.time, waiting.number, least[2])
-            if now == least:
-                return least
-            heapq.heapreplace(self._least, now)
-        return None
 
     def _piece(self, source: str, rows: pa.Table, following: int) -> _Piece:
         """Return events with their keys; those without numbers get the ones that follow."""
@@ -367,13 +391,13 @@ def ticks_of(kind: pa.DataType) -> int:
     return 1000 if pa.types.is_timestamp(kind) and kind.unit == "ns" else 1
 
 
-def _ready(waiting: _Waiting, source: int, bound: Key | None) -> list[_Piece]:
+def _ready(waiting: _Waiting, source: int, bound: Key) -> list[_Piece]:
     """Take the pieces of a source before the bound, the last one cut where the bound lies."""
     ready: list[_Piece] = []
     while waiting.pieces:
         piece = waiting.pieces[0]
         size = len(piece)
-        cut = size if bound is None else _before(piece, source, bound)
+        cut = _before(piece, source, bound)
         if cut:
             ready.append(piece if cut == size else piece.slice(0, cut))
             waiting.events -= cut

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,17 +69,27 @@ class Model:
     def __init__(self, sources: list[str]) -> None:
         self.speakers = {source: Speaker() for source in sources}
 
-    def take(self) -> list[Key]:
+    @property
+    def least(self) -> Key | None:
         possible = [
             (speaker.time, speaker.number, source)
             for source, speaker in self.speakers.items()
             if not speaker.finished
         ]
-        every = sorted(key for speaker in self.speakers.values() for key in speaker.waiting)
-        ready = [key for key in every if all(key < other for other in possible)]
+        return min(possible, default=None)
+
+    @property
+    def holding(self) -> str | None:
+        return None if self.least is None else self.least[2]
+
+    def take(self) -> list[Key]:
+        least = self.least
+        ready = []
         for speaker in self.speakers.values():
-            speaker.waiting = [key for key in speaker.waiting if key not in ready]
-        return ready
+            before = [key for key in speaker.waiting if least is None or key < least]
+            speaker.waiting = speaker.waiting[len(before) :]
+            ready += before
+        return sorted(ready)
 
 
 def rows_of(source: str, events: list[tuple[int, int]]) -> pa.Table:
@@ -106,59 +115,106 @@ def keys_of(merge: SourceMerge, ordered: Ordered) -> list[Key]:
     return list(zip(ordered.times.tolist(), ordered.numbers.tolist(), names, strict=True))
 
 
+#: How much later each event is than the one before, and how much its number is higher.
+Steps = list[tuple[int, int]]
+
+ACTIONS = ["push", "push", "push", "heartbeat", "finish", "take", "save"]
+
 actions = st.tuples(
-    st.sampled_from(["push", "push", "push", "heartbeat", "finish", "take", "save"]),
-    st.integers(0, 4),
+    st.sampled_from(ACTIONS),
+    st.integers(0, 11),
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2)), max_size=6),
 )
 
 
+def act(model: Model, merge: SourceMerge, action: str, source: str, steps: Steps) -> None:
+    """Tell the model and the merge the same of a source."""
+    speaker = model.speakers[source]
+    if action == "finish":
+        speaker.finished = True
+        merge.finish(source)
+    elif action == "heartbeat":
+        time = max(speaker.time, 0) + sum(step for step, _ in steps)
+        speaker.time = max(speaker.time, time)
+        merge.heartbeat(source, time)
+    elif action == "push" and not speaker.finished:
+        time, number = max(speaker.time, 0), speaker.number - 1
+        events = []
+        for later, more in steps:
+            time, number = time + later, number + more
+            events.append((time, number))
+        push(merge, source, events)
+        speaker.waiting += [(*event, source) for event in events]
+        if events:
+            speaker.time, speaker.number = time, number + 1
+
+
+def saved(merge: SourceMerge, fan_in: int) -> SourceMerge:
+    """Go on from saved state, with groups of any size."""
+    again = SourceMerge(merge.sources, fan_in=fan_in)
+    again.restore(merge.state())
+    return again
+
+
 @settings(max_examples=300)
-@given(st.integers(1, 5), st.lists(actions, max_size=40))
-def test_what_is_taken_is_what_can_have_nothing_before_it(count, script):
-    sources = [f"s{number}" for number in range(count)]
-    model, merge = Model(sources), SourceMerge(sources[::-1])
-    expected, taken = [], []
+@given(st.integers(1, 12), st.integers(2, 4), st.sets(st.integers(0, 11)), st.lists(actions))
+def test_what_is_taken_is_what_can_have_nothing_before_it(count, fan_in, silent, script):
+    sources = [f"s{number:02}" for number in range(count)]
+    model, merge = Model(sources), SourceMerge(sources[::-1], fan_in=fan_in)
+    # While one source has said nothing, all others wait.
+    for number, source in enumerate(sources):
+        if number not in silent:
+            act(model, merge, "heartbeat", source, [])
+    expected = []
     for action, which, steps in script:
-        source = sources[which % count]
-        speaker = model.speakers[source]
         if action == "save":
-            state = merge.state()
-            merge = SourceMerge(sources)
-            merge.restore(state)
-        elif action == "finish":
-            speaker.finished = True
-            merge.finish(source)
-        elif action == "heartbeat":
-            time = max(speaker.time, 0) + sum(step for step, _ in steps)
-            speaker.time = max(speaker.time, time)
-            merge.heartbeat(source, time)
-        elif action == "push" and not speaker.finished:
-            time, number = max(speaker.time, 0), speaker.number - 1
-            events = []
-            for later, more in steps:
-                time, number = time + later, number + more
-                events.append((time, number))
-            push(merge, source, events)
-            speaker.waiting += [(*event, source) for event in events]
-            if events:
-                speaker.time, speaker.number = time, number + 1
+            merge = saved(merge, 2 + which % 4)
+        act(model, merge, action, sources[which % count], steps)
         ordered = merge.take()
         ready = model.take()
         expected += ready
         assert keys_of(merge, ordered) == ready
-        taken += ready
         assert all(
             key[0] >= ordered.watermark for s in model.speakers.values() for key in s.waiting
         )
         assert [merge.buffered(s) for s in sources] == [
             len(model.speakers[s].waiting) for s in sources
         ]
+        assert merge.holding == model.holding
     for source in sources:
-        merge.finish(source)
-        model.speakers[source].finished = True
-    taken += keys_of(merge, merge.take())
+        act(model, merge, "finish", source, [])
+    taken = [*expected, *keys_of(merge, merge.take())]
     assert taken == sorted([*expected, *model.take()])
+
+
+@pytest.mark.parametrize(("count", "fan_in"), [(64, 64), (65, 64), (130, 64), (4097, 64), (300, 5)])
+def test_many_sources_in_groups_come_out_in_order(count, fan_in):
+    sources = [f"s{number:04}" for number in range(count)]
+    model, merge = Model(sources), SourceMerge(sources, fan_in=fan_in)
+    generator = np.random.default_rng(count)
+    pushed, taken = [], []
+    for turn in range(2):
+        for which in generator.permutation(count):
+            # In the first turn everybody says something, so that the others need not wait.
+            action = "push" if turn == 0 else str(generator.choice(ACTIONS[2:6]))
+            if action == "finish" and generator.random() < 0.9:
+                action = "heartbeat"
+            steps = [(int(generator.integers(0, 4)), 1) for _ in range(generator.integers(1, 5))]
+            waiting = model.speakers[sources[which]].waiting
+            before = len(waiting)
+            act(model, merge, action, sources[which], steps)
+            pushed += waiting[before:]
+            if generator.random() < 9 / count:
+                taken += keys_of(merge, merge.take())
+                assert taken[len(taken) - len(ready := model.take()) :] == ready
+        merge = saved(merge, fan_in)
+        assert merge.holding == model.holding
+    assert taken
+    for source in sources:
+        act(model, merge, "finish", source, [])
+    assert merge.holding is None
+    taken += keys_of(merge, merge.take())
+    assert taken == sorted(pushed)
 
 
 @given(st.integers(1, 4), st.lists(actions, max_size=15))
@@ -332,7 +388,6 @@ def test_heartbeats_alone_take_no_memory():
     for time in range(1000, 2000):
         merge.heartbeat("b", time)
         merge.take()
-    assert len(merge._least) == 2
     assert len(merge.state()) < size + 100
 
 
@@ -363,6 +418,8 @@ def test_unknown_sources_and_equal_identifiers_are_refused():
         SourceMerge("ab")
     with pytest.raises(DataError, match="are strings"):
         SourceMerge([1, 2])
+    with pytest.raises(DataError, match="a fan-in of 1 is too small"):
+        SourceMerge(["a", "b"], fan_in=1)
     with pytest.raises(DataError) as refused:
         SourceMerge(["pump", "valve"]).heartbeat("pumb", 1)
     assert refused.value.hint == "did you mean 'pump'?"
@@ -379,18 +436,3 @@ def test_state_belongs_to_its_sources():
     state = SourceMerge(["a", "b"]).state()
     with pytest.raises(StateError, match="other sources"):
         SourceMerge(["a", "c"]).restore(state)
-
-
-@pytest.mark.parametrize("count", [65, 200])
-def test_many_sources_come_out_in_order(count):
-    sources = [f"s{number:03}" for number in range(count)]
-    merge = SourceMerge(sources)
-    generator = np.random.default_rng(count)
-    expected = []
-    for source in sources:
-        times = np.sort(generator.integers(0, 50, 20)).tolist()
-        events = list(zip(times, itertools.count(), strict=False))
-        push(merge, source, events)
-        merge.finish(source)
-        expected += [(*event, source) for event in events]
-    assert keys_of(merge, merge.take()) == sorted(expected)
