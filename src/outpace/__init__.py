@@ -8,6 +8,7 @@ The public names, nothing else:
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
 - `windows`: which stretches of a stream a query looks at;
+- `InOrder`, `KSlack`, `Watermark`: how far the events of a stream are out of order;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts.
 """
@@ -48,6 +49,7 @@ from outpace.pattern.builder import (
     prev,
     step,
 )
+from outpace.pattern.disorder import InOrder, KSlack, Watermark
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query
 from outpace.plan.files import parquet
@@ -56,7 +58,9 @@ __all__ = [
     "BindError",
     "DataError",
     "EventOperator",
+    "InOrder",
     "InstanceError",
+    "KSlack",
     "MatchError",
     "Operator",
     "OutpaceError",
@@ -68,6 +72,7 @@ __all__ = [
     "StateError",
     "StreamMatcher",
     "UnsupportedError",
+    "Watermark",
     "classifier",
     "col",
     "explain",

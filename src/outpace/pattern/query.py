@@ -10,10 +10,12 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from outpace.errors import BindError, UnsupportedError, did_you_mean
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import ast
+from outpace.pattern.choice import one_of
+from outpace.pattern.disorder import Disorder
 from outpace.pattern.expression import Expression
 from outpace.pattern.schedulers import Scheduler
 
@@ -141,6 +143,7 @@ class Clauses:
     numbered: bool = False
     instance_count: int = 1
     scheduler: Scheduler | None = None
+    order_of_arrival: Disorder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,21 +282,21 @@ class Query(Clauses):
         value = parse_duration(duration) if isinstance(duration, str) else duration
         if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
             raise BindError(f"within must be longer than nothing, not {duration!r}")
-        return replace(self, bound=Within(value, _one_of(WithinKind, kind, "within")))
+        return replace(self, bound=Within(value, one_of(WithinKind, kind, "within")))
 
     def select(self, selection: str | Selection) -> Query:
         """Choose the "preferred" match of each start, or "all" of them."""
-        return replace(self, selection=_one_of(Selection, selection, "select"))
+        return replace(self, selection=one_of(Selection, selection, "select"))
 
     def consume(self, consumption: str | Consume) -> Query:
         """Say which events later matches may not use: "none", "selected" or "all"."""
-        return replace(self, consumption=_one_of(Consume, consumption, "consume"))
+        return replace(self, consumption=one_of(Consume, consumption, "consume"))
 
     def limit(self, count: int, per: str | Per = Per.PARTITION) -> Query:
         """Return at most `count` matches per "start" or per "partition"."""
         if count < 1:
             raise BindError(f"a limit is at least 1, not {count}")
-        counted = _one_of(Per, per, "limit")
+        counted = one_of(Per, per, "limit")
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
         return replace(self, limits=(*kept, Limit(count, counted)))
 
@@ -334,6 +337,24 @@ class Query(Clauses):
                 hint="write instances(4, op.schedulers.RoundRobin())",
             )
         return replace(self, instance_count=count, scheduler=schedule)
+
+    def disorder(self, disorder: Disorder) -> Query:
+        """Say how far the events of a stream may be out of order, and what becomes of late ones.
+
+        A complete table is sorted, so this changes nothing there.
+
+        Parameters
+        ----------
+        disorder
+            `op.KSlack("2 s")` waits for events that are two seconds late, `op.Watermark()` until it
+            is told that none comes; `op.InOrder(late="side")` expects order. Each says what
+            becomes of late and invalid events.
+        """
+        if not isinstance(disorder, Disorder):
+            raise BindError(
+                f"disorder is expected, not {disorder!r}", hint='write disorder(op.KSlack("2 s"))'
+            )
+        return replace(self, order_of_arrival=disorder)
 
     @staticmethod
     def from_sql(text: str, *, dialect: str = "outpace", name: str = "query") -> Query:
@@ -419,20 +440,6 @@ _explainers: list[Callable[[Query, object], Explained]] = []
 def register_explainer(explain: Callable[[Query, object], Explained]) -> None:
     """Set what `Query.explain` calls."""
     _explainers[:] = [explain]
-
-
-_Choice = TypeVar("_Choice", bound=Enum)
-
-
-def _one_of(kind: type[_Choice], value: str | _Choice, method: str) -> _Choice:
-    try:
-        return kind(value)
-    except ValueError:
-        known = [str(member.value) for member in kind]
-        raise BindError(
-            f"{method} does not know {value!r}",
-            hint=did_you_mean(str(value), known) or f"use one of {', '.join(map(repr, known))}",
-        ) from None
 
 
 def _order_item(column: str | OrderItem) -> OrderItem:

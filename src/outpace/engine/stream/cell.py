@@ -1,0 +1,188 @@
+"""Cells: what travels between the stages of a stream, thousands of events as one row.
+
+A cell has a kind, the instance of the next stage that it is for, and a block of bytes whose content
+its kind says. On Spark a cell is one row with the schema `CELLS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.contract import NO_TIME, Integers
+
+
+class Kind(IntEnum):
+    """What is in a cell."""
+
+    EVENTS = 0
+    """Events for an instance, and how far time has come."""
+    MATCHES = 1
+    """Matches that are final: a table with the query's output."""
+    TIMED_OUT = 2
+    """Partial matches that WITHIN ended."""
+    LATE = 3
+    """Events that came late: a table with the input's columns."""
+    INVALID = 4
+    """Events that cannot be used: a table with the column `reason` and the input's columns."""
+    PULSE = 5
+    """Nothing but how far time has come: no later match of the sender has an earlier event."""
+    REPORT = 6
+    """What one step of one instance did, as counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What one step of one instance did, and what it holds after it.
+
+    Parameters
+    ----------
+    events, released, matches, timed_out, late, invalid
+        Events taken and put in order, and what came out, in this step.
+    buffered, kept, partials, open_windows, keys
+        Held after the step: events that wait for their turn, events that undecided matches may
+        still need, events that an undecided match may start with, open windows, and keys.
+    state_bytes
+        The size of the state after the step.
+    restore_us, step_us, save_us
+        The time that reading the state, the step itself and writing the state took.
+    """
+
+    events: int = 0
+    released: int = 0
+    matches: int = 0
+    timed_out: int = 0
+    late: int = 0
+    invalid: int = 0
+    buffered: int = 0
+    kept: int = 0
+    partials: int = 0
+    open_windows: int = 0
+    keys: int = 0
+    state_bytes: int = 0
+    restore_us: int = 0
+    step_us: int = 0
+    save_us: int = 0
+
+
+#: The names of the counters, in their order.
+COUNTERS: Final = tuple(counter.name for counter in fields(Counters))
+
+#: A row for each cell. `stage` is where a report comes from: 0 is packing.
+CELLS: Final = pa.schema(
+    [
+        pa.field("instance", pa.int32(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("stage", pa.int8(), nullable=False),
+        pa.field("sender", pa.int32(), nullable=False),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("watermark", pa.int64(), nullable=False),
+        pa.field("spans", pa.binary(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
+        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTERS),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell.
+
+    Parameters
+    ----------
+    kind
+        What is in it.
+    instance
+        Which instance of the next stage takes it.
+    block
+        Its content.
+    stage
+        The stage that it comes from; 0 is packing.
+    sender
+        The task or instance that it comes from.
+    position
+        Its place among the cells of its sender in this batch.
+    watermark
+        What is promised: no later event of the stream has a time before this.
+    spans
+        The times that were seen, as stretches without a large gap: pairs of the least and the
+        greatest time, rising, 16 bytes each.
+    counters
+        Of a report.
+    """
+
+    kind: Kind
+    instance: int = 0
+    block: bytes | pa.Buffer = b""
+    stage: int = 0
+    sender: int = 0
+    position: int = 0
+    watermark: int = NO_TIME
+    spans: bytes = b""
+    counters: Counters = field(default=Counters())
+
+    @property
+    def times(self) -> Integers:
+        """The stretches of times that were seen, a row with least and greatest for each."""
+        return np.frombuffer(self.spans, "<i8").reshape(-1, 2).astype(np.int64)
+
+
+def in_order(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells by sender and position: Spark hands them over in any order."""
+    return sorted(cells, key=lambda cell: (cell.sender, cell.position))
+
+
+def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
+    """Return cells as rows.
+
+    Examples
+    --------
+    >>> cell = Cell(Kind.PULSE, watermark=7, counters=Counters(events=3))
+    >>> list(read_cells(cell_batch([cell]))) == [cell]
+    True
+    """
+    rows = [
+        (
+            cell.instance,
+            int(cell.kind),
+            cell.stage,
+            cell.sender,
+            cell.position,
+            cell.watermark,
+            cell.spans,
+            cell.block,
+            *(getattr(cell.counters, name) for name in COUNTERS),
+        )
+        for cell in cells
+    ]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(CELLS)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(column, kind)
+            for column, kind in zip(map(list, columns), CELLS.types, strict=True)
+        ],
+        schema=CELLS,
+    )
+
+
+def read_cells(batch: pa.RecordBatch) -> Iterator[Cell]:
+    """Return the cells of rows; blocks are not copied."""
+    columns = [batch.column(name).to_pylist() for name in CELLS.names if name != "block"]
+    for row, block in zip(zip(*columns, strict=True), batch.column("block"), strict=True):
+        instance, kind, stage, sender, position, watermark, spans, *counters = row
+        yield Cell(
+            Kind(kind),
+            instance,
+            block.as_buffer() if len(block.as_buffer()) else b"",
+            stage,
+            sender,
+            position,
+            watermark,
+            spans,
+            Counters(*counters),
+        )

@@ -1,0 +1,123 @@
+"""A stage of a stream: cells in, cells out, and a state of bytes between two batches.
+
+In every batch that has any event, each instance of a stage takes one step with all cells that are
+for it; so each hears how far time has come, even where no event is for it. A step is a function of
+the state and the cells, in whatever order these come: a batch that is run again gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from outpace.engine.state import pack, unpack
+from outpace.engine.stream.cell import Cell, Counters, Kind, in_order
+from outpace.errors import StateError
+
+
+class Stage(Protocol):
+    """One instance of a stage."""
+
+    @property
+    def takes(self) -> frozenset[Kind]:
+        """The kinds of cells that it is for; others are handed on as they are."""
+        ...
+
+    def step(self, cells: list[Cell]) -> list[Cell]:
+        """Take the cells of a batch, ordered by sender and position, and return new ones.
+
+        The stage sets kind, instance, block, watermark and spans; the rest is set by who runs it.
+        """
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """What the last step did, and what is held after it; sizes and times are left at 0."""
+        ...
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        ...
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """What a stage is, for the planner and for who runs it.
+
+    Parameters
+    ----------
+    name
+        What it is called in `explain()` and in metrics: "order + match".
+    instances
+        How many there are.
+    make
+        Makes the instance of a number.
+    identity
+        A text that tells what it computes; a state is only read by a stage with the same.
+    """
+
+    name: str
+    instances: int
+    make: Callable[[int], Stage]
+    identity: str
+
+
+def save_stage(spec: StageSpec, stage: Stage) -> bytes:
+    """Return the state of an instance, with what tells whose it is."""
+    return pack(_header(spec), [pa.table({"state": pa.array([stage.state()], pa.binary())})])
+
+
+def restore_stage(spec: StageSpec, number: int, data: bytes | None) -> Stage:
+    """Return an instance of a stage as it was saved; a new one where nothing was.
+
+    Raises
+    ------
+    StateError
+        The state is damaged, or of another version, query or number of instances.
+    """
+    stage = spec.make(number)
+    if data is None:
+        return stage
+    header, tables = unpack(data)
+    for name, value in _header(spec).items():
+        if header.get(name) != value:
+            raise StateError(
+                f"the saved state of the stream belongs to another query ({name} differs)"
+                if name != "instances"
+                else f"the stream was started with {header.get(name)} instances of '{spec.name}', "
+                f"not {value}",
+                hint="go on with the query and the settings that it was started with, or start "
+                "with a new checkpoint folder from the retained input",
+            )
+    stage.restore(tables[0].column("state")[0].as_py())
+    return stage
+
+
+def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> list[Cell]:
+    """Let instance `number` of the stage at a place in the chain (from 1 on) take a batch.
+
+    Returns
+    -------
+    list of Cell
+        The cells that it is not for, and its own, numbered. The report is for the caller to add.
+    """
+    mine: list[Cell] = []
+    others: list[Cell] = []
+    for cell in cells:
+        (mine if cell.kind in stage.takes else others).append(cell)
+    given = stage.step(in_order(mine))
+    return others + [
+        replace(cell, stage=place, sender=number, position=position)
+        for position, cell in enumerate(given)
+    ]
+
+
+def _header(spec: StageSpec) -> dict[str, object]:
+    return {"stage": spec.name, "query": spec.identity, "instances": spec.instances}

@@ -1,0 +1,125 @@
+"""Disorder as a value: how far events are out of order, and what becomes of those that come late.
+
+`Query.disorder` takes one of these. `outpace.engine.order.reorder` runs them. Without one, events
+are expected in order, piece by piece: the rows of one push, or of one micro-batch, are sorted, and
+an event before those of an earlier piece is late.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from enum import Enum
+
+from outpace.errors import BindError
+from outpace.pattern.choice import one_of
+from outpace.pattern.duration import parse_duration
+
+
+class Late(Enum):
+    """What becomes of an event whose time the watermark has passed; it is counted in any case."""
+
+    DROP = "drop"
+    PASS = "pass"
+    """It takes part as if it had happened at the watermark."""
+    SIDE = "side"
+    """It goes to the side output `late`."""
+
+
+class Invalid(Enum):
+    """What becomes of an event without a time, or one too far in the future."""
+
+    FAIL = "fail"
+    QUARANTINE = "quarantine"
+    """It goes to the side output `invalid`, with the reason."""
+
+
+Duration = datetime.timedelta | int
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """What all kinds have in common.
+
+    Parameters
+    ----------
+    late
+        "drop", "pass" or "side".
+    invalid
+        "fail" or "quarantine".
+    ahead
+        An event whose time is further than this ahead of all events before it is invalid; by
+        default none is. A duration such as "1 hour", or an integer in units of an integer time
+        column.
+    """
+
+    late: Late | str = Late.DROP
+    invalid: Invalid | str = Invalid.FAIL
+    ahead: Duration | str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "late", one_of(Late, self.late, "late"))
+        object.__setattr__(self, "invalid", one_of(Invalid, self.invalid, "invalid"))
+        if self.ahead is not None:
+            object.__setattr__(self, "ahead", _duration(self.ahead, "ahead"))
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder(Disorder):
+    """Events come in order, piece by piece; what a query has that says nothing.
+
+    Examples
+    --------
+    >>> InOrder(late="side").late
+    <Late.SIDE: 'side'>
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class KSlack(Disorder):
+    """An event waits until one is seen whose time is `slack` later: K-slack with a fixed K.
+
+    Parameters
+    ----------
+    slack
+        K: "2 s", a timedelta, or an integer in units of an integer time column. No event that is
+        late by at most this much is lost.
+
+    Examples
+    --------
+    >>> KSlack("2 s").slack
+    datetime.timedelta(seconds=2)
+    """
+
+    slack: Duration | str = 0
+
+    def __init__(
+        self,
+        slack: Duration | str,
+        *,
+        late: Late | str = Late.DROP,
+        invalid: Invalid | str = Invalid.FAIL,
+        ahead: Duration | str | None = None,
+    ) -> None:
+        for name, value in (("late", late), ("invalid", invalid), ("ahead", ahead)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "slack", _duration(slack, "slack"))
+        Disorder.__post_init__(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark(Disorder):
+    """An event waits until it is told that no earlier one comes.
+
+    In process `advance` tells it. On Spark it is the watermark of the stream, which
+    `withWatermark` gave the time column.
+    """
+
+
+def _duration(value: Duration | str, name: str) -> Duration:
+    if isinstance(value, bool) or not isinstance(value, int | str | datetime.timedelta):
+        raise BindError(f"{name} is a duration, not {value!r}", hint='write "2 s" or a timedelta')
+    parsed = parse_duration(value) if isinstance(value, str) else value
+    if (parsed < 0) if isinstance(parsed, int) else (parsed < datetime.timedelta(0)):
+        raise BindError(f"{name} must not be negative, but is {value!r}")
+    return parsed
