@@ -190,7 +190,8 @@ class SourceMerge:
             )
         self._capacity, self._fan_in = capacity, fan_in
         self._numbers = {source: number for number, source in enumerate(self.sources)}
-        self._schema: pa.Schema | None = None
+        #: No events, with the columns of those to come; None as long as these are not known.
+        self._nothing: pa.Table | None = None
         self._start([_Waiting() for _ in self.sources])
 
     def push(self, source: str, events: pa.Table | pa.RecordBatch) -> None:
@@ -216,10 +217,10 @@ class SourceMerge:
                 hint=f"push events of '{self.holding}' first, or a heartbeat for it",
             )
         piece = self._piece(source, rows, waiting.number)
-        if self._schema is not None and not rows.schema.equals(self._schema):
+        if self._nothing is not None and not rows.schema.equals(self._nothing.schema):
             raise DataError(
                 f"source '{source}' has other columns than the sources before it",
-                detail=f"expected {_columns(self._schema)}\ngot {_columns(rows.schema)}",
+                detail=f"expected {_columns(self._nothing.schema)}\ngot {_columns(rows.schema)}",
             )
         if len(piece):
             _check_order(source, waiting, piece)
@@ -228,7 +229,8 @@ class SourceMerge:
             # Events that wait already come before these.
             if waiting.events == len(piece):
                 self._first[number] = waiting.first(number)
-        self._schema = rows.schema
+        if self._nothing is None:
+            self._nothing = rows.schema.empty_table()
 
     def heartbeat(self, source: str, time: int) -> None:
         """Promise that no later event of a source has a time before `time`."""
@@ -282,7 +284,7 @@ class SourceMerge:
             for waiting in self._waiting
         ]
         header = {"order": list(self.sources), "known": known}
-        if self._schema is None:
+        if self._nothing is None:
             return pack(header, [])
         pieces = [piece for waiting in self._waiting for piece in waiting.pieces]
         keys = pa.table(
@@ -291,7 +293,7 @@ class SourceMerge:
                 "number": np.concatenate([piece.numbers for piece in (_NOTHING, *pieces)]),
             }
         )
-        rows = [self._schema.empty_table(), *(piece.rows for piece in pieces)]
+        rows = [self._nothing, *(piece.rows for piece in pieces)]
         return pack(header, [keys, pa.concat_tables(rows)])
 
     def restore(self, data: bytes) -> None:
@@ -310,7 +312,7 @@ class SourceMerge:
         if tables:
             keys, rows = tables
             whole = _Piece(rows, _integers(keys, "time"), _integers(keys, "number"))
-            self._schema = rows.schema
+            self._nothing = rows.schema.empty_table()
             start = 0
             for one in waiting:
                 if one.events:
@@ -360,7 +362,7 @@ class SourceMerge:
     ) -> Ordered:
         """Merge pieces, those of the first source first, of the second then, and so on."""
         if not pieces:
-            rows = pa.table({}) if self._schema is None else self._schema.empty_table()
+            rows = pa.table({}) if self._nothing is None else self._nothing
             return Ordered(rows, _NOTHING.times, _NOTHING.numbers, watermark, runs, bounds)
         joined = _join(pieces)
         rows = joined.rows
