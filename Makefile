@@ -70,7 +70,7 @@ format: setup ## sort imports and format the code
 lock: ## resolve the dependencies again and write the lock file
 	$(PYTHON) scripts/check_python.py
 	test -x build/lock/bin/uv || { $(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv; }
-	build/lock/bin/uv pip compile pyproject.toml --extra spark --extra dev \
+	build/lock/bin/uv pip compile pyproject.toml --extra spark --extra postgres --extra dev \
 	  --universal --python-version 3.11 --upgrade --generate-hashes --quiet \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --output-file $(LOCK)
 
