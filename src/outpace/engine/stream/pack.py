@@ -1,0 +1,169 @@
+"""Packing: the rows of a batch become cells of events, one for each instance of the first stage.
+
+Every instance gets a cell for every piece of rows, with the times of all of them, so that each
+knows how far time has come although it has only the events of its own keys. Rows that no step can
+use are left out after their times were seen. Rows without a time are refused, or set aside.
+
+Packing takes time linear in the rows and memory for two copies of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.engine.buckets import key_buckets
+from outpace.engine.match.bits import BitTask, bit_columns
+from outpace.engine.match.contract import NO_TIME, Integers
+from outpace.engine.match.times import as_integers
+from outpace.engine.pack import pack
+from outpace.engine.partition import one_array
+from outpace.engine.stream.cell import Cell, Counters, Kind
+from outpace.engine.stream.table_block import write_table
+from outpace.errors import DataError
+
+#: Spark's readers put the text of a record that they cannot read into a column of this name.
+CORRUPT: Final = "_corrupt_record"
+
+#: The column that says why an event is invalid.
+REASON: Final = "reason"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the rows of a query are packed.
+
+    Parameters
+    ----------
+    schema
+        The input's columns.
+    columns
+        Those that travel, columns of bits among them.
+    keys, time
+        The key columns, and the column of event time.
+    instances
+        How many instances the first stage has.
+    bits
+        The query that reads bits; None where it reads none.
+    drop
+        Whether rows without any bit are left out.
+    quarantine
+        Whether rows that cannot be used are set aside; otherwise they are an error.
+    ahead
+        Times that are further apart than this are told apart; None where it does not matter.
+    told
+        Whether time is told by who sends the rows, so that their own times say nothing.
+    """
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    time: str
+    instances: int
+    bits: BitTask | None
+    drop: bool
+    quarantine: bool
+    ahead: int | None
+    told: bool
+
+    def pack(self, table: pa.Table, watermark: int = NO_TIME) -> list[Cell]:
+        """Pack rows; columns of bits are computed where the table has none.
+
+        Parameters
+        ----------
+        table
+            The rows.
+        watermark
+            What is promised of later rows, if anything.
+        """
+        good, invalid = self._without_invalid(table)
+        spans = b"" if self.told else _spans(good, self.time, self.ahead)
+        columns, used = self._computed(good)
+        instance = np.zeros(good.num_rows, np.int32)
+        if self.keys and self.instances > 1:
+            instance = key_buckets([good.column(name) for name in self.keys], self.instances)
+        if used is not None:
+            np.putmask(instance, used == 0, self.instances)
+        packed = pack(columns, instance, self.instances, position=0)
+        blocks = dict(zip(packed["bucket"].to_pylist(), packed["block"], strict=True))
+        cells = [
+            Cell(
+                Kind.EVENTS,
+                number,
+                blocks[number].as_buffer() if number in blocks else b"",
+                watermark=watermark,
+                spans=spans,
+            )
+            for number in range(self.instances)
+        ]
+        if invalid.num_rows:
+            cells.append(Cell(Kind.INVALID, block=write_table(invalid)))
+        counters = Counters(events=table.num_rows, invalid=invalid.num_rows)
+        return [*cells, Cell(Kind.REPORT, counters=counters)]
+
+    def pulse(self, watermark: int) -> list[Cell]:
+        """Tell every instance how far time has come."""
+        return [Cell(Kind.EVENTS, n, watermark=watermark) for n in range(self.instances)]
+
+    def _without_invalid(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return the rows that can be used, and the others with the reason."""
+        missing = _flags(pc.is_null(table.column(self.time)))
+        corrupt = np.zeros(len(missing), np.bool_)
+        if CORRUPT in table.column_names:
+            corrupt = _flags(pc.is_valid(table.column(CORRUPT)))
+        bad = np.flatnonzero(missing | corrupt)
+        kept = table.column_names
+        empty = pa.schema([pa.field(REASON, pa.string()), *self.schema]).empty_table()
+        if not len(bad):
+            return table, empty
+        reasons = [_reason(bool(corrupt[row]), self.time) for row in bad]
+        if not self.quarantine:
+            raise DataError(
+                reasons[0],
+                detail=f"row {bad[0]} of a batch of {len(missing)}: "
+                + str({name: table.column(name)[int(bad[0])].as_py() for name in kept}),
+                hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
+            )
+        aside = table.take(pa.array(bad)).select(self.schema.names)
+        aside = aside.add_column(0, REASON, pa.array(reasons, pa.string()))
+        return table.filter(pa.array(~(missing | corrupt))), aside.cast(empty.schema)
+
+    def _computed(self, table: pa.Table) -> tuple[dict[str, pa.Array], Integers | None]:
+        """Return the columns that travel, and which rows do where not all have to."""
+        columns = {name: one_array(table.column(name)) for name in table.column_names}
+        if self.bits is not None and not set(self.columns) <= columns.keys():
+            columns.update(bit_columns(self.bits.predicates, columns, table.num_rows))
+        used: Integers | None = None
+        if self.drop:
+            used = np.zeros(table.num_rows, np.int64)
+            for name in self.columns:
+                if name not in self.schema.names:
+                    used |= columns[name].to_numpy(zero_copy_only=False)
+        return {name: columns[name] for name in self.columns}, used
+
+
+def _reason(corrupt: bool, time: str) -> str:
+    return "the record cannot be read" if corrupt else f"the time column '{time}' is NULL"
+
+
+def _flags(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(one_array(column).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _spans(table: pa.Table, time: str, ahead: int | None) -> bytes:
+    """Return the stretches of time that rows cover, as `Cell.spans`."""
+    if not table.num_rows:
+        return b""
+    times = as_integers(one_array(table.column(time)))
+    if ahead is None:
+        return np.array([times.min(), times.max()], "<i8").tobytes()
+    distinct = np.unique(times)
+    # Differences of far times do not fit into 64 bits with a sign.
+    gaps = np.flatnonzero(np.diff(distinct.view(np.uint64)) > np.uint64(ahead))
+    low = distinct[np.concatenate([[0], gaps + 1])]
+    high = distinct[np.concatenate([gaps, [len(distinct) - 1]])]
+    return np.stack([low, high], axis=1).astype("<i8").tobytes()
