@@ -1,4 +1,4 @@
-"""Tables as the content of cells: what comes out of a stream, with its types, as an Arrow stream."""
+"""Tables as the content of cells: what comes out of a stream, with its types."""
 
 from __future__ import annotations
 
