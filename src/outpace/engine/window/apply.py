@@ -99,6 +99,11 @@ class WindowedApply:
         return self._frontier
 
     @property
+    def horizon(self) -> int:
+        """As good as none: what operators give is never the same twice, so nobody asks for it."""
+        return self._frontier
+
+    @property
     def rows_kept(self) -> int:
         """None: what an operator keeps is its own."""
         return 0
@@ -107,6 +112,11 @@ class WindowedApply:
     def open_windows(self) -> int:
         """How many windows are open."""
         return sum(map(len, self._open.values()))
+
+    def earliest(self, time: str) -> int:
+        """Return when the first of the open windows started; their times must be known."""
+        starts = (one.start_time for own in self._open.values() for one in own.values())
+        return min(starts, default=ENDED)
 
     def step(
         self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False

@@ -1,7 +1,7 @@
 """The input of windows: rows in the query's order become numbered events.
 
-A table is sorted first; pieces of a stream that go back are refused. Memory: one entry for every
-partition there has been, and the place of the last row.
+A table is sorted first; pieces of a stream that go back are refused where nobody has put them in
+order. Memory: one entry for every partition there has been, and the place of the last row.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ class Feed:
     ----------
     bound, windows
         The query, and its windows.
+    checked
+        Whether rows that go back are refused. A reorderer has put them in order already, and knows
+        of no more than their time.
     """
 
-    def __init__(self, bound: BoundQuery, windows: BoundWindows) -> None:
+    def __init__(self, bound: BoundQuery, windows: BoundWindows, *, checked: bool = True) -> None:
         self._bound = bound
+        self._checked = checked
         time = windows.time if bound.within is None else bound.time
         self._numbers = EventNumbers(bound.schema, bound.partition_by, time)
         self._last = bound.schema.empty_table().select(bound.order_by)
@@ -46,13 +50,14 @@ class Feed:
 
     def number(self, rows: pa.Table) -> Events:
         """Number the next events; they count from `take` on."""
-        self._check_order(rows)
+        if self._checked:
+            self._check_order(rows)
         return self._numbers.number(rows)
 
     def take(self, events: Events) -> None:
         """Count the events that `number` returned last."""
         self._numbers.take(events)
-        if events.rows.num_rows:
+        if self._checked and events.rows.num_rows:
             self._last = events.rows.select(self._bound.order_by).slice(events.rows.num_rows - 1)
 
     def state(self) -> bytes:

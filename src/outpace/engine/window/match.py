@@ -23,6 +23,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Integers, Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
 from outpace.engine.match.operator import fingerprint, kept_columns
+from outpace.engine.match.times import as_integers
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.covered import CoveredWindows
@@ -41,7 +42,7 @@ from outpace.pattern.query import Rows
 ROWS_IN_STEP: Final = 1 << 17
 
 #: The frontier of an instance that is given no more events.
-ENDED = np.iinfo(np.int64).max
+ENDED: Final = int(np.iinfo(np.int64).max)
 
 
 class Strategy(Protocol):
@@ -138,6 +139,13 @@ class WindowMatcher:
     def open_windows(self) -> int:
         """How many windows are open."""
         return 0 if self._strategy is None else self._strategy.open_windows
+
+    def earliest(self, time: str) -> int:
+        """Return the least time of the rows that undecided matches may still need."""
+        if not self.rows_kept:
+            return ENDED
+        assert self._strategy is not None
+        return int(as_integers(self._strategy.held.rows.column(time)).min())
 
     def step(
         self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False

@@ -46,6 +46,11 @@ class Instance(Protocol):
         ...
 
     @property
+    def horizon(self) -> int:
+        """No later match starts before this event."""
+        ...
+
+    @property
     def rows_kept(self) -> int:
         """How many rows undecided matches may still need."""
         ...
@@ -53,6 +58,13 @@ class Instance(Protocol):
     @property
     def open_windows(self) -> int:
         """How many windows are open."""
+        ...
+
+    def earliest(self, time: str) -> int:
+        """Return a time, of the column of that name, that no event of open windows is before.
+
+        Only events that later matches may have count. It is the largest integer without any.
+        """
         ...
 
     def state(self) -> bytes:

@@ -16,11 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
+from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.placed import Placed
 from outpace.engine.window.stretches import take_windows
-from outpace.errors import BindError
+from outpace.errors import BindError, StateError
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows, TimeWindows
@@ -109,7 +112,7 @@ class Schedule:
         self._keyed = keyed
         self._by_key = isinstance(scheduler, ByKey) or instances == 1
         #: Where the open windows are; what stays with its key needs no such list.
-        self._placed = None if self._by_key else _Placed(keyed=keyed)
+        self._placed = None if self._by_key else Placed(keyed=keyed)
         #: Open windows by partition and instance; by partition alone where that tells the instance.
         self._lanes = 1 if self._by_key else instances
         self._open = np.zeros(0, np.int64)
@@ -155,6 +158,26 @@ class Schedule:
         self.events_in += len(events.arrival)
         self.events_sent += sum(delivery.size for delivery in deliveries)
         return deliveries
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        placed = [] if self._placed is None else self._placed.tables()
+        counted = {"opened": self._opened, "in": self.events_in, "sent": self.events_sent}
+        numbers = [pa.table({"": values}) for values in (self._open, self._counts)]
+        return pack({"instances": self._instances, **counted}, [*numbers, *placed])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        header, (open_windows, counts, *placed) = unpack(data)
+        if header["instances"] != self._instances or bool(placed) is (self._placed is None):
+            raise StateError("the saved state belongs to another schedule")
+        self._opened = int(str(header["opened"]))
+        self.events_in, self.events_sent = int(str(header["in"])), int(str(header["sent"]))
+        self._open, self._counts = (
+            np.array(table.column(0).to_numpy(), np.int64) for table in (open_windows, counts)
+        )
+        if self._placed is not None:
+            self._placed.restore(placed)
 
     def _assign(self, split: Split, places: _Places, loads: Sequence[float]) -> Integers:
         """Return the instance of each window that opens."""
@@ -341,56 +364,6 @@ class _Places:
         firsts = rows[np.concatenate([[0], breaks + 1])]
         lasts = rows[np.concatenate([breaks, [len(rows) - 1]])]
         return np.stack([firsts, lasts + 1], axis=1)
-
-
-class _Placed:
-    """Which instance has which open window.
-
-    Windows stand in the order of their opening. A closed one only loses its mark; when there is no
-    room for more, the closed ones are dropped, and there is twice the room that the others need.
-    """
-
-    def __init__(self, *, keyed: bool) -> None:
-        #: Without partitions a window's number finds it; with them its place in the order of
-        #: opening does, which this tells.
-        self._names: dict[tuple[int, int], int] | None = {} if keyed else None
-        self._opened = 0
-        self._size = 0
-        self._key = np.zeros(64, np.int64)
-        self._instance = np.zeros(64, np.int64)
-        self._alive = np.zeros(64, np.bool_)
-
-    def add(self, windows: Windows, instance: Integers) -> None:
-        """Remember windows that open."""
-        key = windows.number
-        if self._names is not None:
-            key = np.arange(self._opened, self._opened + len(windows))
-            self._opened += len(windows)
-            names = zip(windows.partition.tolist(), windows.number.tolist(), strict=True)
-            self._names.update(zip(names, key.tolist(), strict=True))
-        if self._size + len(windows) > len(self._key):
-            self._drop_closed(len(windows))
-        added = slice(self._size, self._size + len(windows))
-        self._key[added], self._instance[added], self._alive[added] = key, instance, True
-        self._size = added.stop
-
-    def remove(self, windows: Windows) -> Integers:
-        """Forget windows that close, and return their instances."""
-        key = windows.number
-        if self._names is not None:
-            names = zip(windows.partition.tolist(), windows.number.tolist(), strict=True)
-            key = np.array([self._names.pop(name) for name in names], np.int64)
-        at = np.searchsorted(self._key[: self._size], key)
-        self._alive[at] = False
-        return self._instance[at]
-
-    def _drop_closed(self, added: int) -> None:
-        kept = np.flatnonzero(self._alive[: self._size])
-        room = 2 * (len(kept) + added)
-        self._size = len(kept)
-        self._key = np.resize(self._key[kept], room)
-        self._instance = np.resize(self._instance[kept], room)
-        self._alive = np.arange(room) < self._size
 
 
 def _covered(

@@ -1,10 +1,10 @@
-"""The coordinator: numbers, splits and routes events, and merges what the instances find.
+"""The coordinator: routes events to the instances, and merges what they find.
 
 It is a state machine without I/O: what a stimulus asks of the instances is returned as parcels, and
 what an instance answers is taken by `receive`. The result does not depend on who answers when.
 
-Memory: what splitter, schedule and merger keep, and one small entry for each parcel without an
-answer. Paper: 2.3.4, figure 2.3.
+Memory: what router and merger keep, and one small entry for each parcel without an answer.
+Paper: 2.3.4, figure 2.3.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import pyarrow as pa
 from outpace.engine.match.contract import Integers
 from outpace.engine.merge import ENDED, Merger
 from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.feed import Feed
+from outpace.engine.window.operator import Instance
 from outpace.engine.window.result import WindowMatches
-from outpace.engine.window.schedule import Schedule, scheduler_of
-from outpace.engine.window.sharing import overlapping
-from outpace.engine.window.split import make_splitter
+from outpace.engine.window.router import Router, finds_again
+from outpace.engine.window.schedule import Delivery
 from outpace.pattern.bind_windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
-from outpace.pattern.schedulers import ByKey
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,6 @@ class Parcel:
     split: Split
     arrived: int
 
-    @property
-    def events(self) -> int:
-        """The number of events."""
-        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -73,9 +66,15 @@ class Answer:
     horizon: int
     open_windows: int
 
+    @staticmethod
+    def of(instance: Instance, events: Events, split: Split, arrived: int) -> Answer:
+        """Let an instance take events of its windows, and return what it says."""
+        matches = instance.step(events, split, arrived=arrived)
+        return Answer(matches, instance.horizon, instance.open_windows)
+
 
 @dataclass
-class _Instance:
+class _Known:
     """What is known of an instance: parcels without an answer, and its last promise."""
 
     #: For each parcel the arrival number of its first event or later, and how many it has.
@@ -98,21 +97,15 @@ class Coordinator:
 
     def __init__(self, query: Query, bound: BoundQuery, windows: BoundWindows) -> None:
         count = query.instance_count
-        scheduler = scheduler_of(query)
-        self._feed = Feed(bound, windows)
-        self.splitter = make_splitter(windows)
-        self.schedule = Schedule(scheduler, count, keyed=windows.keyed)
-        apart = count == 1 or isinstance(scheduler, ByKey) or not overlapping(query.windows, 1)
-        distinct = not (query.duplicates or query.operator is not None or apart)
-        self.merger = Merger(bound.output, count, distinct=distinct)
-        self._instances = [_Instance(deque()) for _ in range(count)]
-        self._nothing = bound.schema.empty_table()
+        self.router = Router(query, bound, windows)
+        self.merger = Merger(bound.output, count, distinct=finds_again(query))
+        self._instances = [_Known(deque()) for _ in range(count)]
         self._finished = False
 
     @property
     def arrived(self) -> int:
         """How many events have come."""
-        return self._feed.arrived
+        return self.router.arrived
 
     @property
     def loads(self) -> list[int]:
@@ -132,18 +125,16 @@ class Coordinator:
     def push(self, rows: pa.Table) -> tuple[Events, list[Parcel]]:
         """Take the next rows, in order; return them numbered, and what the instances are to do."""
         before = self.arrived
-        events = self._feed.number(rows)
-        split = self.splitter.push(events)
-        self._feed.take(events)
-        return events, self._parcels(events, split, before)
+        events, deliveries = self.router.push(rows, self.loads)
+        return events, self._parcels(deliveries, before)
 
     def advance(self, watermark: int) -> list[Parcel]:
         """Promise that no later event has a time before `watermark`."""
-        return self._without_events(self.splitter.advance(watermark))
+        return self._parcels(self.router.advance(watermark, self.loads), self.arrived)
 
     def finish(self) -> list[Parcel]:
         """Say that no more events come."""
-        parcels = self._without_events(self.splitter.finish())
+        parcels = self._parcels(self.router.finish(self.loads), self.arrived)
         self._finished = True
         return parcels
 
@@ -166,16 +157,12 @@ class Coordinator:
             self.merger.advance(number, frontier, min(horizon, frontier))
         return self.merger.take().table
 
-    def _without_events(self, split: Split) -> list[Parcel]:
-        events = self._feed.number(self._nothing)
-        return self._parcels(events, split, self.arrived)
-
-    def _parcels(self, events: Events, split: Split, before: int) -> list[Parcel]:
+    def _parcels(self, deliveries: list[Delivery], before: int) -> list[Parcel]:
         parcels = []
-        for delivery in self.schedule.route(events, split, self.loads):
+        for delivery in deliveries:
             parcel = Parcel(delivery.instance, delivery.ranges, delivery.split, self.arrived)
             instance = self._instances[delivery.instance]
-            instance.sent.append((before, parcel.events))
-            instance.events_waiting += parcel.events
+            instance.sent.append((before, delivery.size))
+            instance.events_waiting += delivery.size
             parcels.append(parcel)
         return parcels

@@ -239,7 +239,7 @@ class Run:
         if self._controller is None:
             return len(batch)
         coordinator, now = self._operator.coordinator, time.perf_counter()
-        self._controller.adjust(now, coordinator.loads, coordinator.schedule.duplication)
+        self._controller.adjust(now, coordinator.loads, coordinator.router.schedule.duplication)
         return self._controller.block(now, len(batch))
 
     def _pause(self, batch: Batch | None) -> float:
@@ -281,9 +281,9 @@ class Run:
         for known, load in zip(self.metrics.instances, coordinator.loads, strict=True):
             known.waiting = load
         operator = self.metrics.operator
-        operator.events = coordinator.schedule.events_in
-        operator.sent = coordinator.schedule.events_sent
-        operator.open_windows = coordinator.splitter.open_windows
+        operator.events = coordinator.router.schedule.events_in
+        operator.sent = coordinator.router.schedule.events_sent
+        operator.open_windows = coordinator.router.splitter.open_windows
         operator.waiting_matches = coordinator.merger.waiting
         operator.remembered_matches = coordinator.merger.remembered
         operator.rate_limit = self._controller.rate if self._controller is not None else 0.0

@@ -17,9 +17,9 @@ import pyarrow as pa
 from outpace.engine.window.contract import Events
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.operator import make_instance
+from outpace.engine.window.travel import packed
 from outpace.local.background import compile_in_background
 from outpace.local.parallel.coordinator import Coordinator, Parcel
-from outpace.local.parallel.instance import packed
 from outpace.local.parallel.processes import Processes, process_context
 from outpace.local.parallel.ring import Ring, Slots, largest_block
 from outpace.local.parallel.worker import Done, Setup, Work

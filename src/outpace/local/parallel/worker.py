@@ -22,9 +22,10 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.window.contract import Split
+from outpace.engine.window.operator import make_instance
+from outpace.engine.window.travel import chosen, unpacked
 from outpace.errors import OutpaceError
 from outpace.local.parallel.coordinator import Answer
-from outpace.local.parallel.instance import Instance, chosen, unpacked
 from outpace.local.parallel.ring import Ring, RingReader
 from outpace.pattern.query import Query
 
@@ -132,7 +133,7 @@ class _Worker:
 
     def __init__(self, setup: Setup) -> None:
         self._reader = RingReader(setup.ring, setup.share)
-        self._instance = Instance(setup.query, setup.schema)
+        self._instance = make_instance(setup.query, setup.schema)[1]
         self._nothing = unpacked(setup.schema.empty_table(), 0)
 
     def do(self, work: Work) -> Done:
@@ -152,7 +153,8 @@ class _Worker:
         events = self._nothing
         if work.slot >= 0:
             events = unpacked(self._reader.read(work.slot, work.size), work.first)
-        return self._instance.answer(chosen(events, work.ranges), work.split, work.arrived)
+        events = chosen(events, work.ranges)
+        return Answer.of(self._instance, events, work.split, work.arrived)
 
 
 def _tell(connection: Connection, message: Ready | Done | Failed) -> None:

@@ -13,8 +13,8 @@ from parallel_operators import Rises
 
 from outpace.engine.window.contract import Events
 from outpace.engine.window.operator import make_instance, match_windows
-from outpace.local.parallel.coordinator import Coordinator, Parcel
-from outpace.local.parallel.instance import Instance, chosen, packed, unpacked
+from outpace.engine.window.travel import chosen, packed, unpacked
+from outpace.local.parallel.coordinator import Answer, Coordinator, Parcel
 from outpace.pattern.bind_windows import bind_windows
 from outpace.pattern.parse_expression import parse_expression
 from outpace.pattern.query import Query
@@ -114,7 +114,7 @@ class Driver:
     def __init__(self, query: Query) -> None:
         bound = make_instance(query, SCHEMA)[0]
         self.coordinator = Coordinator(query, bound, bind_windows(query, SCHEMA))
-        self._instances = [Instance(query, SCHEMA) for _ in range(query.instance_count)]
+        self._instances = [make_instance(query, SCHEMA)[1] for _ in range(query.instance_count)]
         self._sent: list[deque[tuple[Events, Parcel]]] = [deque() for _ in self._instances]
         self._keyed = bool(query.partitions)
         self.results: list[pa.Table] = []
@@ -141,7 +141,7 @@ class Driver:
 
     def answer(self, instance: int) -> None:
         events, parcel = self._sent[instance].popleft()
-        answer = self._instances[instance].answer(events, parcel.split, parcel.arrived)
+        answer = Answer.of(self._instances[instance], events, parcel.split, parcel.arrived)
         self.coordinator.receive(instance, answer)
         self._take()
 

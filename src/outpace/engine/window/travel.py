@@ -1,49 +1,27 @@
-"""An instance: from what it is sent to what it answers, without I/O.
-
-Paper: 2.3.4 and 3.1.4.
-"""
+"""Events on their way to an instance: some rows of them, as one table with their numbers."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.partition import one_array
-from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.match import WindowMatcher
-from outpace.engine.window.operator import make_instance
+from outpace.engine.window.contract import Events
 from outpace.engine.window.rows import select
-from outpace.local.parallel.coordinator import Answer
-from outpace.pattern.query import Query
 
 #: Columns that travel beside those of the events.
-_PARTITION, _ORDINAL, _TIMES = "__outpace_partition", "__outpace_ordinal", "__outpace_times"
+_PARTITION: Final = "__outpace_partition"
+_ORDINAL: Final = "__outpace_ordinal"
+_ARRIVAL: Final = "__outpace_arrival"
+_TIMES: Final = "__outpace_times"
 
-
-class Instance:
-    """Matches the windows that it is given.
-
-    Parameters
-    ----------
-    query, schema
-        The query, and the schema of the stream that it runs on.
-    """
-
-    def __init__(self, query: Query, schema: pa.Schema) -> None:
-        self._core = make_instance(query, schema)[1]
-
-    @property
-    def rows_kept(self) -> int:
-        """How many rows undecided matches may still need."""
-        return self._core.rows_kept
-
-    def answer(self, events: Events, split: Split, arrived: int) -> Answer:
-        """Take the next events of its windows and return what to say."""
-        matches = self._core.step(events, split, arrived=arrived)
-        # What user-defined operators give is never the same twice, so nobody asks where it starts.
-        horizon = self._core.horizon if isinstance(self._core, WindowMatcher) else arrived
-        return Answer(matches, horizon, self._core.open_windows)
+#: All of them.
+NUMBERS: Final = pa.schema(
+    [(name, pa.int64()) for name in (_PARTITION, _ORDINAL, _ARRIVAL, _TIMES)]
+)
 
 
 def chosen(events: Events, ranges: Integers) -> Events:
@@ -63,11 +41,14 @@ def chosen(events: Events, ranges: Integers) -> Events:
 
 
 def packed(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.Table:
-    """Return events as the table that travels; their arrival numbers follow each other."""
+    """Return events as the table that travels; numbers that can be told from others do not."""
     rows = events.rows.select(columns)
     if keyed:
         rows = rows.append_column(_PARTITION, pa.array(events.partition))
         rows = rows.append_column(_ORDINAL, pa.array(events.ordinal))
+    arrival = events.arrival
+    if len(arrival) and int(arrival[-1]) - int(arrival[0]) >= len(arrival):
+        rows = rows.append_column(_ARRIVAL, pa.array(arrival))
     if len(events.times):
         rows = rows.append_column(_TIMES, pa.array(events.times))
     return rows
@@ -75,14 +56,14 @@ def packed(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.Table
 
 def unpacked(rows: pa.Table, first: int) -> Events:
     """Return events that travelled; `first` is the arrival number of the first of them."""
-    arrival = np.arange(first, first + rows.num_rows, dtype=np.int64)
     beside = {
         name: np.asarray(one_array(rows.column(name)), np.int64)
-        for name in (_PARTITION, _ORDINAL, _TIMES)
+        for name in NUMBERS.names
         if name in rows.column_names
     }
+    arrival = beside.get(_ARRIVAL, np.arange(first, first + rows.num_rows, dtype=np.int64))
     return Events(
-        rows.drop_columns([name for name in rows.column_names if name in beside]),
+        rows.drop_columns(list(beside)),
         beside.get(_PARTITION, np.zeros(len(arrival), np.int64)),
         beside.get(_ORDINAL, arrival),
         arrival,
