@@ -1,0 +1,106 @@
+"""The operator of a query over a stream: a pattern's, a user-defined one, or one over windows.
+
+Hosts make it here, so that the same query runs the same way wherever its stream comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from outpace.engine.apply import AppliedOperator
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import NO_TIME, Matcher, Task
+from outpace.engine.match.operator import Emitted, MatchOperator, kept_columns, prepare
+from outpace.engine.match.reach import reach_of
+from outpace.engine.window.match import WindowMatcher
+from outpace.engine.window.operator import WindowedOperator, windowed_operator
+from outpace.pattern.bind_windows import ByTime, bind_windows
+from outpace.pattern.query import Query, WithinKind
+
+StreamOperator: TypeAlias = MatchOperator | AppliedOperator | WindowedOperator
+
+
+def make_operator(
+    query: Query,
+    schema: pa.Schema,
+    *,
+    task: Task | None = None,
+    timeouts: bool = False,
+    chosen: Callable[[Matcher], object] = lambda _: None,
+) -> StreamOperator:
+    """Return what runs a query over a stream that comes in order.
+
+    Parameters
+    ----------
+    query, schema
+        The query, and the columns of its input.
+    task
+        The pattern as it is matched, where rows bring bits; by default that of the query.
+    timeouts
+        Whether partial matches that WITHIN ended are returned as well.
+    chosen
+        Is called with the matcher of a pattern without windows: a host may want to compile it.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
+    >>> operator = make_operator(query, pa.schema([("ts", pa.int64())]))
+    >>> operator.push(pa.table({"ts": [1, 2]})).matches.to_pylist()
+    [{'at': 2}]
+    """
+    if query.operator is not None:
+        if query.windows is not None:
+            return windowed_operator(query, schema)
+        return AppliedOperator(query, schema)
+    task = prepare(query, schema, timeouts=timeouts) if task is None else task
+    if query.windows is not None:
+        columns = kept_columns(task, task.bound.schema)
+        return WindowedOperator(
+            task.bound, bind_windows(query, schema), WindowMatcher(task), columns
+        )
+    matcher = choose_matcher(task).matcher
+    chosen(matcher)
+    return MatchOperator(task, matcher)
+
+
+def goes_by_time(operator: StreamOperator) -> bool:
+    """Say whether the passing of time decides anything."""
+    query = operator.bound.query
+    return operator.bound.within is not None or query.windows is not None
+
+
+def push_until(operator: StreamOperator, rows: pa.Table, watermark: int) -> Emitted:
+    """Push rows, let time pass up to a watermark, and return what became final."""
+    emitted = [operator.push(rows)] if rows.num_rows else []
+    if watermark != NO_TIME and goes_by_time(operator):
+        emitted.append(operator.advance(watermark))
+    return joined([*emitted] or [operator.push(rows)])
+
+
+def joined(emitted: list[Emitted]) -> Emitted:
+    """Return what became final one after the other."""
+    if len(emitted) == 1:
+        return emitted[0]
+    return Emitted(
+        pa.concat_tables([one.matches for one in emitted]),
+        pa.concat_tables([one.timed_out for one in emitted]),
+    )
+
+
+def reach_back(operator: StreamOperator) -> int | None:
+    """Return how far before the watermark the events of a later match may lie; None: any distance.
+
+    An undecided match lies within WITHIN of the watermark, as a match that cannot go on is decided.
+    In windows only their end decides, so it is their size that counts.
+    """
+    bound = operator.bound
+    if bound.query.windows is not None:
+        kind = bind_windows(bound.query, bound.schema).kind
+        return kind.size if isinstance(kind, ByTime) else None
+    whole = bound.query.bound is not None and bound.query.bound.kind is WithinKind.FIRST_TO_LAST
+    if not isinstance(operator, MatchOperator) or not whole or reach_of(operator.task).ahead:
+        return None
+    return bound.within
