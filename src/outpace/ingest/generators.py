@@ -2,7 +2,8 @@
 
 The same arguments give the same events on every machine and for every size of batches: an event is
 a function of its number, by splitmix64 and integer arithmetic; only the prices of stocks go on from
-the event before. A generator holds one batch.
+the event before, for one day of trade. So reading may begin at any event. A generator holds one
+batch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import datetime
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from outpace.engine.kernels.hashing import draw_below
 from outpace.engine.memory import pooled
 from outpace.engine.partition import gather
 from outpace.errors import DataError
+from outpace.ingest.rate import SECOND_US, Rate
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
 from outpace.testing.workloads import Integers, splitmix64, walk_by_key
 
@@ -28,11 +30,12 @@ BEGINNING: Final = datetime.datetime(2024, 1, 2, 9, 30, tzinfo=datetime.UTC)
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_BEGINNING_US: Final = (BEGINNING - _EPOCH) // datetime.timedelta(microseconds=1)
-_SECOND_US: Final = 1_000_000
+BEGINNING_US: Final = (BEGINNING - _EPOCH) // datetime.timedelta(microseconds=1)
 #: Random numbers that an event may use; the streams of different seeds do not meet.
 _STREAMS: Final = 16
 
+#: A day of so many events begins with nothing from the one before.
+_DAY_EVENTS: Final = 10 * BATCH_ROWS
 _FIRST_CENTS: Final = 10_000
 _LEAST_CENTS: Final = 100
 
@@ -49,6 +52,7 @@ def simple_events(
     *,
     seed: int = 1,
     types: Sequence[str] = tuple("abcdefghij"),
+    keys: int | None = None,
     rate: int = 1000,
     id: str = "simple",
 ) -> SimpleEvents:
@@ -62,6 +66,8 @@ def simple_events(
         Another seed gives other events.
     types
         What the column `type` may be, each with the same chance.
+    keys
+        How many values a column `key` has, each with the same chance; without it there is none.
     rate
         Events per second of their time; above a million, several have the same time.
     id
@@ -72,7 +78,7 @@ def simple_events(
     >>> simple_events(3, types="ab").table().select(["seq", "type"]).to_pylist()
     [{'seq': 0, 'type': 'a'}, {'seq': 1, 'type': 'b'}, {'seq': 2, 'type': 'a'}]
     """
-    return SimpleEvents(id, events, seed, rate, tuple(types))
+    return SimpleEvents(id, events, seed, rate, tuple(types), keys)
 
 
 def stock_events(
@@ -85,7 +91,8 @@ def stock_events(
 ) -> StockEvents:
     """Make the paper's StockEvents: a symbol of three letters, and four prices.
 
-    The price of a symbol is a random walk; an event opens where the one before it closed.
+    The price of a symbol is a random walk; an event opens where the one before it closed. A day of
+    trade has 600 000 events, and all prices begin anew with it.
 
     Parameters
     ----------
@@ -169,12 +176,29 @@ def building(
 
 
 @dataclass(frozen=True)
-class _Generated(Source):
-    """A source whose events are functions of their numbers."""
+class Generated(Source):
+    """A source whose events are functions of their numbers.
+
+    Parameters
+    ----------
+    events, seed, rate
+        As for `simple_events`.
+    beginning_us
+        The time of the first event, in microseconds since 1970.
+    burst
+        When the rate is higher for a while: "10x 5 s every 60 s".
+
+    Examples
+    --------
+    >>> [part["seq"].to_pylist() for part in simple_events(9).between(4, 9, rows=3)]
+    [[4, 5, 6], [7, 8]]
+    """
 
     events: int
     seed: int
     rate: int
+    beginning_us: int = field(default=BEGINNING_US, kw_only=True)
+    burst: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.events < 0 or self.rate < 1:
@@ -182,27 +206,39 @@ class _Generated(Source):
                 "a generator needs 0 or more events and a rate of 1 or more",
                 detail=f"got {self.events} events at rate {self.rate}",
             )
+        Rate.of(self.rate, self.burst)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield all events from the beginning, at most `rows` at a time."""
-        memory = self._memory()
-        for start in range(0, self.events, rows):
-            numbers = np.arange(start, min(start + rows, self.events), dtype=np.int64)
-            times = _BEGINNING_US + numbers * _SECOND_US // self.rate
+        return self.between(0, self.events, rows)
+
+    def between(self, first: int, stop: int, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the events from number `first` to before `stop`, at most `rows` at a time."""
+        spread, memory = Rate.of(self.rate, self.burst), self._memory(first)
+        while first < stop:
+            next_day = (first // _DAY_EVENTS + 1) * _DAY_EVENTS
+            end = min(first + rows, stop, next_day)
+            numbers = np.arange(first, end, dtype=np.int64)
+            elapsed_us = spread.times(numbers)
             columns = {
-                self.time: pa.array(times).view(_TIME),
+                self.time: pa.array(self.beginning_us + elapsed_us).view(_TIME),
                 SEQUENCE: pa.array(numbers),
-                **self._columns(numbers, memory),
+                **self._columns(numbers, elapsed_us, memory),
             }
             yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+            if end == next_day:
+                memory = self._memory(end)
+            first = end
 
-    def _memory(self) -> Integers:
-        """Return what is carried from batch to batch; most events need nothing."""
+    def _memory(self, first: int) -> Integers:
+        """Return what events before this one of the day leave to it; most kinds need nothing."""
         return np.zeros(0, np.int64)
 
     @abstractmethod
-    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
-        """Return the payload of the events with these numbers."""
+    def _columns(
+        self, numbers: Integers, elapsed_us: Integers, memory: Integers
+    ) -> Mapping[str, pa.Array]:
+        """Return the payload of the events with these numbers, so long after the beginning."""
 
     def _draw(self, which: int, numbers: Integers, below: int) -> Integers:
         """Return for each event a number from 0 to `below` - 1; `which` tells draws apart."""
@@ -213,33 +249,51 @@ class _Generated(Source):
 
 
 @dataclass(frozen=True)
-class SimpleEvents(_Generated):
+class SimpleEvents(Generated):
     """See `simple_events`."""
 
     types: tuple[str, ...]
+    keys: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.types:
             raise DataError("simple events need a type")
+        if self.keys is not None and self.keys < 1:
+            raise DataError(f"there are 1 or more keys, not {self.keys}")
 
-    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
-        return {"type": _texts(self.types, self._draw(0, numbers, len(self.types)))}
+    def _columns(
+        self, numbers: Integers, elapsed_us: Integers, memory: Integers
+    ) -> Mapping[str, pa.Array]:
+        types = {"type": _texts(self.types, self._draw(0, numbers, len(self.types)))}
+        if self.keys is None:
+            return types
+        return {**types, "key": pa.array(self._draw(1, numbers, self.keys).astype(np.int32))}
 
 
 @dataclass(frozen=True)
-class StockEvents(_Generated):
+class StockEvents(Generated):
     """See `stock_events`."""
 
     symbols: int
 
-    def _memory(self) -> Integers:
-        return np.full(self.symbols, _FIRST_CENTS, np.int64)
+    def _memory(self, first: int) -> Integers:
+        cents = np.full(self.symbols, _FIRST_CENTS, np.int64)
+        day = first // _DAY_EVENTS * _DAY_EVENTS
+        if first > day:
+            self._walk(np.arange(day, first, dtype=np.int64), cents)
+        return cents
 
-    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+    def _walk(self, numbers: Integers, cents: Integers) -> tuple[Integers, Integers, Integers]:
+        """Return which stock each event is of, how its price moves, and where to."""
         which = self._draw(0, numbers, self.symbols)
         moves = self._draw(1, numbers, 41) - 20
-        walked = walk_by_key(which, moves, memory)
+        return which, moves, walk_by_key(which, moves, cents)
+
+    def _columns(
+        self, numbers: Integers, elapsed_us: Integers, memory: Integers
+    ) -> Mapping[str, pa.Array]:
+        which, moves, walked = self._walk(numbers, memory)
         first, close = _reflected(walked - moves), _reflected(walked)
         high = np.maximum(first, close) + self._draw(2, numbers, 10)
         low = np.minimum(first, close) - self._draw(3, numbers, 10)
@@ -251,21 +305,22 @@ class StockEvents(_Generated):
 
 
 @dataclass(frozen=True)
-class FootballPositions(_Generated):
+class FootballPositions(Generated):
     """See `football`."""
 
     sensors: int
 
-    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
+    def _columns(
+        self, numbers: Integers, elapsed_us: Integers, memory: Integers
+    ) -> Mapping[str, pa.Array]:
         sensor = numbers % self.sensors
-        elapsed_us = numbers * _SECOND_US // self.rate
         places, velocities = [], []
         every = np.arange(self.sensors, dtype=np.int64)
         for axis, (length, fastest) in enumerate(zip(_PITCH_MM, _SPEED_MM, strict=True)):
             speed = 1 + self._draw(2 * axis, every, fastest)[sensor]
             phase = self._draw(2 * axis + 1, every, 2 * length)[sensor]
             # To the end of the field and back again, at an even pace.
-            travelled = (phase + elapsed_us * speed // _SECOND_US) % (2 * length)
+            travelled = (phase + elapsed_us * speed // SECOND_US) % (2 * length)
             places.append(np.minimum(travelled, 2 * length - travelled))
             velocities.append(np.where(travelled < length, speed, -speed))
         speed = np.sqrt(sum(part * part for part in velocities)).astype(np.int64)
@@ -278,13 +333,15 @@ class FootballPositions(_Generated):
 
 
 @dataclass(frozen=True)
-class BuildingReadings(_Generated):
+class BuildingReadings(Generated):
     """See `building`."""
 
     rooms: int
 
-    def _columns(self, numbers: Integers, memory: Integers) -> Mapping[str, pa.Array]:
-        second = (_BEGINNING_US // _SECOND_US + numbers // self.rate) % _DAY_S
+    def _columns(
+        self, numbers: Integers, elapsed_us: Integers, memory: Integers
+    ) -> Mapping[str, pa.Array]:
+        second = (self.beginning_us + elapsed_us) // SECOND_US % _DAY_S
         # From 0 at midnight to 1000 at noon.
         light = np.minimum(second, _DAY_S - second) * 2000 // _DAY_S
         quantity = self._draw(0, numbers, len(_QUANTITIES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 
 import pyarrow as pa
@@ -126,3 +127,34 @@ def test_readings_have_values_of_their_quantity():
 def test_what_cannot_be_made_is_refused(make):
     with pytest.raises(DataError):
         make()
+
+
+@pytest.mark.parametrize("make", [*MAKERS, functools.partial(simple_events, keys=7)])
+@pytest.mark.parametrize(("first", "stop"), [(0, 1), (17, 17), (299, 1000), (599_990, 600_010)])
+def test_reading_may_begin_at_any_event(make, first, stop):
+    source = make(600_100, seed=5)
+    whole = pa.Table.from_batches(source.batches(70_000)).slice(first, stop - first)
+    parts = list(source.between(first, stop, rows=6))
+    assert all(0 < part.num_rows <= 6 for part in parts)
+    found = pa.Table.from_batches(parts, whole.schema)
+    assert found.combine_chunks() == whole.combine_chunks()
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_bursts_and_another_beginning_move_times_alone(make):
+    plain = make(500, rate=100)
+    moved = dataclasses.replace(plain, beginning_us=7_000_000, burst="5x 1 s every 2 s").table()
+    times = moved["ts"].cast(pa.int64()).to_pylist()
+    assert times[0] == 7_000_000
+    assert times[100] == 8_000_000
+    assert times[599 - 500 + 100] < 8_200_000
+    if make in (simple_events, stock_events):
+        assert moved.drop_columns("ts") == plain.table().drop_columns("ts")
+
+
+def test_keys_of_simple_events_are_a_column_of_their_own():
+    table = simple_events(2_000, keys=5).table()
+    assert set(table["key"].to_pylist()) == set(range(5))
+    assert table.drop_columns("key") == simple_events(2_000).table()
+    with pytest.raises(DataError, match="1 or more keys"):
+        simple_events(1, keys=0)
