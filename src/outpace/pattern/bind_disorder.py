@@ -82,7 +82,7 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
         late=disorder.late,
         invalid=disorder.invalid,
         ahead=None if disorder.ahead is None else _units(disorder.ahead, time, kind, "ahead"),
-        ties=tuple(name for name in TIES if name in schema.names and name not in ordered),
+        ties=tuple(name for name in TIES if name not in ordered and _is_sortable(name, schema)),
     )
 
 
@@ -102,6 +102,14 @@ def _time(query: Query, schema: pa.Schema) -> str:
             hint="order by a timestamp, a date or an integer first",
         )
     return name
+
+
+def _is_sortable(name: str, schema: pa.Schema) -> bool:
+    """Say whether the stream has a column of a name that has an order."""
+    if name not in schema.names:
+        return False
+    kind = types.value_type(schema.field(name).type)
+    return types.is_supported(kind) and not pa.types.is_nested(kind)
 
 
 def _units(duration: Duration, time: str, kind: pa.DataType, what: str) -> int:

@@ -20,7 +20,6 @@ Paper: 4.2 (K-slack with a fixed K, and heartbeats).
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,19 +34,14 @@ from outpace.engine.order.reorder_clock import Clock, spans_of
 from outpace.engine.order.reorder_runs import Run, Runs, moved, sorted_run
 from outpace.engine.partition import one_array, sort_groups
 from outpace.engine.state import pack, unpack
-from outpace.errors import BindError, DataError, StateError
-from outpace.pattern import types
+from outpace.errors import DataError, StateError
+from outpace.pattern.bind_disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late, Watermark
-from outpace.pattern.types import type_name
-
-#: Columns that break ties where the input has them: sequence number, then source.
-TIES: Final = ("seq", "source")
+from outpace.pattern.disorder import Invalid, Late
 
 #: The first column of invalid events says why they are.
 REASON: Final = "reason"
 
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _LIMITS: Final = np.iinfo(np.int64)
 
 
@@ -93,20 +87,17 @@ class Reorderer:
     disorder
         How far events are out of order, and what becomes of those that are late or invalid.
     schema
-        The columns that events have: those of the order among them.
-
-    Raises
-    ------
-    BindError
-        The query has no order that begins with a rising time, or durations do not fit its type.
+        The columns that events have: those of the order and those that break ties among them.
 
     Examples
     --------
     >>> from outpace.pattern.bind import bind
+    >>> from outpace.pattern.bind_disorder import bind_disorder
+    >>> from outpace.pattern.disorder import KSlack
     >>> from outpace.pattern.query import Query
-    >>> query = Query().order_by("ts").pattern("A")
-    >>> bound = bind(query, pa.schema([("ts", pa.int64())]))
-    >>> reorderer = Reorderer(bound, KSlack(2), bound.schema)
+    >>> query = Query().order_by("ts").pattern("A").disorder(KSlack(2))
+    >>> schema = pa.schema([("ts", pa.int64())])
+    >>> reorderer = Reorderer(bind(query, schema), bind_disorder(query, schema), schema)
     >>> reorderer.push(pa.table({"ts": [3, 1, 4]})).rows["ts"].to_pylist()
     [1]
     >>> released = reorderer.push(pa.table({"ts": [1, 2, 9]}))
@@ -116,16 +107,15 @@ class Reorderer:
     [9]
     """
 
-    def __init__(self, bound: BoundQuery, disorder: Disorder, schema: pa.Schema) -> None:
-        slack = slack_of(disorder, bound)
+    def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
         self._disorder = disorder
-        self._time = bound.order_by[0]
+        self._time = disorder.time
         self._kind: pa.DataType = bound.schema.field(self._time).type
         self._ticks = ticks_of(self._kind)
         self._schema = schema
-        self._order = _total_order(bound, schema)
-        told = isinstance(disorder, Watermark)
-        self._clock = Clock(None if told else slack, ahead_of(disorder, bound))
+        self._order = _total_order(bound, disorder.ties)
+        self._in_order = disorder.slack is None and not disorder.told
+        self._clock = Clock(0 if self._in_order else disorder.slack, disorder.ahead)
         self._runs = Runs(schema)
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.order_by)
@@ -183,7 +173,7 @@ class Reorderer:
             usable = self._passed(usable, behind)
         elif late.num_rows:
             usable = usable.filter(pa.array(~behind))
-        before = None if isinstance(self._disorder, InOrder) else clock.watermark
+        before = None if self._in_order else clock.watermark
         ready = self._release(usable, before)
         self._clock = clock
         self._count(rows.num_rows, ready.num_rows, late.num_rows, invalid.num_rows)
@@ -351,80 +341,14 @@ class Reorderer:
                 raise DataError(f"column '{field.name}' is {found}, not {field.type} as before")
 
 
-def slack_of(disorder: Disorder, bound: BoundQuery) -> int:
-    """Return how long events wait for others, in units of a query's time; 0 without a slack.
-
-    Raises
-    ------
-    BindError
-        The query has no order that begins with a rising time, or durations do not fit its type.
-    """
-    duration = disorder.slack if isinstance(disorder, KSlack) else 0
-    assert not isinstance(duration, str), "a duration is parsed where it is given"
-    return _units(duration, bound, "slack")
-
-
-def ahead_of(disorder: Disorder, bound: BoundQuery) -> int | None:
-    """Return how far ahead a time may be, in units of a query's time; None where any may be."""
-    if disorder.ahead is None:
-        return None
-    assert not isinstance(disorder.ahead, str), "a duration is parsed where it is given"
-    return _units(disorder.ahead, bound, "ahead")
-
-
-def _units(duration: datetime.timedelta | int, bound: BoundQuery, name: str) -> int:
-    """Return a duration in units of the time column."""
-    if not bound.order_by:
-        raise BindError(
-            "events that are out of order need an event time",
-            where="disorder",
-            hint='name the time column first: order_by("ts")',
-        )
-    time = bound.order_by[0]
-    kind = bound.schema.field(time).type
-    if bound.descending[0]:
-        raise BindError(
-            f"events are put in the order of rising time, but '{time}' is descending",
-            where="disorder",
-        )
-    if not (types.is_integer(kind) or types.is_instant(kind)):
-        raise BindError(
-            f"'{time}' of type {type_name(kind)} cannot be an event time",
-            where="disorder",
-            hint="order by a timestamp, a date or an integer first",
-        )
-    if not duration:
-        return 0
-    if isinstance(duration, int) is not types.is_integer(kind):
-        raise BindError(
-            f"{name} is {duration!r}, but '{time}' is a {type_name(kind)}",
-            where="disorder",
-            hint="give an integer in the units of the column"
-            if types.is_integer(kind)
-            else f"write a duration such as '{duration} s'",
-        )
-    return duration if isinstance(duration, int) else duration // _MICROSECOND
-
-
-def _total_order(bound: BoundQuery, schema: pa.Schema) -> BoundQuery:
+def _total_order(bound: BoundQuery, ties: tuple[str, ...]) -> BoundQuery:
     """Return a query that orders by its columns and then by those that break ties."""
-    ties = tuple(
-        field.name
-        for name in TIES
-        for field in schema
-        if field.name == name and name not in bound.order_by and _is_sortable(field.type)
-    )
     return replace(
         bound,
         order_by=(*bound.order_by, *ties),
         descending=(*bound.descending, *(False for _ in ties)),
         nulls_first=(*bound.nulls_first, *(False for _ in ties)),
     )
-
-
-def _is_sortable(kind: pa.DataType) -> bool:
-    kind = types.value_type(kind)
-    return types.is_supported(kind) and not pa.types.is_nested(kind)
 
 
 def _before_first(keys: pa.Table, order: BoundQuery) -> Booleans:

@@ -21,7 +21,8 @@ from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.operator import make_operator, push_until, reach_back
 from outpace.engine.stream.table_block import write_table
 from outpace.engine.window.operator import WindowedOperator
-from outpace.pattern.disorder import Disorder, Late
+from outpace.pattern.bind_disorder import BoundDisorder
+from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query
 
 _TAKES = frozenset({Kind.EVENTS})
@@ -50,9 +51,11 @@ class OrderMatchStage:
     Examples
     --------
     >>> from outpace.engine.block import block_cells, narrow_rows
+    >>> from outpace.pattern.bind_disorder import bind_disorder
     >>> from outpace.pattern.disorder import KSlack
     >>> query = Query().order_by("ts").pattern("A B").within(5).measures(at="B.ts")
-    >>> stage = OrderMatchStage(query, pa.schema({"ts": pa.int64()}), KSlack(1), ("ts",))
+    >>> query, schema = query.disorder(KSlack(1)), pa.schema({"ts": pa.int64()})
+    >>> stage = OrderMatchStage(query, schema, bind_disorder(query, schema), ("ts",))
     >>> block = block_cells([narrow_rows({"ts": pa.array([9, 8, 12])})])[0].as_buffer()
     >>> spans = np.array([8, 12]).tobytes()
     >>> cells = stage.step([Cell(Kind.EVENTS, block=block, spans=spans)])
@@ -64,7 +67,7 @@ class OrderMatchStage:
         self,
         query: Query,
         schema: pa.Schema,
-        disorder: Disorder,
+        disorder: BoundDisorder,
         columns: tuple[str, ...],
         task: Task | None = None,
         *,
