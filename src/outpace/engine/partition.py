@@ -6,6 +6,7 @@ as they came in. A table without keys that is in order already is not touched at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,9 @@ RowNumbers = npt.NDArray[Any]
 _RANGE_MIN = 1 << 16
 
 _INT32_MAX = np.iinfo(np.int32).max
+
+#: Stands for NaN where keys are compared: all of them are one key.
+_NOT_A_NUMBER = object()
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,24 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int32]
         pair = codes.astype(np.int64) * max(1, len(added_firsts)) + added
         codes, firsts = _column_codes(pa.array(pair))
     return codes, firsts
+
+
+def key_tuples(keys: pa.Table) -> list[tuple[Hashable, ...]]:
+    """Return keys so that equal ones, NaN included, are equal in Python.
+
+    Examples
+    --------
+    >>> one, other = key_tuples(pa.table({"key": [float("nan"), float("nan")]}))
+    >>> one == other
+    True
+    """
+    columns = []
+    for column in keys.columns:
+        values = column.to_pylist()
+        if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
+            values = [_hashable(value) for value in values]
+        columns.append(values)
+    return list(zip(*columns, strict=True))
 
 
 def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
@@ -307,6 +329,8 @@ def _hashable(value: object) -> Hashable:
         return tuple((name, _hashable(part)) for name, part in value.items())
     if isinstance(value, list | tuple):
         return tuple(_hashable(part) for part in value)
+    if isinstance(value, float) and math.isnan(value):
+        return _NOT_A_NUMBER
     assert isinstance(value, Hashable)
     return value
 

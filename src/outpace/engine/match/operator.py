@@ -1,8 +1,16 @@
 """The match operator: one query over a table, or over a stream that comes in pieces.
 
 `match_block` answers for a complete table. `MatchOperator` keeps, between pieces, the rows that an
-undecided match may still need and one `Resume` per partition; each push matches `rows kept + new
-rows`. So the cost of a push is linear in the rows kept, which WITHIN bounds, plus the new ones.
+undecided match may still need and where matching stopped in each partition. A push matches `rows
+kept + new rows` of the partitions that it has rows of, and of those in which time decides something
+now. So its cost is linear in these rows, of which WITHIN bounds the ones kept; however many other
+partitions there are, they cost nothing.
+
+A partition is forgotten when an undecided match needs none of its rows. What stays of one without
+rows, for as long as the stream goes on, is the least that decides about its later rows: the number
+of its matches where MATCH_NUMBER() or a limit per partition ask for it and there was one, and that
+it had rows where the pattern has `^`. PREV keeps as many last rows as it looks back. With NEXT,
+rows wait for those that it looks ahead to: time ends no wait then.
 """
 
 from __future__ import annotations
@@ -10,25 +18,31 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.keyed.deadlines import NEVER, Deadlines
+from outpace.engine.keyed.rows import Kept, KeyedRows
 from outpace.engine.match.contract import (
     NO_TIME,
     Block,
+    Booleans,
     Found,
     Integers,
     Matcher,
     Outcome,
     Resume,
     Task,
+    TimedOut,
 )
 from outpace.engine.match.output import match_table, timed_out_table
+from outpace.engine.match.partitions import Partitions
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
-from outpace.engine.partition import gather, key_codes, sort_groups, sort_table
+from outpace.engine.partition import gather, sort_groups, sort_table
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
@@ -85,6 +99,16 @@ def kept_columns(task: Task, schema: pa.Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.names if name in wanted or name in out)
 
 
+class _Tried(NamedTuple):
+    """What a step would do."""
+
+    block: Block
+    keys: Integers
+    outcome: Outcome
+    watermark: int
+    emitted: Emitted
+
+
 class MatchOperator:
     """One query over a stream, fed piece by piece in event order.
 
@@ -99,14 +123,14 @@ class MatchOperator:
         self._matcher = matcher
         self._columns = kept_columns(task, task.bound.schema)
         self._reach: Reach = reach_of(task)
-        self._keys: dict[tuple[object, ...], int] = {}
-        self._key_rows: list[tuple[object, ...]] = []
-        self._counts = np.zeros(0, np.int64)
-        self._resume = Resume.fresh(0)
-        self._rows = self._empty_rows()
-        self._key = np.zeros(0, np.int64)
-        self._ordinal = np.zeros(0, np.int64)
-        self._arrival = np.zeros(0, np.int64)
+        self._begin()
+
+    def _begin(self) -> None:
+        schema = self.task.bound.schema
+        self._partitions = Partitions(schema, self.task.bound.partition_by)
+        #: The rows kept, each with its ordinal and its arrival.
+        self._kept = KeyedRows(pa.schema([schema.field(name) for name in self._columns]), 2)
+        self._deadlines = Deadlines()
         self._arrived = 0
         self._watermark = NO_TIME
         self._finished = False
@@ -119,57 +143,51 @@ class MatchOperator:
     @property
     def rows_kept(self) -> int:
         """How many rows an undecided match may still need."""
-        return int(self._rows.num_rows)
+        return len(self._kept)
 
     @property
     def partitions_kept(self) -> int:
-        """How many partitions have any state."""
-        return len(self._key_rows)
+        """How many partitions anything is kept of."""
+        return len(self._partitions)
 
     def push(self, table: pa.Table) -> Emitted:
         """Take the next rows and return what they make final; after an error nothing is taken."""
+        self._check_open()
         self._check_schema(table.schema)
         rows = table.select(self._columns)
-        return self._step(rows, self._key_numbers(rows))
+        key, added = self._partitions.number(rows)
+        try:
+            tried = self._try(rows, key)
+        except BaseException:
+            self._partitions.forget(added)
+            raise
+        return self._take(key, tried)
 
     def advance(self, watermark: int) -> Emitted:
         """Promise that no later row has a time before `watermark`; return what became final."""
-        return self._step(self._empty_rows(), np.zeros(0, np.int64), watermark=watermark)
+        return self._pass(watermark=watermark)
 
     def finish(self) -> Emitted:
         """Say that no more rows come, and return the rest."""
-        emitted = self._step(self._empty_rows(), np.zeros(0, np.int64), ended=True)
+        emitted = self._pass(ended=True)
         self._finished = True
         return emitted
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `MatchOperator.restore`."""
         self._check_open()
-        bound = self.task.bound
-        consumed = self._resume.consumed
-        keys = pa.table(
-            {
-                "count": self._counts,
-                "next_start": self._resume.next_start,
-                "barrier": self._resume.barrier,
-                "number": self._resume.number,
-                "completed_to": self._resume.completed_to,
-                "consumed": pa.array([c.tolist() for c in consumed], pa.list_(pa.int64())),
-            }
-        )
-        values = pa.table(
-            {
-                name: pa.array([row[i] for row in self._key_rows], bound.schema.field(name).type)
-                for i, name in enumerate(bound.partition_by)
-            }
-        )
-        places = pa.table({"key": self._key, "ordinal": self._ordinal, "arrival": self._arrival})
+        known, keys = self._partitions.tables()
+        kept = self._kept.take(self._kept.keys)
+        ordinal, arrival = kept.numbers
+        # A state is the same however numbers were given: partitions are numbered anew.
+        key = np.searchsorted(self._partitions.numbers(), kept.key)
+        places = pa.table({"key": key, "ordinal": ordinal, "arrival": arrival})
         header = {
-            "query": fingerprint(bound),
+            "query": fingerprint(self.task.bound),
             "arrived": self._arrived,
             "watermark": self._watermark,
         }
-        return pack(header, [keys, values, places, self._rows])
+        return pack(header, [known, keys, places, kept.rows])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
@@ -179,43 +197,53 @@ class MatchOperator:
                 "the saved state belongs to another query or another schema",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        keys, values, places, self._rows = tables
+        self._begin()
+        known, keys, places, rows = tables
         self._arrived = int(str(header["arrived"]))
         self._watermark = int(str(header["watermark"]))
-        self._counts = _integers(keys, "count")
-        self._resume = Resume(
-            _integers(keys, "next_start"),
-            _integers(keys, "barrier"),
-            _integers(keys, "number"),
-            _integers(keys, "completed_to"),
-            [np.asarray(row, np.int64) for row in keys.column("consumed").to_pylist()],
-        )
-        columns = [values.column(name).to_pylist() for name in self.task.bound.partition_by]
-        self._key_rows = list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
-        self._keys = {row: number for number, row in enumerate(self._key_rows)}
-        self._key = _integers(places, "key")
-        self._ordinal = _integers(places, "ordinal")
-        self._arrival = _integers(places, "arrival")
+        self._partitions.restore(known, keys)
+        key, ordinal, arrival = (_integers(places, name) for name in places.column_names)
+        kept = Kept(rows.combine_chunks(), key, np.stack([ordinal, arrival]))
+        self._kept.replace(self._partitions.numbers(), kept)
+        columns = {name: gather(rows.column(name), None) for name in self._columns}
+        times = time_values(self.task.bound, columns)
+        begin = np.flatnonzero(np.diff(key, prepend=-1))
+        ends = np.append(begin[1:], len(key))
+        waiting = begin + self._partitions.resume(key[begin]).next_start - ordinal[begin]
+        self._wait(key[begin], times, np.minimum(waiting, ends), ends)
 
-    def _step(
-        self, rows: pa.Table, key: Integers, *, watermark: int = NO_TIME, ended: bool = False
-    ) -> Emitted:
+    def _pass(self, *, watermark: int = NO_TIME, ended: bool = False) -> Emitted:
+        """Let time pass, or the input end."""
         self._check_open()
-        block, keys = self._block(rows, key, max(watermark, self._watermark), ended=ended)
-        outcome = self._matcher(block, _select(self._resume, keys))
-        emitted = self._emit(block, outcome)
-        # Everything above only reads, so that a refused push leaves the operator as it was.
+        rows, key = self._empty_rows(), np.zeros(0, np.int64)
+        tried = self._try(rows, key, watermark=watermark, ended=ended)
+        return self._take(key, tried)
+
+    def _try(
+        self, rows: pa.Table, key: Integers, *, watermark: int = NO_TIME, ended: bool = False
+    ) -> _Tried:
+        """Match without taking anything, so that a refused push leaves the operator as it was."""
+        newest = max(watermark, self._newest(rows))
+        keys = self._kept.keys if ended else np.union1d(key, self._deadlines.passed(newest))
+        block, keys = self._block(rows, key, keys.astype(np.int64), newest, ended=ended)
+        outcome = self._matcher(block, self._partitions.resume(keys))
+        return _Tried(block, keys, outcome, newest, self._emit(block, outcome))
+
+    def _take(self, key: Integers, tried: _Tried) -> Emitted:
         self._arrived += len(key)
-        np.add.at(self._counts, key, 1)
-        self._watermark = max(watermark, self._newest(rows))
-        self._retain(block, keys, outcome)
-        return emitted
+        np.add.at(self._partitions.count, key, 1)
+        self._watermark = tried.watermark
+        self._retain(tried.block, tried.keys, tried.outcome)
+        return tried.emitted
 
     def _emit(self, block: Block, outcome: Outcome) -> Emitted:
         settled = self._shown_at(block, outcome.found)
         order = np.lexsort((block.arrivals[outcome.found.start], settled))
         matches = match_table(self.task, block, take_matches(outcome.found, order))
-        return Emitted(matches, timed_out_table(self.task, block, outcome.timed_out))
+        late = outcome.timed_out
+        if late is not None:
+            late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
+        return Emitted(matches, timed_out_table(self.task, block, late))
 
     def _shown_at(self, block: Block, found: Found) -> Integers:
         """Return when a match became final, counting the rows that NEXT looks ahead to."""
@@ -233,32 +261,34 @@ class MatchOperator:
         return shown
 
     def _block(
-        self, rows: pa.Table, key: Integers, watermark: int, *, ended: bool
+        self, rows: pa.Table, key: Integers, keys: Integers, watermark: int, *, ended: bool
     ) -> tuple[Block, Integers]:
-        """Join the rows kept and the new ones, by partition; return the block and its keys."""
+        """Join the rows kept of some keys and the new ones; return the block and its keys."""
+        kept = self._kept.take(keys)
         arrivals = np.arange(self._arrived, self._arrived + len(key), dtype=np.int64)
-        joined = pa.concat_tables([self._rows, rows])
-        joined_key = np.concatenate([self._key, key])
+        joined = pa.concat_tables([kept.rows, rows])
+        joined_key = np.concatenate([kept.key, key])
         order = np.argsort(joined_key, kind="stable")
         joined_key = joined_key[order]
         columns = {name: gather(joined.column(name), order) for name in self._columns}
         segments = np.flatnonzero(np.diff(joined_key, prepend=-1, append=-1)).astype(np.int64)
         segments = segments if len(joined_key) else np.zeros(1, np.int64)
         times = time_values(self.task.bound, columns)
-        all_arrivals = np.concatenate([self._arrival, arrivals])[order]
+        numbers = np.concatenate([kept.numbers, [self._ordinals_of(key), arrivals]], axis=1)
+        ordinals, all_arrivals = numbers[:, order]
         self._check_order(columns, times, segments, all_arrivals)
         ahead = 0 if ended else self._reach.ahead
         block = Block(
             columns=columns,
             segments=segments,
             visible=np.maximum(segments[1:] - ahead, segments[:-1]),
-            ordinals=np.concatenate([self._ordinal, self._ordinals_of(key)])[order],
+            ordinals=ordinals,
             arrivals=all_arrivals,
             times=times,
             ended=ended,
             # Rows that are only looked ahead at are not seen by the matcher yet, so time must not
             # settle what they could still change.
-            watermark=NO_TIME if ahead else max(watermark, self._newest(rows)),
+            watermark=NO_TIME if ahead else watermark,
         )
         return block, joined_key[segments[:-1]]
 
@@ -271,63 +301,39 @@ class MatchOperator:
         return max(self._watermark, int(time_values(bound, last)[0]))
 
     def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> None:
-        """Keep the rows that are still needed and the state of each partition."""
-        _store(self._resume, keys, outcome.resume)
-        first = np.maximum(outcome.keep_from - self._reach.back, block.segments[:-1])
-        keep = np.zeros(block.size + 1, np.int64)
-        np.add.at(keep, first, 1)
-        np.add.at(keep, block.segments[1:], -1)
-        kept = np.flatnonzero(np.cumsum(keep[:-1]) > 0)
-        self._rows = pa.table(
-            {name: column.take(pa.array(kept)) for name, column in block.columns.items()},
-            schema=self._rows.schema,
-        )
-        sizes = np.diff(block.segments)
-        self._key = np.repeat(keys, sizes)[kept]
-        self._ordinal = block.ordinals[kept]
-        self._arrival = block.arrivals[kept]
-        if not self._reach.history:
-            self._forget_idle()
+        """Keep the rows that are still needed and what is known of each partition."""
+        self._partitions.stopped(keys, outcome.resume)
+        begin, end = block.segments[:-1], block.segments[1:]
+        first = np.maximum(outcome.keep_from - self._reach.back, begin)
+        sizes = end - first
+        rows = np.repeat(end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+        columns = {name: gather(column, rows) for name, column in block.columns.items()}
+        numbers = np.stack([block.ordinals[rows], block.arrivals[rows]])
+        self._kept.replace(keys, Kept(pa.table(columns), np.repeat(keys, sizes), numbers))
+        self._deadlines.forget(self._watermark)
+        self._wait(keys, block.times, outcome.keep_from, end)
+        self._partitions.forget(keys[(sizes == 0) & ~self._remembered(outcome.resume)])
 
-    def _forget_idle(self) -> None:
-        """Drop the state of partitions without rows, once they are the larger part."""
-        live = np.unique(self._key)
-        if len(self._key_rows) <= 2 * len(live) + 1024:
+    def _remembered(self, resume: Resume) -> Booleans:
+        """Say which partitions must stay known even without rows."""
+        if self._reach.anchored:
+            return np.ones(len(resume.number), np.bool_)
+        return (resume.number > 0) & self._reach.numbered
+
+    def _wait(self, keys: Integers, times: Integers, begin: Integers, end: Integers) -> None:
+        """Note when time can decide something in partitions that have undecided rows.
+
+        That is never before one of these rows is as old as WITHIN allows.
+        """
+        within = self.task.bound.within
+        if within is None or self._reach.ahead:
             return
-        self._key_rows = [self._key_rows[number] for number in live]
-        self._keys = {row: number for number, row in enumerate(self._key_rows)}
-        self._counts = self._counts[live]
-        self._resume = _select(self._resume, live)
-        self._key = np.searchsorted(live, self._key)
-
-    def _key_numbers(self, rows: pa.Table) -> Integers:
-        """Return each row's partition number, giving numbers to new partitions."""
-        names = self.task.bound.partition_by
-        if not names:
-            if not self._key_rows:
-                self._add_keys([()])
-            return np.zeros(rows.num_rows, np.int64)
-        codes, firsts = key_codes([rows.column(name) for name in names])
-        values = rows.select(names).take(pa.array(firsts)).to_pylist()
-        tuples = [tuple(value[name] for name in names) for value in values]
-        self._add_keys([key for key in tuples if key not in self._keys])
-        numbers = np.array([self._keys[key] for key in tuples], np.int64)
-        return numbers[codes] if len(codes) else np.zeros(0, np.int64)
-
-    def _add_keys(self, added: list[tuple[object, ...]]) -> None:
-        for key in added:
-            self._keys[key] = len(self._key_rows)
-            self._key_rows.append(key)
-        fresh = Resume.fresh(len(added))
-        self._counts = np.concatenate([self._counts, fresh.number])
-        old = self._resume
-        self._resume = Resume(
-            np.concatenate([old.next_start, fresh.next_start]),
-            np.concatenate([old.barrier, fresh.barrier]),
-            np.concatenate([old.number, fresh.number]),
-            np.concatenate([old.completed_to, fresh.completed_to]),
-            [*old.consumed, *fresh.consumed],
-        )
+        young = np.append(np.flatnonzero(times > self._watermark - within), len(times))
+        row = young[np.searchsorted(young, begin)]
+        waits = row < end
+        deadline = np.full(len(keys), NEVER)
+        deadline[waits] = np.minimum(times[row[waits]], NEVER - 1 - within) + within
+        self._deadlines.replace(keys, deadline)
 
     def _ordinals_of(self, key: Integers) -> Integers:
         """Number new rows within their partitions."""
@@ -335,7 +341,7 @@ class MatchOperator:
         grouped = key[order]
         ordinals = np.empty(len(key), np.int64)
         first = np.searchsorted(grouped, grouped)
-        ordinals[order] = np.arange(len(key)) - first + self._counts[grouped]
+        ordinals[order] = np.arange(len(key)) - first + self._partitions.count[grouped]
         return ordinals
 
     def _check_order(
@@ -397,30 +403,9 @@ def _integers(table: pa.Table, name: str) -> Integers:
     return np.array(table.column(name).to_numpy(), np.int64)
 
 
-def _select(resume: Resume, keys: Integers) -> Resume:
-    return Resume(
-        resume.next_start[keys],
-        resume.barrier[keys],
-        resume.number[keys],
-        resume.completed_to[keys],
-        [resume.consumed[key] for key in keys],
-    )
-
-
-def _store(resume: Resume, keys: Integers, part: Resume) -> None:
-    resume.next_start[keys] = part.next_start
-    resume.barrier[keys] = part.barrier
-    resume.number[keys] = part.number
-    resume.completed_to[keys] = part.completed_to
-    for index, key in enumerate(keys):
-        resume.consumed[key] = part.consumed[index]
-
-
 def take_matches(found: Found, order: Integers) -> Found:
     """Return some of the matches, in the order of their numbers given."""
-    sizes = np.diff(found.offsets)[order]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    source = np.repeat(found.offsets[:-1][order] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    offsets, source = _taken(found.offsets, order)
     return Found(
         found.segment[order],
         found.start[order],
@@ -430,6 +415,25 @@ def take_matches(found: Found, order: Integers) -> Found:
         found.positions[source],
         found.settled[order],
     )
+
+
+def _take_late(late: TimedOut, order: Integers) -> TimedOut:
+    offsets, source = _taken(late.offsets, order)
+    return TimedOut(
+        late.segment[order],
+        late.start[order],
+        offsets,
+        late.rows[source],
+        late.positions[source],
+        late.settled[order],
+    )
+
+
+def _taken(offsets: Integers, order: Integers) -> tuple[Integers, Integers]:
+    """Return the offsets of lists in another order, and the places that their items come from."""
+    sizes = np.diff(offsets)[order]
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return ends, np.repeat(offsets[:-1][order] - ends[:-1], sizes) + np.arange(ends[-1])
 
 
 def _out_of_order(row: int, bound: BoundQuery) -> DataError:

@@ -17,14 +17,16 @@ class Reach:
     ----------
     back, ahead
         The largest PREV and NEXT, in rows.
-    history
-        Whether a partition must be remembered when it has no rows any more: it numbers matches,
-        has `^`, looks back, or has a limit.
+    numbered
+        Whether it matters how many matches a partition had: they are numbered, or limited.
+    anchored
+        Whether it matters that a partition had rows: the pattern has `^`.
     """
 
     back: int
     ahead: int
-    history: bool
+    numbered: bool
+    anchored: bool
 
 
 def reach_of(task: Task) -> Reach:
@@ -32,12 +34,12 @@ def reach_of(task: Task) -> Reach:
     trees = [p.expression for p in task.bound.predicates if p.expression is not None]
     trees += [measure.expression for measure in task.bound.measures]
     back = ahead = 0
-    history = any(limit.per is Per.PARTITION for limit in task.bound.query.limits)
-    history = history or any(move.at_start for move in task.program.initial)
+    numbered = any(limit.per is Per.PARTITION for limit in task.bound.query.limits)
     for tree in trees:
         for node in bound.walk(tree):
             if isinstance(node, bound.Read | bound.Label | bound.Present):
                 back = max(back, -node.place.shift)
                 ahead = max(ahead, node.place.shift)
-            history = history or isinstance(node, bound.Number)
-    return Reach(back, ahead, history or back > 0)
+            numbered = numbered or isinstance(node, bound.Number)
+    anchored = any(move.at_start for move in task.program.initial)
+    return Reach(back, ahead, numbered, anchored)

@@ -7,7 +7,6 @@ is cut into pieces. Memory: the key and an integer for each partition ever seen.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -18,14 +17,12 @@ import pyarrow as pa
 from outpace.engine.kernels.windows import count_events
 from outpace.engine.match.contract import Integers
 from outpace.engine.match.times import as_integers
-from outpace.engine.partition import key_codes
+from outpace.engine.partition import key_codes, key_tuples
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events
 from outpace.errors import DataError, StateError
 
 _Key: TypeAlias = tuple[Hashable, ...]
-
-_NOT_A_NUMBER = object()
 
 #: So many tables of keys are kept before they are made one, so that a new key costs the same
 #: however many there are.
@@ -121,12 +118,12 @@ class EventNumbers:
             raise StateError("the saved state belongs to a stream with other partitions")
         self._arrived = int(str(header["arrived"]))
         self._keys, self._numbers = [keys.slice(0, 0)], {}
-        self._add_keys(_tuples(keys), keys)
+        self._add_keys(key_tuples(keys), keys)
         self._counts[: counts.num_rows] = counts.column("count").to_numpy()
 
     def _piece(self, keys: pa.Table) -> _Piece:
         """Return the partitions of a piece that has these keys, with their counts before it."""
-        known = _tuples(keys)
+        known = key_tuples(keys)
         new = [place for place, key in enumerate(known) if key not in self._numbers]
         partitions = np.array([self._numbers.get(key, -1) for key in known], np.int64)
         partitions[new] = len(self._numbers) + np.arange(len(new))
@@ -156,13 +153,3 @@ class EventNumbers:
             row = int(np.flatnonzero(column.is_null().to_numpy())[0])
             raise DataError(f"the time column '{self._time}' is NULL", detail=f"row {row}")
         return as_integers(column)
-
-
-def _tuples(keys: pa.Table) -> list[_Key]:
-    """Return keys so that equal ones, NaN included, are equal in Python."""
-    columns = [[_hashable(value) for value in column.to_pylist()] for column in keys.columns]
-    return list(zip(*columns, strict=True))
-
-
-def _hashable(value: Hashable) -> Hashable:
-    return _NOT_A_NUMBER if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,154 @@
+"""The partitions of a stream that something is known of, and what: where matching stopped in each.
+
+A partition has a number while it is known; numbers of forgotten ones are given again. What a step
+costs here depends on the partitions that it touches, not on those that there are. Memory: the key
+and some integers for each partition that is known, and room for as many as there ever were at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.keyed.grown import grown
+from outpace.engine.keyed.rows import Kept, KeyedRows
+from outpace.engine.match.contract import Integers, Resume
+from outpace.engine.partition import key_codes, key_tuples
+
+#: What is known of each partition, and what it is before the first row.
+_FRESH: Final = {"count": 0, "next_start": 0, "barrier": -1, "number": 0, "completed_to": 0}
+
+
+class Partitions:
+    """What is known of each partition: its rows so far are counted, and where matching stopped.
+
+    Parameters
+    ----------
+    schema
+        The columns of the stream.
+    partition_by
+        The columns of the key; none for a stream without partitions.
+
+    Examples
+    --------
+    >>> rows = pa.table({"key": ["b", "a", "b"]})
+    >>> partitions = Partitions(rows.schema, ("key",))
+    >>> numbers, added = partitions.number(rows)
+    >>> numbers.tolist(), added.tolist(), len(partitions)
+    ([0, 1, 0], [0, 1], 2)
+    >>> partitions.forget(np.array([0]))
+    >>> partitions.number(pa.table({"key": ["a", "c"]}))[0].tolist()
+    [1, 0]
+    """
+
+    def __init__(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        self._names = tuple(partition_by)
+        self._numbers: dict[tuple[Hashable, ...], int] = {}
+        #: By number: the key, and what is known.
+        self._keys: list[tuple[Hashable, ...]] = []
+        self._known = {name: np.zeros(0, np.int64) for name in _FRESH}
+        self._consumed: dict[int, Integers] = {}
+        self._free: list[int] = []
+        self._values = KeyedRows(schema.empty_table().select(self._names).schema, 0)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def count(self) -> Integers:
+        """How many rows each partition had so far, by number."""
+        return self._known["count"]
+
+    def number(self, rows: pa.Table) -> tuple[Integers, Integers]:
+        """Return the number of each row's partition, and the numbers that were given just now."""
+        if not rows.num_rows:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if not self._names:
+            return np.zeros(rows.num_rows, np.int64), self._add([] if self._numbers else [()], rows)
+        codes, firsts = key_codes([rows.column(name) for name in self._names])
+        values = rows.select(self._names).take(pa.array(firsts))
+        keys = key_tuples(values)
+        new = [place for place, key in enumerate(keys) if key not in self._numbers]
+        added = self._add([keys[place] for place in new], values.take(pa.array(new, pa.int64())))
+        numbers = np.array([self._numbers[key] for key in keys], np.int64)
+        return numbers[codes], added
+
+    def resume(self, numbers: Integers) -> Resume:
+        """Return where matching stopped in some partitions."""
+        nothing = np.zeros(0, np.int64)
+        if self._consumed:
+            consumed = [self._consumed.get(number, nothing) for number in numbers.tolist()]
+        else:
+            consumed = [nothing] * len(numbers)
+        known = self._known
+        return Resume(
+            known["next_start"][numbers],
+            known["barrier"][numbers],
+            known["number"][numbers],
+            known["completed_to"][numbers],
+            consumed,
+        )
+
+    def stopped(self, numbers: Integers, resume: Resume) -> None:
+        """Note where matching stopped in some partitions."""
+        for name in ("next_start", "barrier", "number", "completed_to"):
+            self._known[name][numbers] = getattr(resume, name)
+        for number, consumed in zip(numbers.tolist(), resume.consumed, strict=True):
+            if len(consumed):
+                self._consumed[number] = consumed
+            else:
+                self._consumed.pop(number, None)
+
+    def forget(self, numbers: Integers) -> None:
+        """Forget partitions: should one of them come again, it is new."""
+        for number in numbers.tolist():
+            del self._numbers[self._keys[number]]
+            self._keys[number] = ()
+            self._consumed.pop(number, None)
+            self._free.append(number)
+        if self._names:
+            self._values.replace(numbers, self._values.take(numbers[:0]))
+
+    def numbers(self) -> Integers:
+        """Return the numbers of all partitions that are known, in order."""
+        return np.array(sorted(self._numbers.values()), np.int64)
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return what is known and the keys, in the order of numbers, for a saved state."""
+        numbers = self.numbers()
+        consumed = [part.tolist() for part in self.resume(numbers).consumed]
+        known = {name: values[numbers] for name, values in self._known.items()}
+        keys = self._values.take(numbers)
+        return (
+            pa.table({**known, "consumed": pa.array(consumed, pa.list_(pa.int64()))}),
+            keys.rows.take(pa.array(np.argsort(keys.key))),
+        )
+
+    def restore(self, known: pa.Table, keys: pa.Table) -> None:
+        """Take what `tables` returned, at first; partitions are numbered from 0."""
+        numbers = self._add(key_tuples(keys) if self._names else [()][: known.num_rows], keys)
+        for name, values in self._known.items():
+            values[numbers] = known.column(name).to_numpy()
+        for number, consumed in enumerate(known.column("consumed").to_pylist()):
+            if consumed:
+                self._consumed[number] = np.array(consumed, np.int64)
+
+    def _add(self, keys: Sequence[tuple[Hashable, ...]], values: pa.Table) -> Integers:
+        """Give numbers to keys that have none, and return these."""
+        reused = [self._free.pop() for _ in range(min(len(keys), len(self._free)))]
+        size = len(self._keys) + len(keys) - len(reused)
+        numbers = np.array([*reused, *range(len(self._keys), size)], np.int64)
+        self._keys += [()] * (size - len(self._keys))
+        for key, number in zip(keys, numbers.tolist(), strict=True):
+            self._numbers[key] = number
+            self._keys[number] = key
+        for name, fresh in _FRESH.items():
+            self._known[name] = grown(self._known[name], size, fresh)
+            self._known[name][numbers] = fresh
+        if self._names and len(keys):
+            no_lines = np.zeros((0, len(keys)), np.int64)
+            self._values.replace(numbers, Kept(values.combine_chunks(), numbers, no_lines))
+        return numbers
