@@ -1,0 +1,168 @@
+"""The folder of an event log: what it says of the log, and which segments it has.
+
+`log.json` has the format's name and version, the schema, the time column and the size of segments.
+A segment that begins with offset n is `n.events`, its index `n.index`, with n in twenty digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.errors import DataError, did_you_mean
+from outpace.pattern.types import is_instant, type_name
+
+VERSION: Final = 1
+SEGMENT_BYTES: Final = 256 * 2**20
+_FORMAT: Final = "outpace.log"
+_ABOUT: Final = "log.json"
+_SEGMENT: Final = re.compile(r"(\d{20})\.events")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A log's folder and what `log.json` says.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    schema, time
+        The columns of the events, and which of them has their times.
+    segment_bytes
+        A segment is closed before it grows larger than this.
+    salt
+        What the checksums of this log start from.
+    """
+
+    path: Path
+    schema: pa.Schema
+    time: str
+    segment_bytes: int
+    salt: int
+
+    def bases(self) -> list[int]:
+        """Return the offsets that segments begin with, rising."""
+        try:
+            names = os.listdir(self.path)
+        except OSError as error:
+            raise DataError(f"cannot read '{self.path}'", detail=str(error)) from error
+        return sorted(int(found[1]) for name in names if (found := _SEGMENT.fullmatch(name)))
+
+    def events_file(self, base: int) -> Path:
+        """Return the file with the frames of a segment."""
+        return self.path / f"{base:020d}.events"
+
+    def index_file(self, base: int) -> Path:
+        """Return the file with the headers of a segment."""
+        return self.path / f"{base:020d}.index"
+
+    @property
+    def lock_file(self) -> Path:
+        """The file that the writer locks."""
+        return self.path / "writer.lock"
+
+    @property
+    def rejected(self) -> Path:
+        """The folder of the log that rejected events go to."""
+        return self.path / "rejected"
+
+    def sync(self) -> None:
+        """Make names of files durable."""
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def create_folder(
+    path: str | os.PathLike[str], schema: pa.Schema, time: str, segment_bytes: int
+) -> Folder:
+    """Make the folder of a new log."""
+    checked = _checked_schema(schema, time)
+    if segment_bytes < 1:
+        raise DataError(f"a segment has at least one byte, not {segment_bytes}")
+    folder = Folder(Path(path).absolute(), checked, time, segment_bytes, secrets.randbits(32))
+    about = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "schema": base64.b64encode(checked.serialize()).decode(),
+        "time": time,
+        "segment_bytes": segment_bytes,
+        "salt": folder.salt,
+    }
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if any(folder.path.iterdir()):
+            raise DataError(f"'{folder.path}' is not empty", hint="a new log needs a new folder")
+        part = folder.path / f"{_ABOUT}.part"
+        with part.open("w", encoding="utf-8") as file:
+            json.dump(about, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(folder.path / _ABOUT)
+        folder.sync()
+    except OSError as error:
+        raise DataError(f"cannot make a log in '{folder.path}'", detail=str(error)) from error
+    return folder
+
+
+def open_folder(path: str | os.PathLike[str]) -> Folder:
+    """Read what a log's folder says of it."""
+    place = Path(path).absolute()
+    about = place / _ABOUT
+    try:
+        said = json.loads(about.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            f"'{place}' is no event log",
+            detail=f"there is no {_ABOUT}",
+            hint="op.log.create(path, schema) makes one",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read '{about}'", detail=str(error)) from error
+    try:
+        if said["format"] != _FORMAT:
+            raise DataError(f"'{about}' is not of an event log")
+        if said["version"] != VERSION:
+            raise DataError(
+                f"the log has version {said['version']}, this release reads version {VERSION}",
+                where=str(about),
+            )
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"])))
+        return Folder(place, schema, said["time"], int(said["segment_bytes"]), int(said["salt"]))
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"'{about}' is damaged", detail=repr(error)) from error
+
+
+def _checked_schema(schema: pa.Schema, time: str) -> pa.Schema:
+    """Return the schema that a log stores: dictionaries are stored as their values."""
+    repeated = [name for name in schema.names if schema.names.count(name) > 1]
+    if repeated:
+        raise DataError(f"column '{repeated[0]}' is twice in the schema")
+    if time not in schema.names:
+        raise DataError(
+            f"the schema has no time column '{time}'",
+            hint=did_you_mean(time, schema.names) or 'name it: time="column"',
+        )
+    kind = schema.field(time).type
+    if not (pa.types.is_integer(kind) or is_instant(kind)):
+        raise DataError(
+            f"the time column '{time}' is of type {type_name(kind)}",
+            hint="times are integers, dates or timestamps",
+        )
+    return pa.schema(
+        [
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+            for field in schema
+        ]
+    )

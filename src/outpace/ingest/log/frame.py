@@ -1,0 +1,182 @@
+"""Frames: what a segment of an event log is a run of, and the headers that its index repeats.
+
+A frame is a header of 64 bytes, then its payload: a block of events (`outpace.engine.block`), padded
+with zeros to a multiple of 8. The index of a segment is the headers of its frames, one after the
+other. Numbers are little-endian:
+
+    magic `OPLF`, version, kind, CRC-32 of the rest of the header, CRC-32 of the payload,
+    length of the payload, number of events, position of the frame in its segment,
+    first offset, least and greatest event time, time of arrival
+
+Checksums start from a number that the log drew when it was made, so what looks like a frame inside
+a payload is none.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+VERSION: Final = 1
+MAGIC: Final = b"OPLF"
+HEADER: Final = struct.Struct("<4sHHIIIIqqqqq")
+HEADER_BYTES: Final = HEADER.size
+#: The part of a header that its own checksum is not in.
+_CHECKED_AT: Final = 12
+_NAMES: Final = (
+    "magic", "version", "kind", "checksum", "payload_checksum", "length", "events", "position",
+    "first", "least", "greatest", "arrival",
+)  # fmt: skip
+_KINDS: Final = ("S4", "<u2", "<u2", "<u4", "<u4", "<u4", "<u4", "<i8", "<i8", "<i8", "<i8", "<i8")
+#: An index as an array: the fields of a header.
+HEADERS: Final = np.dtype(list(zip(_NAMES, _KINDS, strict=True)))
+
+Headers: TypeAlias = "npt.NDArray[Any]"
+Data: TypeAlias = "bytes | memoryview | pa.Buffer"
+
+
+class FrameKind(IntEnum):
+    """What a frame says."""
+
+    EVENTS = 1
+    """These events came."""
+    CUT = 2
+    """Events that had these offsets are lost: a crash took them, and the writer went on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame without its payload.
+
+    Parameters
+    ----------
+    kind
+        What it says.
+    position, length
+        Where in its segment it begins, and the length of its payload in bytes.
+    first, events
+        The offset of its first event, and how many it has.
+    least, greatest
+        The least and the greatest event time.
+    arrival
+        When the events came, in microseconds since 1970.
+    payload_checksum
+        The CRC-32 of the payload.
+    """
+
+    kind: FrameKind
+    position: int
+    length: int
+    first: int
+    events: int
+    least: int
+    greatest: int
+    arrival: int
+    payload_checksum: int
+
+    @property
+    def stop(self) -> int:
+        """The offset after the last event."""
+        return self.first + self.events
+
+    @property
+    def end(self) -> int:
+        """Where in the segment the next frame begins."""
+        return self.position + frame_bytes(self.length)
+
+
+def frame_bytes(length: int) -> int:
+    """Return the size of a frame with a payload of some length.
+
+    Examples
+    --------
+    >>> frame_bytes(9)
+    80
+    """
+    return HEADER_BYTES + -(-length // 8) * 8
+
+
+def write_header(frame: Frame, salt: int) -> bytes:
+    """Return the header of a frame.
+
+    Examples
+    --------
+    >>> frame = Frame(FrameKind.EVENTS, 0, 8, 100, 2, 5, 6, 1_000_000, 0)
+    >>> data = write_header(frame, salt=7)
+    >>> len(data), read_header(data, salt=7) == frame, read_header(data, salt=8)
+    (64, True, None)
+    """
+    rest = HEADER.pack(
+        MAGIC,
+        VERSION,
+        frame.kind,
+        0,
+        frame.payload_checksum,
+        frame.length,
+        frame.events,
+        frame.position,
+        frame.first,
+        frame.least,
+        frame.greatest,
+        frame.arrival,
+    )
+    checksum = _header_checksum(rest, salt)
+    return rest[: _CHECKED_AT - 4] + struct.pack("<I", checksum) + rest[_CHECKED_AT:]
+
+
+def read_header(data: Data, salt: int) -> Frame | None:
+    """Return the frame that a header tells, or nothing where the bytes are no header."""
+    if len(data) < HEADER_BYTES:
+        return None
+    magic, version, kind, checksum, payload, length, events, *numbers = HEADER.unpack_from(data)
+    if magic != MAGIC or version != VERSION or kind not in tuple(FrameKind):
+        return None
+    if _header_checksum(data, salt) != checksum:
+        return None
+    position, first, least, greatest, arrival = numbers
+    return Frame(
+        FrameKind(kind), position, length, first, events, least, greatest, arrival, payload
+    )
+
+
+def frame_of(record: np.void) -> Frame:
+    """Return the frame of a row of an index."""
+    return Frame(
+        FrameKind(int(record["kind"])),
+        *(int(record[name]) for name in Frame.__slots__[1:]),
+    )
+
+
+def whole_headers(data: Data, salt: int) -> Headers:
+    """Return the headers of an index up to the first bytes that are none.
+
+    Examples
+    --------
+    >>> data = write_header(Frame(FrameKind.EVENTS, 0, 8, 100, 2, 5, 6, 1_000_000, 0), salt=7)
+    >>> whole_headers(data + bytes(64), salt=7)["first"].tolist()
+    [100]
+    """
+    view = memoryview(data)
+    count = 0
+    while read_header(view[count * HEADER_BYTES :][:HEADER_BYTES], salt) is not None:
+        count += 1
+    return np.frombuffer(view[: count * HEADER_BYTES], HEADERS)
+
+
+def payload_checksum(payload: Data, salt: int) -> int:
+    """Return the checksum of a payload."""
+    return zlib.crc32(payload, salt)
+
+
+def _header_checksum(data: Data, salt: int) -> int:
+    view = memoryview(data)
+    return zlib.crc32(
+        view[_CHECKED_AT:HEADER_BYTES], zlib.crc32(view[: _CHECKED_AT - 4], salt)
+    )

@@ -1,0 +1,333 @@
+"""The reading side of an event log: any number of readers, in any process, while one writes.
+
+A reader sees whole appends, in the order of their offsets, as far as the log had come when it
+looked last (`refresh`). It holds the headers of at most a few segments, and one frame.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.block import read_block
+from outpace.errors import DataError
+from outpace.ingest.log.folder import Folder, open_folder
+from outpace.ingest.log.frame import Frame, FrameKind, Headers, frame_of
+from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
+from outpace.ingest.log.writer import OnInvalid, Sync, Writer
+from outpace.pattern.choice import one_of
+
+#: How many closed segments a reader remembers the headers of: at most 4 MiB each.
+_REMEMBERED: Final = 4
+
+
+class OnDamage(Enum):
+    """What becomes of reading where events cannot be read."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    """It goes on behind them; what is lost is counted."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Frames of one segment that follow each other, and what is lost between and around them."""
+
+    base: int
+    headers: Headers
+    damage: tuple[Damage, ...]
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How far a reader is behind: what it has not read, and how long the oldest of it waits.
+
+    Parameters
+    ----------
+    events, bytes
+        What has not been read.
+    arrival_us
+        When the oldest event of that came, in microseconds since 1970; None if there is none.
+    """
+
+    events: int
+    bytes: int
+    arrival_us: int | None
+
+
+class Log:
+    """An event log, for reading; `writer` opens it for writing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from outpace.ingest.log import create
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> log = create(folder.name, pa.schema({"ts": pa.int64(), "price": pa.float64()}))
+    >>> with log.writer() as writer:
+    ...     writer.append(pa.table({"ts": [1, 2, 3], "price": [10.0, 11.0, 10.5]}))
+    range(0, 3)
+    >>> log.refresh()
+    3
+    >>> log.read(1)["price"].to_pylist()
+    [11.0, 10.5]
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._bases: list[int] = []
+        self._last: Segment | None = None
+        self._closed: dict[int, Segment] = {}
+        self.refresh()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Log:
+        """Open a log for reading."""
+        return cls(open_folder(path))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the events."""
+        return self.folder.schema
+
+    @property
+    def time(self) -> str:
+        """The column with the times of the events."""
+        return self.folder.time
+
+    @property
+    def first(self) -> int:
+        """The offset of the first event that is kept."""
+        return self._bases[0] if self._bases else 0
+
+    @property
+    def stop(self) -> int:
+        """The offset after the last event that was seen."""
+        return 0 if self._last is None else self._last.stop
+
+    def writer(
+        self,
+        *,
+        sync: Sync | str = Sync.INTERVAL,
+        interval_ms: int = 100,
+        on_invalid: OnInvalid | str = OnInvalid.FAIL,
+    ) -> Writer:
+        """Open the log for writing; there is one writer at a time.
+
+        Parameters
+        ----------
+        sync
+            When events are forced to the disk: "always", before `append` returns and before readers
+            see them; "interval", within some time; "never".
+        interval_ms
+            That time.
+        on_invalid
+            What becomes of an event whose time is NULL or out of range: "fail" refuses the append,
+            "reject" puts the event into the log in the folder `rejected`, with the reason.
+        """
+        return Writer(self.folder, sync=sync, interval_ms=interval_ms, on_invalid=on_invalid)
+
+    def refresh(self) -> int:
+        """Look how far the log has come, and return `stop`."""
+        bases = self.folder.bases()
+        # A segment without whole frames adds nothing, and the one before it may be torn, too.
+        while bases:
+            last = read_last(self.folder, bases[-1])
+            if len(last.headers) or len(bases) == 1:
+                self._last = last
+                break
+            bases.pop()
+        self._bases = bases
+        return self.stop
+
+    def runs(self, start: int, stop: int) -> Iterator[Run]:
+        """Yield the frames with events from `start` on and before `stop`, segment by segment."""
+        if start < self.first and start < stop:
+            path = str(self.folder.path)
+            lost = Damage(path, 0, start, min(stop, self.first), "the events were trimmed")
+            yield Run(self.first, np.zeros(0, np.dtype([])), (lost,))
+        for number in range(max(0, bisect_right(self._bases, start) - 1), len(self._bases)):
+            if self._bases[number] >= stop:
+                break
+            segment = self._segment(number)
+            headers = segment.headers
+            chosen = (headers["first"] < stop) & (headers["first"] + headers["events"] > start)
+            damage = tuple(
+                part for part in segment.damage if part.first < stop and part.stop > start
+            )
+            yield Run(segment.base, headers[chosen], damage)
+
+    def batches(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        on_damage: OnDamage | str = OnDamage.FAIL,
+        lost: list[Damage] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield events in the order of their offsets, frame by frame.
+
+        Parameters
+        ----------
+        start, stop
+            From which offset on, and up to which; all that is kept and was seen, by default.
+        on_damage
+            "fail" raises a DataError where events cannot be read, "skip" goes on behind them.
+        lost
+            A list that what was skipped is added to.
+        """
+        low = self.first if start is None else start
+        high = self.stop if stop is None else min(stop, self.stop)
+        for frame, payload in self.payloads(low, high, on_damage=on_damage, lost=lost):
+            columns = read_block(payload, self.schema)
+            batch = pa.RecordBatch.from_arrays(
+                [columns[name] for name in self.schema.names], schema=self.schema
+            )
+            begin = max(low - frame.first, 0)
+            yield batch.slice(begin, min(high, frame.stop) - frame.first - begin)
+
+    def read(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        on_damage: OnDamage | str = OnDamage.FAIL,
+        lost: list[Damage] | None = None,
+    ) -> pa.Table:
+        """Return events as a table; the parameters are those of `batches`."""
+        return pa.Table.from_batches(
+            self.batches(start, stop, on_damage=on_damage, lost=lost), self.schema
+        )
+
+    def payloads(
+        self,
+        start: int,
+        stop: int,
+        *,
+        on_damage: OnDamage | str = OnDamage.FAIL,
+        lost: list[Damage] | None = None,
+    ) -> Iterator[tuple[Frame, pa.Buffer]]:
+        """Yield the frames that have events of a range of offsets, with their blocks."""
+        skip = one_of(OnDamage, on_damage, "on_damage") is OnDamage.SKIP
+        found: list[Damage] = [] if lost is None else lost
+        for run in self.runs(start, stop):
+            for damage in run.damage:
+                if not skip:
+                    raise damage.error()
+                found.append(damage)
+            if not len(run.headers):
+                continue
+            with open_segment(self.folder, run.base) as reader:
+                for record in run.headers:
+                    frame = frame_of(record)
+                    if frame.kind is not FrameKind.EVENTS:
+                        continue
+                    payload = reader.payload(frame)
+                    if payload is not None:
+                        yield frame, payload
+                        continue
+                    reason = "a block is not what its checksum says"
+                    damage = Damage(
+                        str(reader.path), frame.position, frame.first, frame.stop, reason
+                    )
+                    if not skip:
+                        raise damage.error()
+                    found.append(damage)
+
+    def end_of(
+        self, start: int, *, events: int | None = None, bytes: int | None = None
+    ) -> int:
+        """Return how far to read from an offset on: at most so many events and bytes.
+
+        At least one event is read if there is one. The end is that of a frame where this leaves out
+        less than half of what is allowed.
+        """
+        stop = self.stop if events is None else min(self.stop, start + events)
+        if events is None and bytes is None:
+            return stop
+        whole, room = start, bytes
+        for run in self.runs(start, stop):
+            for record in run.headers:
+                frame = frame_of(record)
+                begin = max(start, frame.first)
+                size = frame.length * (frame.stop - begin) / max(1, frame.events)
+                if room is not None and size > room:
+                    stop = min(stop, begin + int((frame.stop - begin) * room / size))
+                    return self._rounded(start, whole, max(stop, start + 1))
+                if frame.stop > stop:
+                    return self._rounded(start, whole, stop)
+                whole = frame.stop
+                room = None if room is None else room - int(size)
+        return stop
+
+    def _rounded(self, start: int, whole: int, stop: int) -> int:
+        return whole if 2 * (whole - start) >= stop - start else stop
+
+    def behind(self, offset: int) -> Behind:
+        """Say how far somebody is behind who has read up to an offset."""
+        size, arrival, events = 0, None, 0
+        for run in self.runs(offset, self.stop):
+            headers = run.headers
+            if not len(headers):
+                continue
+            if arrival is None:
+                arrival = int(headers[0]["arrival"])
+            left = np.minimum(headers["events"], headers["first"] + headers["events"] - offset)
+            size += int((headers["length"] * left / np.maximum(headers["events"], 1)).sum())
+            events += int(left.sum())
+        return Behind(events, size, arrival)
+
+    def arrival_before(self, offset: int) -> int:
+        """Return when the last event before an offset came; 0 where there is none."""
+        for run in self.runs(offset - 1, offset):
+            if len(run.headers):
+                return int(run.headers[-1]["arrival"])
+        return 0
+
+    def trim(self, before: int) -> int:
+        """Delete segments whose events are all before an offset, and return how many.
+
+        The last segment is never deleted. A reader that still needs the events is told so.
+        """
+        self.refresh()
+        old = [base for base, stop in zip(self._bases, self._bases[1:]) if stop <= before]
+        for base in old:
+            self.folder.events_file(base).unlink(missing_ok=True)
+            self.folder.index_file(base).unlink(missing_ok=True)
+            self._closed.pop(base, None)
+        self.refresh()
+        return len(old)
+
+    def segments(self) -> Iterator[Segment]:
+        """Yield all segments."""
+        for number in range(len(self._bases)):
+            yield self._segment(number)
+
+    def _segment(self, number: int) -> Segment:
+        if number == len(self._bases) - 1:
+            assert self._last is not None
+            return self._last
+        base = self._bases[number]
+        if base not in self._closed:
+            if len(self._closed) >= _REMEMBERED:
+                self._closed.pop(next(iter(self._closed)))
+            self._closed[base] = read_closed(self.folder, base, self._bases[number + 1])
+        return self._closed[base]
+
+
+def require_range(log: Log, start: int) -> None:
+    """Refuse an offset that the log has not come to yet."""
+    if start > log.stop:
+        raise DataError(
+            f"the log ends at offset {log.stop}, before offset {start}",
+            detail=str(log.folder.path),
+            hint="was the log made anew? then start with a new checkpoint folder",
+        )

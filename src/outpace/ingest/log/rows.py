@@ -1,0 +1,157 @@
+"""Events on their way into a log: checked, in the log's types, and cut into frames.
+
+A time must be there and in range: for dates and timestamps the years 1 to 9999, which Spark and
+Python can tell; for integers less than 2^62 either way, so that durations can be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.engine.block import block_cells, narrow_rows
+from outpace.engine.match.times import as_integers
+from outpace.engine.partition import one_array
+from outpace.errors import DataError, did_you_mean
+from outpace.pattern.types import is_instant, type_name
+
+#: A frame has at most so many events, and about so many bytes before its numbers are narrowed.
+FRAME_EVENTS: Final = 2**18
+FRAME_BYTES: Final = 2**25
+#: A payload must fit a cell of Spark.
+_PAYLOAD_BYTES_MAX: Final = 2**30
+
+_YEAR_1_US: Final = -62_135_596_800_000_000
+_YEAR_10000_US: Final = 253_402_300_800_000_000
+_INTEGER_LIMIT: Final = 2**62
+_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A block of events, how many it has, and their least and greatest time."""
+
+    data: pa.Buffer
+    events: int
+    least: int
+    greatest: int
+
+
+def fitting(events: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return events with the columns and types of a schema, nothing lost.
+
+    Examples
+    --------
+    >>> schema = pa.schema({"ts": pa.int64(), "price": pa.float64()})
+    >>> fitting(pa.table({"price": [1, 2], "ts": [5, 6]}), schema).column_names
+    ['ts', 'price']
+    >>> fitting(pa.table({"price": ["1", "x"], "ts": [5, 6]}), schema)
+    Traceback (most recent call last):
+    ...
+    outpace.errors.DataError: [data] a value of column 'price' is not of type double
+      row 1: 'x'
+    """
+    for name in schema.names:
+        if name not in events.column_names:
+            hint = did_you_mean(name, events.column_names)
+            raise DataError(f"the events have no column '{name}'", hint=hint)
+    for name in events.column_names:
+        if name not in schema.names:
+            hint = did_you_mean(name, schema.names)
+            raise DataError(f"the log has no column '{name}'", hint=hint)
+    columns = [_cast(events[field.name], field) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if not field.nullable and column.null_count:
+            row = _first_row(column.is_null())
+            raise DataError(f"column '{field.name}' must not be NULL", detail=f"row {row}")
+    return pa.table(columns, schema=schema)
+
+
+def invalid_times(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Return for each time whether it is NULL or out of range.
+
+    Examples
+    --------
+    >>> invalid_times(pa.chunked_array([[1, None, 2**62]])).tolist()
+    [False, True, True]
+    """
+    kind = column.type
+    if pa.types.is_integer(kind):
+        low, stop = -_INTEGER_LIMIT, _INTEGER_LIMIT
+        values = column if kind == pa.uint64() else column.cast(pa.int64())
+    else:
+        per_second = _units_per_second(kind)
+        low, stop = (int(us * per_second) // 10**6 for us in (_YEAR_1_US, _YEAR_10000_US))
+        values = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    limits = np.iinfo(values.type.to_pandas_dtype())
+    valid = pc.and_(
+        pc.greater_equal(values, pa.scalar(max(low, int(limits.min)), values.type)),
+        pc.less_equal(values, pa.scalar(min(stop - 1, int(limits.max)), values.type)),
+    )
+    return np.asarray(pc.invert(valid.fill_null(False)).to_numpy(), np.bool_)
+
+
+def reason_of(column: pa.ChunkedArray, time: str, row: int) -> str:
+    """Say what is wrong with a time."""
+    if not column[row].is_valid:
+        return f"the time '{time}' is NULL"
+    shown = column[row].cast(pa.int64()).as_py() if is_instant(column.type) else column[row].as_py()
+    return f"the time '{time}' is out of range: {shown}"
+
+
+def payloads(events: pa.Table, time: str) -> Iterator[Payload]:
+    """Cut events into frames of a bounded size."""
+    per_frame = min(FRAME_EVENTS, max(1, FRAME_BYTES * events.num_rows // max(1, events.nbytes)))
+    for start in range(0, events.num_rows, per_frame):
+        part = events.slice(start, per_frame)
+        columns = {name: one_array(part[name]) for name in part.column_names}
+        times = as_integers(columns[time])
+        (cell,) = block_cells([narrow_rows(columns)])
+        data = cell.as_buffer()
+        if len(data) > _PAYLOAD_BYTES_MAX:
+            raise DataError(
+                "events are too large for a log", detail=f"row {start} on: {len(data)} bytes"
+            )
+        yield Payload(data, part.num_rows, int(times.min()), int(times.max()))
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        row = _first_bad(column, field.type)
+        detail = str(error) if row is None else f"row {row}: {column[row].as_py()!r}"
+        raise DataError(
+            f"a value of column '{field.name}' is not of type {type_name(field.type)}",
+            detail=detail,
+        ) from error
+
+
+def _first_bad(column: pa.ChunkedArray, kind: pa.DataType) -> int | None:
+    """Return the first row that cannot be cast, or nothing where no row can."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            column.slice(low, middle - low).cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            high = middle
+        else:
+            low = middle
+    return low if len(column) else None
+
+
+def _first_row(chosen: pa.ChunkedArray) -> int:
+    return int(np.flatnonzero(chosen.to_numpy())[0])
+
+
+def _units_per_second(kind: pa.DataType) -> float:
+    if pa.types.is_date(kind):
+        return 1 / 86_400 if pa.types.is_date32(kind) else 10**3
+    return _UNITS_PER_SECOND[kind.unit]

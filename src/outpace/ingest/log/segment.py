@@ -1,0 +1,252 @@
+"""One segment of an event log: its headers from the index, or from the frames where it is damaged.
+
+Reading never takes more of the file into memory than one frame. Damage is a value: who reads says
+whether it ends the reading or is skipped and counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.errors import DataError
+from outpace.ingest.log.folder import Folder
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    HEADERS,
+    MAGIC,
+    Frame,
+    Headers,
+    payload_checksum,
+    read_header,
+    whole_headers,
+    write_header,
+)
+
+#: How much is read at once when the next whole frame after a damaged one is searched for.
+_SEARCH_BYTES: Final = 2**20
+_BROKEN: Final = "a frame is not what its checksum says"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Events that cannot be read.
+
+    Parameters
+    ----------
+    file, position
+        Where: the file, and the byte at which the damage begins.
+    first, stop
+        The offsets of the events that are lost.
+    reason
+        What is wrong.
+    """
+
+    file: str
+    position: int
+    first: int
+    stop: int
+    reason: str
+
+    @property
+    def events(self) -> int:
+        """How many events are lost."""
+        return self.stop - self.first
+
+    def error(self) -> DataError:
+        """Return the damage as an error."""
+        return DataError(
+            f"the event log is damaged: {self.reason}",
+            detail=f"{self.file}, byte {self.position}, offsets {self.first} to {self.stop - 1}",
+            hint='on_damage="skip" goes on behind it and counts what is lost',
+        )
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The headers of a segment, and what of it is damaged.
+
+    Parameters
+    ----------
+    base
+        The offset that it begins with.
+    headers
+        Its whole frames.
+    damage
+        Stretches between them, and behind them, that cannot be read.
+    size
+        The size of the file with the frames.
+    """
+
+    base: int
+    headers: Headers
+    damage: tuple[Damage, ...]
+    size: int
+
+    @property
+    def stop(self) -> int:
+        """The offset after the last event."""
+        if not len(self.headers):
+            return self.base
+        return int(self.headers[-1]["first"]) + int(self.headers[-1]["events"])
+
+    @property
+    def end(self) -> int:
+        """Where the last whole frame ends."""
+        return _ends(self.headers)[-1] if len(self.headers) else 0
+
+
+class SegmentReader:
+    """The file with the frames of a segment, open for reading."""
+
+    def __init__(self, path: Path, handle: int, salt: int) -> None:
+        self.path, self._handle, self._salt = path, handle, salt
+
+    def size(self) -> int:
+        """Return the size of the file."""
+        return os.fstat(self._handle).st_size
+
+    def read(self, position: int, length: int) -> pa.Buffer:
+        """Return bytes, fewer where the file ends."""
+        space = pa.allocate_buffer(length, resizable=True)
+        view, done = memoryview(space), 0
+        while done < length:
+            got = os.preadv(self._handle, [view[done:]], position + done)
+            if not got:
+                break
+            done += got
+        view.release()
+        return space.slice(0, done)
+
+    def frame_at(self, position: int) -> Frame | None:
+        """Return the frame at a place, if there is a whole one."""
+        frame = read_header(self.read(position, HEADER_BYTES), self._salt)
+        if frame is None or frame.position != position or self.payload(frame) is None:
+            return None
+        return frame
+
+    def payload(self, frame: Frame) -> pa.Buffer | None:
+        """Return the payload of a frame, or nothing where it is damaged."""
+        payload = self.read(frame.position + HEADER_BYTES, frame.length)
+        if len(payload) != frame.length or (
+            payload_checksum(payload, self._salt) != frame.payload_checksum
+        ):
+            return None
+        return payload
+
+    def next_frame(self, position: int, first: int) -> Frame | None:
+        """Return the first whole frame from a place on, with offsets from `first` on."""
+        place = -(-position // 8) * 8
+        # Frames begin at multiples of 8, so the magic is never cut by the end of what is read.
+        while len(data := self.read(place, _SEARCH_BYTES).to_pybytes()) >= HEADER_BYTES:
+            found = data.find(MAGIC)
+            while found >= 0:
+                frame = self.frame_at(place + found) if found % 8 == 0 else None
+                if frame is not None and frame.first >= first:
+                    return frame
+                found = data.find(MAGIC, found + 1)
+            place += _SEARCH_BYTES
+        return None
+
+
+@contextmanager
+def open_segment(folder: Folder, base: int) -> Iterator[SegmentReader]:
+    """Open the file with the frames of a segment."""
+    path = folder.events_file(base)
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield SegmentReader(path, handle, folder.salt)
+    finally:
+        os.close(handle)
+
+
+def read_index(folder: Folder, base: int, after: int = 0) -> tuple[Headers, bool]:
+    """Return the headers that an index has after the first ones, and whether more follow damage."""
+    try:
+        with folder.index_file(base).open("rb") as file:
+            file.seek(after * HEADER_BYTES)
+            data = file.read()
+    except FileNotFoundError:
+        return np.zeros(0, HEADERS), True
+    headers = whole_headers(data, folder.salt)
+    rest = data[headers.nbytes :]
+    # Behind the headers there are zeros: room that is kept for the next ones.
+    return headers, any(
+        read_header(rest[place : place + HEADER_BYTES], folder.salt) is not None
+        for place in range(HEADER_BYTES, len(rest), HEADER_BYTES)
+    )
+
+
+def read_closed(folder: Folder, base: int, stop: int) -> Segment:
+    """Read a segment that another follows, which begins with offset `stop`."""
+    path = folder.events_file(base)
+    size = path.stat().st_size if path.exists() else 0
+    headers, damaged = read_index(folder, base)
+    segment = _told(path, base, headers, size)
+    if damaged or segment is None or segment.stop != stop or segment.end > size:
+        segment = scan(folder, base)
+    if segment.stop == stop:
+        return segment
+    reason = "a segment is cut short or missing"
+    lost = Damage(str(path), segment.end, segment.stop, stop, reason)
+    return Segment(base, segment.headers, (*segment.damage, lost), segment.size)
+
+
+def read_last(folder: Folder, base: int) -> Segment:
+    """Read the segment that the writer is at, or was: what is torn at its end is left out."""
+    headers, damaged = read_index(folder, base)
+    path = folder.events_file(base)
+    size = path.stat().st_size if path.exists() else 0
+    whole = headers[: np.searchsorted(_ends(headers), size, "right")]
+    segment = _told(path, base, whole, size)
+    return scan(folder, base) if damaged or segment is None else segment
+
+
+def _told(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
+    """Return a segment as its index tells it, or nothing where the index contradicts itself.
+
+    Where a header does not follow the one before it, the writer found damage in between.
+    """
+    stops = np.append(base, headers["first"] + headers["events"])
+    ends = np.append(0, _ends(headers))
+    if (headers["first"] < stops[:-1]).any() or (headers["position"] < ends[:-1]).any():
+        return None
+    damage = [
+        Damage(str(path), int(ends[row]), int(stops[row]), int(headers[row]["first"]), _BROKEN)
+        for row in np.flatnonzero(headers["first"] != stops[:-1])
+    ]
+    return Segment(base, headers, tuple(damage), size)
+
+
+def scan(folder: Folder, base: int) -> Segment:
+    """Read a segment without its index, frame by frame, with all payloads."""
+    frames: list[Frame] = []
+    damage: list[Damage] = []
+    position, offset = 0, base
+    if not folder.events_file(base).exists():
+        return Segment(base, np.zeros(0, HEADERS), (), 0)
+    with open_segment(folder, base) as reader:
+        size = reader.size()
+        while position < size:
+            frame = reader.frame_at(position)
+            if frame is None or frame.first != offset:
+                frame = reader.next_frame(position + 8, offset)
+                if frame is None:
+                    break
+                damage.append(Damage(str(reader.path), position, offset, frame.first, _BROKEN))
+            frames.append(frame)
+            position, offset = frame.end, frame.stop
+    data = b"".join(write_header(frame, folder.salt) for frame in frames)
+    return Segment(base, np.frombuffer(data, HEADERS), tuple(damage), size)
+
+
+def _ends(headers: Headers) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    lengths = headers["length"].astype(np.int64)
+    return np.asarray(headers["position"] + HEADER_BYTES + -(-lengths // 8) * 8, np.int64)

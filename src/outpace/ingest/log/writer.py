@@ -1,0 +1,396 @@
+"""The writer of an event log: one at a time, whole appends, and nothing lost that was promised.
+
+An append is seen by readers when it is whole. It fails without a trace (a full disk, say) unless it
+is larger than a segment; then the error says how many of its events are in the log. What a crash
+has left half written is cut when the next writer opens the log. Events wait in no buffer of the
+writer: a crash of its process loses none that were appended. What a crash of the machine may take
+is what is not synchronised yet:
+
+- "always": nothing, as an append returns, and is seen, when it is on the disk;
+- "interval": what was appended in the last `interval_ms`;
+- "never": what the system has not written by itself.
+
+Memory: the encoded events of one append are written frame by frame, so one frame is held.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from enum import Enum
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.errors import DataError
+from outpace.ingest.log.folder import Folder, create_folder, open_folder
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    Frame,
+    FrameKind,
+    payload_checksum,
+    write_header,
+)
+from outpace.ingest.log.recover import Recovered, recover
+from outpace.ingest.log.rows import Payload, fitting, invalid_times, payloads, reason_of
+from outpace.pattern.choice import one_of
+
+#: A segment has at most so many frames, so that an index stays small.
+_FRAMES_MAX: Final = 2**16
+#: Room in an index is taken for so many headers at once.
+_ROOM: Final = 64
+#: What a disk says that has no room; anything else may have left the file in any state.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Sync(Enum):
+    """When events are forced to the disk."""
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    NEVER = "never"
+
+
+class OnInvalid(Enum):
+    """What becomes of an event whose time is NULL or out of range."""
+
+    FAIL = "fail"
+    REJECT = "reject"
+    """It goes to the log `rejected` inside the log's folder, with the reason."""
+
+
+class Writer:
+    """Appends to a log; use it as a context manager, or close it.
+
+    Attributes
+    ----------
+    recovered
+        What the last writer had left behind, and what was cut.
+    rejected
+        How many events were rejected by this writer.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        sync: Sync | str = Sync.INTERVAL,
+        interval_ms: int = 100,
+        on_invalid: OnInvalid | str = OnInvalid.FAIL,
+    ) -> None:
+        self._folder = folder
+        self._sync = one_of(Sync, sync, "sync")
+        self._on_invalid = one_of(OnInvalid, on_invalid, "on_invalid")
+        self._rejecting = _rejected_folder(folder) if self._on_invalid is OnInvalid.REJECT else None
+        self.rejected = 0
+        self._broken: str | None = None
+        self._lock = _locked(folder)
+        try:
+            self.recovered: Recovered = recover(folder)
+            self._base = self.recovered.base
+            self._stop, self._arrival = self.recovered.stop, self.recovered.arrival
+            self._open_segment(self.recovered.end, self.recovered.frames)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._syncing = _Syncing(interval_ms / 1000) if self._sync is Sync.INTERVAL else None
+
+    @property
+    def stop(self) -> int:
+        """The offset that the next event gets."""
+        return self._stop
+
+    def append(self, events: pa.Table | pa.RecordBatch, *, arrival_us: int | None = None) -> range:
+        """Append events and return their offsets.
+
+        Parameters
+        ----------
+        events
+            Events with the columns of the log, in any order of the columns.
+        arrival_us
+            When they came, in microseconds since 1970: now, by default. It never goes back.
+
+        Raises
+        ------
+        DataError
+            Columns, types or times do not fit, or the disk has no room. Then nothing is appended,
+            unless the events need more than one segment: the detail says how many are.
+        """
+        if self._syncing is not None and self._syncing.failure is not None:
+            self._broken = f"events could not be forced to the disk: {self._syncing.failure}"
+        if self._broken is not None:
+            raise DataError(
+                "the log cannot be appended to by this writer", detail=self._broken,
+                hint="close it and open the log again: what is half written is cut then",
+            )  # fmt: skip
+        table = pa.table(events) if isinstance(events, pa.RecordBatch) else events
+        table = fitting(table, self._folder.schema)
+        now = time.time_ns() // 1000 if arrival_us is None else arrival_us
+        self._arrival = max(self._arrival, now)
+        table = self._without_invalid(table)
+        first = self._stop
+        try:
+            self._append(table)
+        except OSError as error:
+            self._undo(error)
+            raise self._failed(error, self._stop - first, table.num_rows) from error
+        return range(first, self._stop)
+
+    def sync(self) -> None:
+        """Force all that was appended to the disk."""
+        os.fdatasync(self._events)
+
+    def close(self) -> None:
+        """Make the last events durable, give up the lock and close the files."""
+        if self._lock < 0:
+            return
+        try:
+            if self._syncing is not None:
+                self._syncing.cancel()
+            if self._broken is None:
+                self._close_segment()
+        finally:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Appending. Headers go to the index when all frames are in the file: readers follow the index.
+
+    def _append(self, table: pa.Table) -> None:
+        if self._position and self._position + table.nbytes > self._folder.segment_bytes:
+            self._roll()
+        frames: list[Frame] = []
+        self._written = self._position
+        for payload in payloads(table, self._folder.time):
+            size = HEADER_BYTES + len(payload.data)
+            if self._written and (
+                self._written + size > self._folder.segment_bytes
+                or self._frames + len(frames) == _FRAMES_MAX
+            ):
+                self._show(frames)
+                frames = []
+                self._roll()
+            frame = self._frame(payload, frames[-1].stop if frames else self._stop)
+            self._keep_room(len(frames) + 1)
+            self._write(frame, payload.data)
+            frames.append(frame)
+        self._show(frames)
+
+    def _frame(self, payload: Payload, first: int) -> Frame:
+        return Frame(
+            FrameKind.EVENTS,
+            self._written,
+            len(payload.data),
+            first,
+            payload.events,
+            payload.least,
+            payload.greatest,
+            self._arrival,
+            payload_checksum(payload.data, self._folder.salt),
+        )
+
+    def _write(self, frame: Frame, payload: pa.Buffer) -> None:
+        padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
+        parts = [write_header(frame, self._folder.salt), payload, padding]
+        _write_all(self._events, parts, frame.position)
+        self._written = frame.end
+
+    def _show(self, frames: list[Frame]) -> None:
+        """Let readers see frames."""
+        if not frames:
+            return
+        if self._sync is Sync.ALWAYS:
+            os.fdatasync(self._events)
+        headers = b"".join(write_header(frame, self._folder.salt) for frame in frames)
+        try:
+            _write_all(self._index, [headers], self._frames * HEADER_BYTES)
+        except OSError as error:
+            self._broken = f"the index could not be written: {error}"
+            raise
+        self._frames += len(frames)
+        self._position, self._stop = frames[-1].end, frames[-1].stop
+        if self._syncing is not None:
+            self._syncing.after_append(self._events)
+
+    def _keep_room(self, frames: int) -> None:
+        """Take room in the index before frames are written, so that showing them cannot fail."""
+        needed = self._frames + frames
+        if needed > self._room:
+            room = -(-needed // _ROOM) * _ROOM
+            os.posix_fallocate(self._index, 0, room * HEADER_BYTES)
+            self._room = room
+
+    def _undo(self, error: OSError) -> None:
+        """Cut off what was written of an append that failed."""
+        if error.errno not in _NO_ROOM:
+            self._broken = self._broken or str(error)
+            return
+        try:
+            os.ftruncate(self._events, self._position)
+        except OSError as second:
+            self._broken = f"what was half written cannot be cut: {second}"
+
+    def _failed(self, error: OSError, done: int, asked: int) -> DataError:
+        left = f"the first {done} of {asked} events are" if done else "none of the events is"
+        return DataError(
+            f"cannot append to the log in '{self._folder.path}': {(error.strerror or '').lower()}",
+            detail=f"{left} in the log",
+            hint="make room on the disk and append again" if error.errno in _NO_ROOM else None,
+        )
+
+    # Segments.
+
+    def _open_segment(self, end: int, frames: int) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        # The index first: a segment without one is damaged.
+        self._index = os.open(self._folder.index_file(self._base), flags, 0o666)
+        try:
+            self._events = os.open(self._folder.events_file(self._base), flags, 0o666)
+        except OSError:
+            os.close(self._index)
+            raise
+        self._position = self._written = end
+        self._frames = frames
+        self._room = os.fstat(self._index).st_size // HEADER_BYTES
+
+    def _close_segment(self) -> None:
+        try:
+            if self._sync is not Sync.NEVER:
+                os.fdatasync(self._events)
+            os.ftruncate(self._index, self._frames * HEADER_BYTES)
+        finally:
+            os.close(self._index)
+            os.close(self._events)
+
+    def _roll(self) -> None:
+        """Close the segment and begin the next one."""
+        before = (self._base, self._index, self._events, self._position, self._frames, self._room)
+        self._base = self._stop
+        try:
+            self._open_segment(0, 0)
+        except OSError:
+            self._base = before[0]
+            self._folder.index_file(self._stop).unlink(missing_ok=True)
+            raise
+        after = self._index, self._events
+        _, self._index, self._events, _, self._frames, _ = before
+        if self._syncing is not None:
+            self._syncing.cancel()
+        self._close_segment()
+        self._index, self._events = after
+        self._frames = 0
+        if self._sync is not Sync.NEVER:
+            self._folder.sync()
+
+    # Events without a time.
+
+    def _without_invalid(self, table: pa.Table) -> pa.Table:
+        column = table[self._folder.time]
+        invalid = invalid_times(column)
+        if not invalid.any():
+            return table
+        rows = np.flatnonzero(invalid)
+        if self._rejecting is None:
+            raise DataError(
+                reason_of(column, self._folder.time, int(rows[0])),
+                detail=f"row {rows[0]}"
+                + (f", and {len(rows) - 1} more rows" if len(rows) > 1 else ""),
+                hint='on_invalid="reject" keeps such events apart',
+            )
+        reasons = [reason_of(column, self._folder.time, int(row)) for row in rows]
+        with Writer(self._rejecting, sync=self._sync) as writer:
+            writer.append(_rejected_rows(table.take(rows), reasons, self._arrival))
+        self.rejected += len(rows)
+        return table.filter(pa.array(~invalid))
+
+
+class _Syncing:
+    """Forces events to the disk some time after they were appended, in a thread."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._timer: threading.Timer | None = None
+        #: What went wrong.
+        self.failure: OSError | None = None
+
+    def after_append(self, handle: int) -> None:
+        """Force what was appended to the disk when the interval is over."""
+        if self._timer is None or self._timer.finished.is_set():
+            self._timer = threading.Timer(self._interval_s, self._run, (handle,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def cancel(self) -> None:
+        """Give up what is planned, wait for what is under way: the caller does it now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+    def _run(self, handle: int) -> None:
+        try:
+            os.fdatasync(handle)
+        except OSError as error:
+            self.failure = error
+
+
+def _locked(folder: Folder) -> int:
+    handle = os.open(folder.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        process = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(handle)
+        raise DataError(
+            f"another writer has the log '{folder.path}'", detail=f"process {process}"
+        ) from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def _write_all(handle: int, parts: list[bytes | pa.Buffer], position: int) -> None:
+    views = [memoryview(part) for part in parts if len(part)]
+    while views:
+        done = os.pwritev(handle, views, position)
+        position += done
+        while views and done >= len(views[0]):
+            done -= len(views.pop(0))
+        if done:
+            views[0] = views[0][done:]
+
+
+def _rejected_folder(folder: Folder) -> Folder:
+    """Return the folder of the log that rejected events go to, and make it where it is not."""
+    if (folder.rejected / "log.json").exists():
+        return open_folder(folder.rejected)
+    for name in ("reason", "arrival"):
+        if name in folder.schema.names:
+            raise DataError(
+                f"the log has a column '{name}', so it cannot keep rejected events apart",
+                hint="the log of rejected events has columns 'reason' and 'arrival' of its own",
+            )
+    own = [pa.field("reason", pa.string()), pa.field("arrival", pa.timestamp("us", "UTC"))]
+    columns = [field.with_nullable(True) for field in folder.schema]
+    return create_folder(
+        folder.rejected, pa.schema([*own, *columns]), "arrival", folder.segment_bytes
+    )
+
+
+def _rejected_rows(rows: pa.Table, reasons: list[str], arrival_us: int) -> pa.Table:
+    arrivals = pa.array([arrival_us] * len(reasons), pa.timestamp("us", "UTC"))
+    return rows.add_column(0, "arrival", arrivals).add_column(0, "reason", pa.array(reasons))
