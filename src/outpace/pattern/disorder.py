@@ -121,5 +121,5 @@ def _duration(value: Duration | str, name: str) -> Duration:
         raise BindError(f"{name} is a duration, not {value!r}", hint='write "2 s" or a timedelta')
     parsed = parse_duration(value) if isinstance(value, str) else value
     if (parsed < 0) if isinstance(parsed, int) else (parsed < datetime.timedelta(0)):
-        raise BindError(f"{name} must not be negative, but is {value!r}")
+        raise BindError(f"{name} must not be negative")
     return parsed

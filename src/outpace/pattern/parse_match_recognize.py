@@ -13,6 +13,7 @@ from dataclasses import replace
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 from outpace.pattern.lexer import Cursor, Kind, Source, Token
+from outpace.pattern.parse_disorder import read_disorder
 from outpace.pattern.parse_expression import read_expression
 from outpace.pattern.parse_pattern import read_pattern
 from outpace.pattern.parse_windows import read_count, read_scheduler, read_span, read_windows
@@ -133,6 +134,7 @@ class _Reader:
             "LIMIT": self._limit,
             "OVER": self._over,
             "INSTANCES": self._instances,
+            "DISORDER": self._disorder,
             "SUBSET": self._subset,
             "DEFINE": self._define,
         }
@@ -341,6 +343,9 @@ class _Reader:
             raise cursor.error("there is at least one instance", start.span)
         scheduler = read_scheduler(cursor) if cursor.accept("SCHEDULE") else None
         self.query = self.query.instances(count, scheduler)
+
+    def _disorder(self) -> None:
+        self.query = self.query.disorder(read_disorder(self.cursor))
 
     def _subset(self) -> None:
         cursor = self.cursor

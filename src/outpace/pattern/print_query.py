@@ -11,7 +11,8 @@ clause has, each where it is asked for:
 - `SELECT ALL MATCHES` or `SELECT PREFERRED MATCHES` of those with the same first event;
 - `CONSUME SELECTED EVENTS` or `CONSUME ALL EVENTS`;
 - `LIMIT 5 PER START` or `LIMIT 5 PER PARTITION`;
-- `OVER COUNT (1000 SLIDE 50)` and other windows, and `INSTANCES 8` (see `parse_windows`).
+- `OVER COUNT (1000 SLIDE 50)` and other windows, and `INSTANCES 8` (see `parse_windows`);
+- `DISORDER SLACK '2 s'` for a stream that is out of order (see `parse_disorder`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Expression, Literal
+from outpace.pattern.print_disorder import disorder_calls, disorder_clauses
 from outpace.pattern.print_expression import print_expression
 from outpace.pattern.print_name import print_name
 from outpace.pattern.print_pattern import print_pattern
@@ -58,7 +60,8 @@ def print_match_recognize(query: Query, dialect: str = "outpace") -> str:
 def print_identity(query: Query) -> str:
     """Write what a query finds, to tell saved states of different queries apart.
 
-    Who matches is left out, as it changes nothing, and a Python predicate counts by its name.
+    Who matches is left out, as it changes nothing, and so is disorder: events are in order where
+    they are matched. A Python predicate counts by its name.
 
     Examples
     --------
@@ -66,7 +69,7 @@ def print_identity(query: Query) -> str:
     >>> print_identity(query) == print_identity(query.instances(8))
     True
     """
-    found = replace(query, instance_count=1, scheduler=None)
+    found = replace(query, instance_count=1, scheduler=None, order_of_arrival=None)
     if not isinstance(query.windows, BetweenWindows) or query.windows.predicate is None:
         return print_match_recognize(found)
     kind = type(query.windows.predicate)
@@ -123,6 +126,7 @@ class _Clauses:
         for limit in query.limits:
             yield f"LIMIT {limit.count} PER {limit.per.value.upper()}"
         yield from window_clauses(query, self.dialect)
+        yield from disorder_clauses(query)
 
     def _column(self, name: str) -> str:
         return print_name(name, dialect=self.dialect)
@@ -207,6 +211,7 @@ def _calls(query: Query) -> Iterable[str]:
     for limit in query.limits:
         yield f"limit({limit.count}, {limit.per.value!r})"
     yield from window_calls(query)
+    yield from disorder_calls(query)
 
 
 def _expression_text(node: Expression) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from outpace.pattern import ast
+from outpace.pattern import disorder as d
 from outpace.pattern import expression as ex
 from outpace.pattern import query as q
 from outpace.pattern import schedulers as s
@@ -279,6 +280,7 @@ def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
         numbered=st.booleans(),
         instance_count=st.integers(1, 9),
         scheduler=st.none() | _schedulers(),
+        order_of_arrival=st.none() | disorders(),
     ).map(_without_loose_options)
 
 
@@ -302,6 +304,26 @@ def windows() -> st.SearchStrategy[w.Windows]:
         st.builds(w.BetweenWindows, condition, condition),
         st.builds(w.LandmarkWindows, st.none() | condition),
     )
+
+
+def disorders() -> st.SearchStrategy[d.Disorder]:
+    """Draw how far a stream is out of order; it need not fit any schema.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(disorders(), lambda drawn: isinstance(drawn, d.KSlack)).slack
+    0
+    """
+    span = st.integers(0, 10**12)
+    spans = span | span.map(_duration)
+    options = {
+        "late": st.sampled_from(d.Late),
+        "invalid": st.sampled_from(d.Invalid),
+        "ahead": st.none() | spans,
+    }
+    kinds = [st.builds(kind, **options) for kind in (d.InOrder, d.Watermark)]
+    return st.one_of(st.builds(d.KSlack, spans, **options), *kinds)
 
 
 def _duration(microseconds: int) -> datetime.timedelta:
