@@ -91,7 +91,7 @@ class Rate:
     def happened(self, elapsed_us: Integers | np.int64) -> Integers:
         """Return how many events have happened at these times, those of that microsecond too."""
         rounds, rest = np.divmod(elapsed_us, self._length_us)
-        counts = rounds * self._events
+        counts: Integers = rounds * self._events
         for events, length in self.pieces:
             across, down = _lowest_terms(events, length)
             inside = np.clip(rest, -1, length - 1) + 1
