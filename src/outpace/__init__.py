@@ -29,8 +29,8 @@ from outpace.errors import (
     StateError,
     UnsupportedError,
 )
-from outpace.host import explain, match, sql
-from outpace.local.match import Search, search
+from outpace.host import explain, match, search, sql
+from outpace.local.match import Search
 from outpace.local.parallel.control import RateControl
 from outpace.local.parallel.host import Run, run
 from outpace.local.stream import StreamMatcher

@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 from outpace.local.frames import TableLike, to_arrow
+from outpace.local.match import Search
 from outpace.local.match import match as match_table
+from outpace.local.match import search as search_table
 from outpace.pattern.query import Query, register_explainer
 from outpace.plan.batch import plan_batch
 from outpace.plan.explain import Explanation
@@ -19,6 +21,8 @@ from outpace.plan.windows import by_windows, plan_windows
 if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import DataFrame, SparkSession
+
+    from outpace.spark.stream import StreamSearch
 
 
 @overload
@@ -62,6 +66,43 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
     return match_table(data, query)
 
 
+@overload
+def search(data: DataFrame, query: Query) -> StreamSearch: ...  # type: ignore[overload-overlap]
+@overload
+def search(data: TableLike, query: Query) -> Search: ...
+def search(data: TableLike, query: Query) -> object:
+    """Prepare a search: it runs when something is asked of it.
+
+    Parameters
+    ----------
+    data
+        A table, or a streaming DataFrame of Spark.
+    query
+        What to detect and what to return.
+
+    Returns
+    -------
+    Search or StreamSearch
+        On a table: matches, their number, what timed out, and why. On a stream: matches, what timed
+        out, late and invalid events, each as a streaming DataFrame.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> found = search({"ts": [1, 2, 3], "x": [5, 4, 6]}, rise)
+    >>> found.count(), found.table().to_pylist()
+    (1, [{'at': 3}])
+    """
+    if _is_spark_frame(data):
+        from outpace.spark.schema import is_streaming
+
+        if is_streaming(data):
+            from outpace.spark.stream import StreamSearch
+
+            return StreamSearch(data, query)
+    return search_table(data, query)
+
+
 def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = None) -> Explanation:
     """Explain a query: what it finds, how it is matched, and where each part of it runs.
 
@@ -88,8 +129,13 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         plan = plan_session_files(active_session(), data, query)
         return explain_plan(query, plan.files.schema, plan.lines())
     if _is_spark_frame(data):
-        from outpace.spark.schema import arrow_schema
+        from outpace.spark.schema import arrow_schema, is_streaming
 
+        if is_streaming(data):
+            from outpace.spark.stream import plan_frame
+
+            streamed = plan_frame(data, query)
+            return explain_plan(query, streamed.bound.schema, streamed.lines())
         schema = arrow_schema(data)
         planned = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
         return explain_plan(query, schema, planned.lines())

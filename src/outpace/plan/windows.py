@@ -213,7 +213,7 @@ def plan_windows(query: Query, schema: pa.Schema) -> WindowPlan:
         bound = task.bound
         columns = _columns(kept_columns(bits.task, schema), windows, schema)
         timed = windows is not None and isinstance(windows.kind, ByTime)
-        unused = bits.drop_unused and timed and not _shows_first_window(bound)
+        unused = bits.drop_unused and timed and not shows_first_window(bound)
     division, reason = divide_windows(bound, windows)
     neighbours = removes_duplicates(query, windows)
     size = query.scheduler.size if isinstance(query.scheduler, Batches) else None
@@ -261,7 +261,7 @@ def removes_duplicates(query: Query, windows: BoundWindows | None) -> bool:
             return False
 
 
-def _shows_first_window(bound: BoundQuery) -> bool:
+def shows_first_window(bound: BoundQuery) -> bool:
     """Say whether a match that several windows find looks different in each.
 
     It comes out as the first of them finds it, by the numbers of events. These do not depend on the

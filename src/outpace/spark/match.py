@@ -33,7 +33,7 @@ from outpace.plan.batch import BatchPlan, plan_batch
 from outpace.plan.catalyst import quoted
 from outpace.plan.crossing import Crossing
 from outpace.plan.windows import by_windows
-from outpace.spark.schema import arrow_schema, with_schema
+from outpace.spark.schema import arrow_schema, is_streaming, with_schema
 
 Batches = Iterable[pa.RecordBatch]
 Change = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -51,6 +51,10 @@ _BLOCKS_MAX: Final = 1 << 32
 
 def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     """Find the matches of a query in a DataFrame; nothing runs before the result is used."""
+    if is_streaming(frame):
+        from outpace.spark.stream import StreamSearch
+
+        return StreamSearch(frame, query).matches()
     if by_windows(query):
         from outpace.spark.windows import match_windows
 

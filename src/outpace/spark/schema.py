@@ -6,6 +6,8 @@ it, as the tables that the flow reads may not exist yet; there the user tells th
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -13,6 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from outpace.errors import UnsupportedError
+
+#: What Spark says to questions inside a flow of a pipeline.
+_IN_PIPELINE: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 
 
 def with_schema(frame: DataFrame, schema: StructType) -> DataFrame:
@@ -39,13 +44,23 @@ def with_schema(frame: DataFrame, schema: StructType) -> DataFrame:
     return told
 
 
+def is_streaming(frame: DataFrame) -> bool:
+    """Say whether a DataFrame is a stream; in a flow of a pipeline, where Spark is silent, no."""
+    try:
+        return bool(frame.isStreaming)
+    except PySparkException as error:
+        if error.getCondition() != _IN_PIPELINE:
+            raise
+        return False
+
+
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """Return the schema that a DataFrame's rows have when they cross to Python."""
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     try:
         return to_arrow_schema(frame.schema, timezone=zone)
     except PySparkException as error:
-        if error.getCondition() != "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION":
+        if error.getCondition() != _IN_PIPELINE:
             raise
         raise UnsupportedError(
             "inside a flow of a pipeline, Spark does not say which columns there are",

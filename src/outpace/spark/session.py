@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
+#: The state store that streams need.
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
 #: What every classic session gets unless told otherwise.
 _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
@@ -33,6 +36,9 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Streams keep their state in RocksDB, and write what changed of it, not all, in every batch.
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 
 #: What a session with all parts on this machine gets on top.

@@ -155,7 +155,7 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
             cell.position,
             cell.watermark,
             cell.spans,
-            cell.block,
+            bytes(cell.block),
             *(getattr(cell.counters, name) for name in COUNTERS),
         )
         for cell in cells

@@ -1,0 +1,301 @@
+"""How a query runs on a stream of micro-batches: what crosses, how it is packed, which stages.
+
+A query with keys is divided by key: each instance of one stage orders, splits and matches the
+events of its keys. A query without keys and with one instance has one such instance. Windows
+without keys that several instances match, and windows whose numbers count the events of all keys,
+take three stages: one instance orders and splits, several match, one merges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import pyarrow as pa
+
+from outpace.engine.match.bits import BITS, BitTask
+from outpace.engine.match.contract import Task
+from outpace.engine.match.operator import fingerprint, kept_columns, prepare
+from outpace.engine.match.output import timed_out_schema
+from outpace.engine.stream.order_match import OrderMatchStage
+from outpace.engine.stream.pack import CORRUPT, REASON, Packing
+from outpace.engine.stream.stage import StageSpec
+from outpace.errors import UnsupportedError
+from outpace.pattern.bind import bind_operator
+from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
+from outpace.pattern.bind_windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Invalid, Late
+from outpace.pattern.print_name import print_name
+from outpace.pattern.query import Query, Rows
+from outpace.plan.crossing import Crossing, computed_by_catalyst
+from outpace.plan.windows import shows_first_window
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the events of a query look like on their way.
+
+    Parameters
+    ----------
+    bound
+        The user's query.
+    task
+        The query that Python runs, which reads bits where there are any; None for a user-defined
+        operator.
+    bits, computed
+        What computes the bits, if there are any: in Python, and in Catalyst.
+    windows
+        The windows, if any.
+    disorder
+        How far events are out of order.
+    columns
+        The columns that travel.
+    drop
+        Whether rows without any bit are left out.
+    """
+
+    bound: BoundQuery
+    task: Task | None
+    bits: BitTask | None
+    computed: tuple[tuple[str, str], ...]
+    windows: BoundWindows | None
+    disorder: BoundDisorder
+    columns: tuple[str, ...]
+    drop: bool
+
+    @property
+    def events(self) -> pa.Schema:
+        """The columns of the events that travel."""
+        known = self.bound.schema if self.task is None else self.task.bound.schema
+        return pa.schema([known.field(name) for name in self.columns])
+
+    @property
+    def identity(self) -> str:
+        """What tells the states of different queries apart."""
+        read = "" if self.task is None else fingerprint(self.task.bound)
+        return f"{read} {self.bound.query.name} {self.events}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan(Crossing):
+    """What a query does on a stream.
+
+    Parameters
+    ----------
+    bound, computed, columns, drop_unused
+        The user's query, and what crosses.
+    layout
+        What events look like on their way.
+    packing
+        How rows are packed.
+    stages
+        The stages, in order.
+    timeouts
+        Whether partial matches that WITHIN ended come out as well.
+    """
+
+    layout: Layout
+    packing: Packing
+    stages: tuple[StageSpec, ...]
+    timeouts: bool
+
+    @property
+    def timed_out(self) -> pa.Schema:
+        """The columns of partial matches that timed out; none where they are not kept."""
+        task = self.layout.task
+        return pa.schema([]) if task is None or not self.timeouts else timed_out_schema(task)
+
+    @property
+    def invalid(self) -> pa.Schema:
+        """The columns of events that cannot be used; `late` ones have those of the input."""
+        return pa.schema([pa.field(REASON, pa.string()), *self.bound.schema])
+
+    @property
+    def pulses(self) -> bool:
+        """Whether the stages can tell how far time has come for a query behind them.
+
+        They cannot where a match may start any time ago.
+        """
+        windows = self.layout.windows
+        timed = windows is not None and isinstance(windows.kind, ByTime)
+        return timed or (windows is None and self.bound.within is not None)
+
+    def lines(self) -> list[str]:
+        r"""Return what `explain()` shows of the plan.
+
+        Examples
+        --------
+        >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")
+        ...          .define(A="v > 1", B="v < 1").measures(at="B.ts").within(5))
+        >>> schema = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
+        >>> print("\n".join(plan_stream(query, schema, 2).lines()))
+        on Spark, as a stream
+          computed by Catalyst: 2 conditions
+            A: (`v` > 1)
+            B: (`v` < 1)
+          columns that cross to Python: ts, key, and 1 byte of bits
+          rows that cross: all
+          1. pack: blocks of ts, key and bits; rows that fit no condition only tell the time
+          2. order + match: 2 instances, by key
+          order: each batch is sorted; events before those of an earlier batch are late
+          late events are dropped and counted; invalid events are an error
+        """
+        return ["on Spark, as a stream", *(f"  {line}" for line in self._lines())]
+
+    def _lines(self) -> list[str]:
+        disorder = self.layout.disorder
+        named = ", ".join(print_name(name) for name in self.columns if name != CORRUPT)
+        bits = " and bits" if self.layout.bits is not None else ""
+        dropped = "; rows that fit no condition only tell the time" if self.packing.drop else ""
+        lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
+        keyed = ", by key" if self.bound.partition_by and len(self.stages) == 1 else ""
+        for place, spec in enumerate(self.stages, 2):
+            many = f"{spec.instances} instances{keyed}" if spec.instances > 1 else "1 instance"
+            lines.append(f"{place}. {spec.name}: {many}")
+        late = {
+            Late.DROP: "dropped and counted",
+            Late.PASS: "passed on as if they happened at the watermark",
+            Late.SIDE: "sent to the side output",
+        }
+        invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
+        return [
+            *lines,
+            f"order: {_order(disorder)}",
+            f"late events are {late[disorder.late]}; invalid events are"
+            f" {invalid[disorder.invalid]}",
+        ]
+
+
+def plan_stream(
+    query: Query, schema: pa.Schema, partitions: int, *, timeouts: bool = False
+) -> StreamPlan:
+    """Plan a query over a stream with rows of a schema.
+
+    Parameters
+    ----------
+    query
+        The query.
+    schema
+        The input's columns.
+    partitions
+        How many instances share the keys where the user has not said.
+    timeouts
+        Whether partial matches that WITHIN ended are asked for.
+
+    Raises
+    ------
+    BindError
+        The query does not fit the schema, or has no rising time to go by.
+    UnsupportedError
+        It asks for what a stream cannot give.
+
+    Examples
+    --------
+    >>> from outpace.pattern.windows import CountWindows
+    >>> query = Query("q").order_by("ts").pattern("A B").over(CountWindows(100, 10)).instances(4)
+    >>> plan = plan_stream(query.measures(n="COUNT(*)"), pa.schema([("ts", pa.int64())]), 2)
+    >>> [(spec.name, spec.instances) for spec in plan.stages]
+    [('order + split', 1), ('match', 4), ('merge', 1)]
+    """
+    layout = lay_out(query, schema, timeouts=timeouts)
+    bound, disorder = layout.bound, layout.disorder
+    stages = _stages(query, schema, layout, partitions, timeouts=timeouts)
+    packing = Packing(
+        schema=schema,
+        columns=layout.columns,
+        keys=bound.partition_by,
+        time=disorder.time,
+        instances=stages[0].instances,
+        bits=layout.bits,
+        drop=layout.drop,
+        quarantine=disorder.invalid is Invalid.QUARANTINE,
+        ahead=disorder.ahead,
+        told=disorder.told,
+    )
+    columns = [name for name in layout.columns if name in schema.names]
+    corrupt = [CORRUPT] if CORRUPT in schema.names and CORRUPT not in columns else []
+    return StreamPlan(
+        bound=bound,
+        computed=layout.computed,
+        columns=(*columns, *corrupt),
+        # Time passes with events that no step can use, so they cross and are left out after.
+        drop_unused=False,
+        layout=layout,
+        packing=packing,
+        stages=stages,
+        timeouts=timeouts,
+    )
+
+
+@lru_cache(maxsize=64)
+def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layout:
+    """Decide what travels; a task that has seen the query before knows it still."""
+    _check(query, timeouts=timeouts)
+    disorder = bind_disorder(query, schema)
+    windows = None if query.windows is None else bind_windows(query, schema)
+    side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
+    if query.operator is not None:
+        bound = bind_operator(query, schema)
+        names = tuple(schema.names)
+        return Layout(bound, None, None, (), windows, disorder, names, drop=False)
+    task = prepare(query, schema, timeouts=timeouts)
+    bits, computed = computed_by_catalyst(task)
+    known = bits.task.bound.schema
+    split = () if windows is None else windows.columns
+    wanted = {*kept_columns(bits.task, known), *split, *disorder.ties, disorder.time}
+    names = tuple(
+        name for name in known.names if name in wanted or (side and not name.startswith(BITS))
+    )
+    timed = windows is None or (
+        isinstance(windows.kind, ByTime) and not shows_first_window(task.bound)
+    )
+    return Layout(
+        bound=task.bound,
+        task=bits.task,
+        bits=bits if bits.predicates else None,
+        computed=computed,
+        windows=windows,
+        disorder=disorder,
+        columns=names,
+        drop=bits.drop_unused and timed and disorder.late is not Late.SIDE,
+    )
+
+
+def _check(query: Query, *, timeouts: bool) -> None:
+    if query.rows is Rows.ALL_WITH_UNMATCHED:
+        raise UnsupportedError(
+            "a stream cannot return unmatched rows",
+            hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
+        )
+    if timeouts and (query.windows is not None or query.operator is not None):
+        raise UnsupportedError("only patterns without windows have partial matches that time out")
+
+
+def _stages(
+    query: Query, schema: pa.Schema, layout: Layout, partitions: int, *, timeouts: bool
+) -> tuple[StageSpec, ...]:
+    keyed = bool(layout.bound.partition_by)
+    count = query.instance_count if query.instance_count > 1 or not keyed else partitions
+    numbered = query.windows is not None and query.numbered and keyed
+    if query.windows is not None and (numbered or (not keyed and count > 1)):
+        from outpace.engine.stream.split_specs import split_specs
+
+        return split_specs(partial(lay_out, query, schema), count, layout.identity)
+    make = partial(_order_match, query, schema, timeouts)
+    return (StageSpec("order + match", count if keyed else 1, make, layout.identity),)
+
+
+def _order_match(query: Query, schema: pa.Schema, timeouts: bool, number: int) -> OrderMatchStage:
+    layout = lay_out(query, schema, timeouts=timeouts)
+    return OrderMatchStage(
+        query, schema, layout.disorder, layout.columns, layout.task, timeouts=timeouts
+    )
+
+
+def _order(disorder: BoundDisorder) -> str:
+    if disorder.told:
+        return "an event waits until it is told that no earlier one comes"
+    if disorder.slack is None:
+        return "each batch is sorted; events before those of an earlier batch are late"
+    return f"an event waits until one is seen that is {disorder.slack:,} units of time later"
