@@ -32,8 +32,7 @@ class Feed:
     bound, windows
         The query, and its windows.
     checked
-        Whether rows that go back are refused. A reorderer has put them in order already, and knows
-        of no more than their time.
+        Whether rows that go back are refused; needless where a reorderer has put them in order.
     """
 
     def __init__(self, bound: BoundQuery, windows: BoundWindows, *, checked: bool = True) -> None:

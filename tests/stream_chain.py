@@ -1,0 +1,79 @@
+"""A chain of stages, run batch by batch as a host with micro-batches does, with crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from outpace.engine.stream.cell import Cell, Counters, Kind, cell_batch, read_cells
+from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
+from outpace.engine.stream.table_block import read_table
+
+#: The saved state of each instance of each stage.
+States = list[list[bytes | None]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a batch gave.
+
+    Parameters
+    ----------
+    cells
+        All cells that came out of the last stage.
+    counters
+        For each stage those of its instances.
+    """
+
+    cells: list[Cell]
+    counters: list[list[Counters]]
+
+    def tables(self, kind: Kind) -> list[pa.Table]:
+        """The content of the cells of a kind."""
+        return [read_table(cell.block) for cell in self.cells if cell.kind is kind]
+
+    @property
+    def pulse(self) -> int:
+        """How far time has come for what reads the matches."""
+        (pulse,) = (cell.watermark for cell in self.cells if cell.kind is Kind.PULSE)
+        return pulse
+
+
+class Chain:
+    """Stages whose states are bytes between two batches, each in a new object in every batch."""
+
+    def __init__(self, specs: Sequence[StageSpec]) -> None:
+        self._specs = specs
+        self._states: States = [[None] * spec.instances for spec in specs]
+
+    def run(self, cells: Sequence[Cell]) -> Given:
+        """Run a batch for good."""
+        given, self._states = self._try(cells)
+        return given
+
+    def crash(self, cells: Sequence[Cell]) -> Given:
+        """Run a batch whose result and states are lost."""
+        return self._try(cells)[0]
+
+    def _try(self, cells: Sequence[Cell]) -> tuple[Given, States]:
+        states: States = []
+        counters: list[list[Counters]] = []
+        for place, (spec, saved) in enumerate(zip(self._specs, self._states, strict=True), 1):
+            states.append([])
+            counters.append([])
+            after: list[Cell] = []
+            for number, state in enumerate(saved):
+                stage = restore_stage(spec, number, state)
+                mine = [cell for cell in _travelled(cells) if cell.instance == number]
+                assert any(cell.kind in stage.takes for cell in mine), "every instance hears"
+                after += run_step(stage, mine, number, place)
+                states[-1].append(save_stage(spec, stage))
+                counters[-1].append(stage.counters)
+            cells = after
+        return Given(list(cells), counters), states
+
+
+def _travelled(cells: Sequence[Cell]) -> list[Cell]:
+    return list(read_cells(cell_batch(cells)))

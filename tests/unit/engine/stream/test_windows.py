@@ -1,0 +1,237 @@
+"""Split, match and merge over micro-batches: what comes out, and when, is that of one operator."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from stream_chain import Chain
+from window_queries import KINDS, PATTERNS, Bounded, tables
+
+from outpace.engine.match.bits import BitTask, with_bits
+from outpace.engine.match.contract import NO_TIME, Task
+from outpace.engine.match.operator import prepare
+from outpace.engine.stream.cell import Cell, Kind
+from outpace.engine.stream.pack import Packing
+from outpace.engine.stream.split_specs import split_specs
+from outpace.engine.window.operator import match_windows, windowed_operator
+from outpace.pattern.bind import bind_operator
+from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import InOrder, KSlack, Watermark
+from outpace.pattern.operator import EventOperator
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import Batches, ByKey, Candidate, LeastLoaded, RoundRobin, Scheduler
+from outpace.pattern.windows import BetweenWindows, SessionWindows, TimeWindows
+
+SLACK = 4
+FAR = 1 << 40
+
+
+class Backwards(Scheduler):
+    """A scheduler of a user."""
+
+    def assign(self, window: Candidate, loads: Sequence[float]) -> int:
+        return len(loads) - 1 - window.number % len(loads)
+
+
+class SavedBounded(Bounded):
+    """A predicate that has nothing to save."""
+
+    def clone(self) -> SavedBounded:
+        return SavedBounded()
+
+    def state(self) -> bytes:
+        return b""
+
+    def restore(self, data: bytes) -> None:
+        pass
+
+
+class Climbs(EventOperator):
+    """Gives the events whose kind is behind that of the one before."""
+
+    output = pa.schema([("at", pa.int64())])
+
+    def __init__(self) -> None:
+        self.last = "z"
+
+    def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
+        kind = str(event["kind"])
+        if kind > self.last:
+            yield {"at": event["id"]}
+        self.last = kind
+
+    def close(self) -> Mapping[str, Sequence[object]]:
+        return {"at": [ord(self.last)]}
+
+    def state(self) -> bytes:
+        return self.last.encode()
+
+    def restore(self, data: bytes) -> None:
+        self.last = data.decode()
+
+
+WINDOWS = {**KINDS, "predicate": BetweenWindows(predicate=SavedBounded())}
+QUERIES = {**PATTERNS, "operator": Query("q").order_by("ts").apply(Climbs)}
+SCHEDULERS = [None, RoundRobin(), Batches(), Batches(size=2), LeastLoaded(), ByKey(), Backwards()]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the events of a query look like on their way."""
+
+    bound: BoundQuery
+    task: Task | None
+    disorder: BoundDisorder
+    events: pa.Schema
+    bits: BitTask | None
+
+
+def lay_out(query: Query, schema: pa.Schema, *, bits: bool) -> Layout:
+    """Lay a query out, with columns of bits or without."""
+    disorder = bind_disorder(query, schema)
+    if query.operator is not None:
+        return Layout(bind_operator(query, schema), None, disorder, schema, None)
+    task = prepare(query, schema)
+    packed = with_bits(task) if bits else None
+    if packed is not None and packed.predicates:
+        known = packed.task.bound.schema
+        return Layout(task.bound, packed.task, disorder, known, packed)
+    return Layout(task.bound, task, disorder, schema, None)
+
+
+class Simulation:
+    """A query as a chain of stages, beside one operator that is fed what must have come by now."""
+
+    def __init__(self, query: Query, schema: pa.Schema, *, bits: bool = False) -> None:
+        make = partial(lay_out, query, schema, bits=bits)
+        layout = make()
+        specs = split_specs(make, query.instance_count, "a query")
+        # Hosts send the stages to where they run.
+        self.chain = Chain(pickle.loads(pickle.dumps(specs)))  # noqa: S301
+        self._disorder = layout.disorder
+        self._packing = Packing(
+            schema=schema,
+            columns=tuple(layout.events.names),
+            keys=layout.bound.partition_by,
+            time="ts",
+            instances=1,
+            bits=layout.bits,
+            drop=False,
+            quarantine=False,
+            ahead=layout.disorder.ahead,
+            told=layout.disorder.told,
+        )
+        self._operator = windowed_operator(query, schema)
+        self._waiting = schema.empty_table()
+        self._clock = NO_TIME
+        self.found = [layout.bound.output.empty_table()]
+        self.expected = [layout.bound.output.empty_table()]
+
+    def cells(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> list[Cell]:
+        """Pack the rows of tasks."""
+        return [
+            replace(cell, sender=sender)
+            for sender, rows in enumerate(tasks)
+            for cell in self._packing.pack(rows, told)
+        ]
+
+    def run(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> None:
+        """Run a batch, and check that what comes out is what must, no more and no less."""
+        given = self.chain.run(self.cells(tasks, told))
+        self.found += given.tables(Kind.MATCHES)
+        self._expect(pa.concat_tables(tasks), told)
+        self.check()
+
+    def check(self) -> None:
+        """Compare what came out with what must have by now."""
+        assert self.result() == pa.concat_tables(self.expected).to_pylist()
+
+    def result(self) -> list[dict[str, object]]:
+        """Return all that came out."""
+        return pa.concat_tables(self.found).to_pylist()
+
+    def _expect(self, rows: pa.Table, told: int) -> None:
+        """Feed the operator with all rows whose turn it is, in order."""
+        rows = pa.concat_tables([self._waiting, rows]).sort_by("seq")
+        times = rows["ts"].to_pylist()
+        if not self._disorder.told:
+            self._clock = max([self._clock, *times])
+        slack = self._disorder.slack or 0
+        watermark = told if self._clock == NO_TIME else max(self._clock - slack, told)
+        in_order = self._disorder.slack is None and not self._disorder.told
+        ready = len(times) if in_order else sum(time < watermark for time in times)
+        self.expected.append(self._operator.push(rows.slice(0, ready)).matches)
+        self._waiting = rows.slice(ready)
+        if watermark != NO_TIME:
+            self.expected.append(self._operator.advance(watermark).matches)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    """Return a query over windows of any kind, with instances and an order."""
+    query = draw(st.sampled_from(list(QUERIES.values())))
+    numbered = draw(st.booleans())
+    if numbered and draw(st.booleans()):
+        query = query.partition_by("key")
+    windows = draw(st.sampled_from(list(WINDOWS.values())))
+    query = query.over(windows, duplicates=draw(st.booleans()), numbered=numbered)
+    query = query.instances(draw(st.integers(1, 4)), draw(st.sampled_from(SCHEDULERS)))
+    return query.disorder(draw(st.sampled_from([InOrder(), KSlack(SLACK), Watermark()])))
+
+
+def shuffled(table: pa.Table, query: Query, seed: int) -> pa.Table:
+    """Return events out of order, but none further behind than the slack."""
+    if isinstance(query.order_of_arrival, InOrder):
+        return table
+    rng = np.random.default_rng(seed)
+    keys = table["ts"].to_numpy() + rng.integers(0, SLACK + 1, table.num_rows)
+    return table.take(pa.array(np.argsort(keys, kind="stable")))
+
+
+def cut(data: st.DataObject, table: pa.Table, parts: int) -> list[pa.Table]:
+    """Cut a table at random places."""
+    places = sorted(data.draw(st.lists(st.integers(0, table.num_rows), max_size=parts)))
+    bounds = zip([0, *places], [*places, table.num_rows], strict=True)
+    return [table.slice(low, high - low) for low, high in bounds]
+
+
+@given(data=st.data())
+def test_the_chain_gives_what_one_operator_gives_batch_by_batch(data: st.DataObject) -> None:
+    query = data.draw(queries())
+    table = data.draw(tables())
+    table = table.append_column("seq", pa.array(np.arange(table.num_rows)))
+    simulation = Simulation(query, table.schema, bits=data.draw(st.booleans()))
+    rows = shuffled(table, query, data.draw(st.integers(0, 99)))
+    told = isinstance(query.order_of_arrival, Watermark)
+    left = table["ts"].to_pylist()
+    for batch in cut(data, rows, 4):
+        for time in batch["ts"].to_pylist():
+            left.remove(time)
+        # What is told holds for later batches alone.
+        watermark = min(left, default=FAR) if told and data.draw(st.booleans()) else NO_TIME
+        tasks = cut(data, batch, 1)
+        if data.draw(st.booleans()):
+            lost = simulation.chain.crash(simulation.cells(tasks, watermark))
+            again = simulation.chain.crash(simulation.cells(tasks, watermark)[::-1])
+            assert lost.tables(Kind.MATCHES) == again.tables(Kind.MATCHES)
+            assert lost.pulse == again.pulse
+        simulation.run(tasks, watermark)
+    simulation.run([table.slice(0, 0)], FAR)
+    whole = match_windows(query, table).table.to_pylist()
+    found = simulation.result()
+    if isinstance(query.windows, SessionWindows) and query.partitions:
+        # Time closes the sessions of keys one after the other, whatever their numbers are.
+        assert [row["match_event"] for row in found] == [row["match_event"] for row in whole]
+        assert sorted(map(repr, found)) == sorted(map(repr, whole))
+    elif isinstance(query.windows, SessionWindows | TimeWindows):
+        assert found == whole
+    else:
+        assert found == whole[: len(found)]
