@@ -1,13 +1,13 @@
 """The event log: an append-only file format for streams of events, with offsets to go back to.
 
-    frame      a block of events with its header, and the index that repeats the headers
-    folder     what a log's folder says of it
-    segment    reads one segment, whatever its state
-    recover    what a writer does first
-    rows       checks events and cuts them into frames
-    writer     appends
-    reader     reads ranges of offsets
-    blocks     ranges of offsets as blocks of a good size
+- `frame`: a block of events with its header, and the index that repeats the headers;
+- `folder`: what a log's folder says of it;
+- `segment`: reads one segment, whatever its state;
+- `rows`: checks events and cuts them into frames;
+- `recover`: what a writer does first;
+- `segment_writer`, `writer`: append;
+- `reader`: reads ranges of offsets;
+- `blocks`: ranges of offsets as blocks of a good size.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Folder:
     def bases(self) -> list[int]:
         """Return the offsets that segments begin with, rising."""
         try:
-            names = os.listdir(self.path)
+            names = [path.name for path in self.path.iterdir()]
         except OSError as error:
             raise DataError(f"cannot read '{self.path}'", detail=str(error)) from error
         return sorted(int(found[1]) for name in names if (found := _SEGMENT.fullmatch(name)))

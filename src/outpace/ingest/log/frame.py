@@ -1,7 +1,7 @@
 """Frames: what a segment of an event log is a run of, and the headers that its index repeats.
 
-A frame is a header of 64 bytes, then its payload: a block of events (`outpace.engine.block`), padded
-with zeros to a multiple of 8. The index of a segment is the headers of its frames, one after the
+A frame is a header of 64 bytes, then its payload: a block of events (`outpace.engine.block`), with
+zeros up to a multiple of 8. The index of a segment is the headers of its frames, one after the
 other. Numbers are little-endian:
 
     magic `OPLF`, version, kind, CRC-32 of the rest of the header, CRC-32 of the payload,
@@ -177,6 +177,4 @@ def payload_checksum(payload: Data, salt: int) -> int:
 
 def _header_checksum(data: Data, salt: int) -> int:
     view = memoryview(data)
-    return zlib.crc32(
-        view[_CHECKED_AT:HEADER_BYTES], zlib.crc32(view[: _CHECKED_AT - 4], salt)
-    )
+    return zlib.crc32(view[_CHECKED_AT:HEADER_BYTES], zlib.crc32(view[: _CHECKED_AT - 4], salt))

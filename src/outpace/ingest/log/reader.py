@@ -11,13 +11,13 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.block import read_block
-from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder, open_folder
 from outpace.ingest.log.frame import Frame, FrameKind, Headers, frame_of
 from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
@@ -242,9 +242,7 @@ class Log:
                         raise damage.error()
                     found.append(damage)
 
-    def end_of(
-        self, start: int, *, events: int | None = None, bytes: int | None = None
-    ) -> int:
+    def end_of(self, start: int, *, events: int | None = None, bytes: int | None = None) -> int:
         """Return how far to read from an offset on: at most so many events and bytes.
 
         At least one event is read if there is one. The end is that of a frame where this leaves out
@@ -298,7 +296,7 @@ class Log:
         The last segment is never deleted. A reader that still needs the events is told so.
         """
         self.refresh()
-        old = [base for base, stop in zip(self._bases, self._bases[1:]) if stop <= before]
+        old = [base for base, stop in pairwise(self._bases) if stop <= before]
         for base in old:
             self.folder.events_file(base).unlink(missing_ok=True)
             self.folder.index_file(base).unlink(missing_ok=True)
@@ -321,13 +319,3 @@ class Log:
                 self._closed.pop(next(iter(self._closed)))
             self._closed[base] = read_closed(self.folder, base, self._bases[number + 1])
         return self._closed[base]
-
-
-def require_range(log: Log, start: int) -> None:
-    """Refuse an offset that the log has not come to yet."""
-    if start > log.stop:
-        raise DataError(
-            f"the log ends at offset {log.stop}, before offset {start}",
-            detail=str(log.folder.path),
-            hint="was the log made anew? then start with a new checkpoint folder",
-        )

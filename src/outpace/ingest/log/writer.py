@@ -34,16 +34,14 @@ from outpace.ingest.log.frame import (
     Frame,
     FrameKind,
     payload_checksum,
-    write_header,
 )
 from outpace.ingest.log.recover import Recovered, recover
 from outpace.ingest.log.rows import Payload, fitting, invalid_times, payloads, reason_of
+from outpace.ingest.log.segment_writer import SegmentWriter
 from outpace.pattern.choice import one_of
 
 #: A segment has at most so many frames, so that an index stays small.
 _FRAMES_MAX: Final = 2**16
-#: Room in an index is taken for so many headers at once.
-_ROOM: Final = 64
 #: What a disk says that has no room; anything else may have left the file in any state.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -92,9 +90,10 @@ class Writer:
         self._lock = _locked(folder)
         try:
             self.recovered: Recovered = recover(folder)
-            self._base = self.recovered.base
             self._stop, self._arrival = self.recovered.stop, self.recovered.arrival
-            self._open_segment(self.recovered.end, self.recovered.frames)
+            self._segment = SegmentWriter(
+                folder, self.recovered.base, self.recovered.end, self.recovered.frames
+            )
         except BaseException:
             os.close(self._lock)
             raise
@@ -143,7 +142,7 @@ class Writer:
 
     def sync(self) -> None:
         """Force all that was appended to the disk."""
-        os.fdatasync(self._events)
+        self._segment.sync()
 
     def close(self) -> None:
         """Make the last events durable, give up the lock and close the files."""
@@ -152,8 +151,7 @@ class Writer:
         try:
             if self._syncing is not None:
                 self._syncing.cancel()
-            if self._broken is None:
-                self._close_segment()
+            self._segment.close(durable=self._sync is not Sync.NEVER)
         finally:
             os.close(self._lock)
             self._lock = -1
@@ -169,32 +167,28 @@ class Writer:
     ) -> None:
         self.close()
 
-    # Appending. Headers go to the index when all frames are in the file: readers follow the index.
-
     def _append(self, table: pa.Table) -> None:
-        if self._position and self._position + table.nbytes > self._folder.segment_bytes:
+        limit = self._folder.segment_bytes
+        if self._segment.end and self._segment.end + table.nbytes > limit:
             self._roll()
         frames: list[Frame] = []
-        self._written = self._position
+        end = self._segment.end
         for payload in payloads(table, self._folder.time):
-            size = HEADER_BYTES + len(payload.data)
-            if self._written and (
-                self._written + size > self._folder.segment_bytes
-                or self._frames + len(frames) == _FRAMES_MAX
-            ):
+            full = self._segment.frames + len(frames) == _FRAMES_MAX
+            if end and (full or end + HEADER_BYTES + len(payload.data) > limit):
                 self._show(frames)
-                frames = []
                 self._roll()
-            frame = self._frame(payload, frames[-1].stop if frames else self._stop)
-            self._keep_room(len(frames) + 1)
-            self._write(frame, payload.data)
+                frames, end = [], 0
+            frame = self._frame(payload, end, frames[-1].stop if frames else self._stop)
+            self._segment.write(frame, payload.data, len(frames) + 1)
             frames.append(frame)
+            end = frame.end
         self._show(frames)
 
-    def _frame(self, payload: Payload, first: int) -> Frame:
+    def _frame(self, payload: Payload, position: int, first: int) -> Frame:
         return Frame(
             FrameKind.EVENTS,
-            self._written,
+            position,
             len(payload.data),
             first,
             payload.events,
@@ -204,36 +198,31 @@ class Writer:
             payload_checksum(payload.data, self._folder.salt),
         )
 
-    def _write(self, frame: Frame, payload: pa.Buffer) -> None:
-        padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
-        parts = [write_header(frame, self._folder.salt), payload, padding]
-        _write_all(self._events, parts, frame.position)
-        self._written = frame.end
-
     def _show(self, frames: list[Frame]) -> None:
         """Let readers see frames."""
         if not frames:
             return
         if self._sync is Sync.ALWAYS:
-            os.fdatasync(self._events)
-        headers = b"".join(write_header(frame, self._folder.salt) for frame in frames)
+            self._segment.sync()
         try:
-            _write_all(self._index, [headers], self._frames * HEADER_BYTES)
+            self._segment.show(frames)
         except OSError as error:
             self._broken = f"the index could not be written: {error}"
             raise
-        self._frames += len(frames)
-        self._position, self._stop = frames[-1].end, frames[-1].stop
+        self._stop = frames[-1].stop
         if self._syncing is not None:
-            self._syncing.after_append(self._events)
+            self._syncing.after_append(self._segment)
 
-    def _keep_room(self, frames: int) -> None:
-        """Take room in the index before frames are written, so that showing them cannot fail."""
-        needed = self._frames + frames
-        if needed > self._room:
-            room = -(-needed // _ROOM) * _ROOM
-            os.posix_fallocate(self._index, 0, room * HEADER_BYTES)
-            self._room = room
+    def _roll(self) -> None:
+        """Close the segment and begin the next one."""
+        following = SegmentWriter(self._folder, self._stop, 0, 0)
+        if self._syncing is not None:
+            self._syncing.cancel()
+        durable = self._sync is not Sync.NEVER
+        self._segment.close(durable=durable)
+        self._segment = following
+        if durable:
+            self._folder.sync()
 
     def _undo(self, error: OSError) -> None:
         """Cut off what was written of an append that failed."""
@@ -241,7 +230,7 @@ class Writer:
             self._broken = self._broken or str(error)
             return
         try:
-            os.ftruncate(self._events, self._position)
+            self._segment.cut()
         except OSError as second:
             self._broken = f"what was half written cannot be cut: {second}"
 
@@ -252,50 +241,6 @@ class Writer:
             detail=f"{left} in the log",
             hint="make room on the disk and append again" if error.errno in _NO_ROOM else None,
         )
-
-    # Segments.
-
-    def _open_segment(self, end: int, frames: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        # The index first: a segment without one is damaged.
-        self._index = os.open(self._folder.index_file(self._base), flags, 0o666)
-        try:
-            self._events = os.open(self._folder.events_file(self._base), flags, 0o666)
-        except OSError:
-            os.close(self._index)
-            raise
-        self._position = self._written = end
-        self._frames = frames
-        self._room = os.fstat(self._index).st_size // HEADER_BYTES
-
-    def _close_segment(self) -> None:
-        try:
-            if self._sync is not Sync.NEVER:
-                os.fdatasync(self._events)
-            os.ftruncate(self._index, self._frames * HEADER_BYTES)
-        finally:
-            os.close(self._index)
-            os.close(self._events)
-
-    def _roll(self) -> None:
-        """Close the segment and begin the next one."""
-        before = (self._base, self._index, self._events, self._position, self._frames, self._room)
-        self._base = self._stop
-        try:
-            self._open_segment(0, 0)
-        except OSError:
-            self._base = before[0]
-            self._folder.index_file(self._stop).unlink(missing_ok=True)
-            raise
-        after = self._index, self._events
-        _, self._index, self._events, _, self._frames, _ = before
-        if self._syncing is not None:
-            self._syncing.cancel()
-        self._close_segment()
-        self._index, self._events = after
-        self._frames = 0
-        if self._sync is not Sync.NEVER:
-            self._folder.sync()
 
     # Events without a time.
 
@@ -328,10 +273,10 @@ class _Syncing:
         #: What went wrong.
         self.failure: OSError | None = None
 
-    def after_append(self, handle: int) -> None:
+    def after_append(self, segment: SegmentWriter) -> None:
         """Force what was appended to the disk when the interval is over."""
         if self._timer is None or self._timer.finished.is_set():
-            self._timer = threading.Timer(self._interval_s, self._run, (handle,))
+            self._timer = threading.Timer(self._interval_s, self._run, (segment,))
             self._timer.daemon = True
             self._timer.start()
 
@@ -341,9 +286,9 @@ class _Syncing:
             self._timer.cancel()
             self._timer.join()
 
-    def _run(self, handle: int) -> None:
+    def _run(self, segment: SegmentWriter) -> None:
         try:
-            os.fdatasync(handle)
+            segment.sync()
         except OSError as error:
             self.failure = error
 
@@ -361,17 +306,6 @@ def _locked(folder: Folder) -> int:
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle
-
-
-def _write_all(handle: int, parts: list[bytes | pa.Buffer], position: int) -> None:
-    views = [memoryview(part) for part in parts if len(part)]
-    while views:
-        done = os.pwritev(handle, views, position)
-        position += done
-        while views and done >= len(views[0]):
-            done -= len(views.pop(0))
-        if done:
-            views[0] = views[0][done:]
 
 
 def _rejected_folder(folder: Folder) -> Folder:

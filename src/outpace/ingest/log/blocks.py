@@ -1,0 +1,142 @@
+"""Ranges of offsets as blocks of a good size: small frames are joined, large ones are split.
+
+Which events are in which block depends on the range and on the frames alone, so a range that is
+read again gives the same blocks. A frame of a good size is handed on as it lies in the file.
+
+Memory: one block, and the frames that are joined into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.block import block_cells, narrow_rows, read_block
+from outpace.engine.match.times import as_integers
+from outpace.engine.partition import one_array
+from outpace.ingest.log.frame import Frame, FrameKind, frame_of
+from outpace.ingest.log.reader import Log, OnDamage
+from outpace.ingest.log.segment import Damage
+
+#: Frames are joined until a block has so many events, and not beyond so many events and bytes.
+EVENTS_WANTED: Final = 2**16
+EVENTS_MAX: Final = 2**19
+_BYTES_MAX: Final = 2**26
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Events as one cell.
+
+    Parameters
+    ----------
+    data
+        What `outpace.engine.block.read_block` reads.
+    first
+        The offset of the first event.
+    events
+        How many there are.
+    least, greatest
+        The least and the greatest event time.
+    arrival
+        When the first of them came.
+    """
+
+    data: pa.Buffer
+    first: int
+    events: int
+    least: int
+    greatest: int
+    arrival: int
+
+
+def block_starts(log: Log, start: int, stop: int) -> list[int]:
+    """Return the offsets that the blocks of a range begin with; there may be no event behind one.
+
+    A block never begins inside a frame, unless the frame is cut by the range or is very large.
+    """
+    starts = [start]
+    events = size = 0
+    for run in log.runs(start, stop):
+        for record in run.headers:
+            frame = frame_of(record)
+            if frame.kind is not FrameKind.EVENTS:
+                continue
+            low, high = max(start, frame.first), min(stop, frame.stop)
+            full = events >= EVENTS_WANTED or (
+                events and (events + high - low > EVENTS_MAX or size + frame.length > _BYTES_MAX)
+            )
+            if full:
+                starts.append(low)
+                events = size = 0
+            events += high - low
+            size += frame.length
+    return starts
+
+
+def read_blocks(
+    log: Log,
+    start: int,
+    stop: int,
+    *,
+    on_damage: OnDamage | str = OnDamage.FAIL,
+    lost: list[Damage] | None = None,
+) -> Iterator[Block]:
+    """Yield the events of a range of offsets as blocks.
+
+    Parameters
+    ----------
+    log
+        The log, refreshed.
+    start, stop
+        The offsets.
+    on_damage, lost
+        As in `Log.batches`.
+    """
+    starts = block_starts(log, start, stop)
+    for low, high in zip(starts, [*starts[1:], stop], strict=True):
+        parts = list(log.payloads(low, high, on_damage=on_damage, lost=lost))
+        if parts:
+            yield _block(log, parts, low, high)
+
+
+def _block(log: Log, parts: list[tuple[Frame, pa.Buffer]], start: int, stop: int) -> Block:
+    cut = [_cut(log, frame, payload, start, stop) for frame, payload in parts]
+    blocks = [block for block in cut if block.events]
+    if len(blocks) == 1:
+        return blocks[0]
+    rows = pa.concat_tables(pa.table(read_block(block.data, log.schema)) for block in blocks)
+    columns = {name: one_array(rows[name]) for name in rows.column_names}
+    (cell,) = block_cells([narrow_rows(columns)])
+    return Block(
+        cell.as_buffer(),
+        blocks[0].first,
+        sum(block.events for block in blocks),
+        min(block.least for block in blocks),
+        max(block.greatest for block in blocks),
+        blocks[0].arrival,
+    )
+
+
+def _cut(log: Log, frame: Frame, payload: pa.Buffer, start: int, stop: int) -> Block:
+    """Return the events of a frame that are in a range."""
+    whole = Block(payload, frame.first, frame.events, frame.least, frame.greatest, frame.arrival)
+    low, high = max(start, frame.first), min(stop, frame.stop)
+    if (low, high) == (frame.first, frame.stop):
+        return whole
+    with pa.ipc.open_stream(payload) as reader:
+        narrow = reader.read_next_batch().slice(low - frame.first, high - low)
+    (cell,) = block_cells([narrow])
+    data = cell.as_buffer()
+    times = as_integers(read_block(data, log.schema)[log.time])
+    return replace(
+        whole,
+        data=data,
+        first=low,
+        events=high - low,
+        least=int(times.min()),
+        greatest=int(times.max()),
+    )

@@ -1,0 +1,91 @@
+"""The segment that a writer is at: frames go to its file first, then their headers to the index.
+
+Readers follow the index, so frames are seen when their headers are there, all of an append at once.
+Room for the headers is taken before the frames are written: a full disk is met before anything is
+seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.ingest.log.folder import Folder
+from outpace.ingest.log.frame import HEADER_BYTES, Frame, write_header
+
+#: Room in an index is taken for so many headers at once.
+_ROOM: Final = 64
+
+
+class SegmentWriter:
+    """Writes to a segment.
+
+    Parameters
+    ----------
+    folder, base
+        The log, and the offset that the segment begins with.
+    end, frames
+        Where its last whole frame ends, and how many it has.
+    """
+
+    def __init__(self, folder: Folder, base: int, end: int, frames: int) -> None:
+        self.end, self.frames, self._salt = end, frames, folder.salt
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        # The index first: a segment without one is damaged.
+        self._index = os.open(folder.index_file(base), flags, 0o666)
+        try:
+            self._events = os.open(folder.events_file(base), flags, 0o666)
+        except OSError:
+            os.close(self._index)
+            raise
+        self._room = os.fstat(self._index).st_size // HEADER_BYTES
+
+    def write(self, frame: Frame, payload: pa.Buffer, unseen: int) -> None:
+        """Write a frame, the last of some that are not seen yet."""
+        needed = self.frames + unseen
+        if needed > self._room:
+            room = -(-needed // _ROOM) * _ROOM
+            os.posix_fallocate(self._index, 0, room * HEADER_BYTES)
+            self._room = room
+        padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
+        parts = [write_header(frame, self._salt), payload, padding]
+        _write_all(self._events, parts, frame.position)
+
+    def show(self, frames: Sequence[Frame]) -> None:
+        """Let readers see frames that were written."""
+        headers = b"".join(write_header(frame, self._salt) for frame in frames)
+        _write_all(self._index, [headers], self.frames * HEADER_BYTES)
+        self.frames += len(frames)
+        self.end = frames[-1].end
+
+    def cut(self) -> None:
+        """Cut off what was written and is not seen."""
+        os.ftruncate(self._events, self.end)
+
+    def sync(self) -> None:
+        """Force frames to the disk."""
+        os.fdatasync(self._events)
+
+    def close(self, *, durable: bool) -> None:
+        """Close the files, with their content on the disk if it is to be durable."""
+        try:
+            if durable:
+                os.fdatasync(self._events)
+            os.ftruncate(self._index, self.frames * HEADER_BYTES)
+        finally:
+            os.close(self._index)
+            os.close(self._events)
+
+
+def _write_all(handle: int, parts: Sequence[bytes | pa.Buffer], position: int) -> None:
+    views = [memoryview(part) for part in parts if len(part)]
+    while views:
+        done = os.pwritev(handle, views, position)
+        position += done
+        while views and done >= len(views[0]):
+            done -= len(views.pop(0))
+        if done:
+            views[0] = views[0][done:]

@@ -1,0 +1,333 @@
+"""The data source `outpace.log`: an event log as a stream or as a table, in rows or in blocks.
+
+    spark.readStream.format("outpace.log").option("form", "blocks").load("ticks.log")
+
+Options: `path`; `form`, "rows" (a row for each event, as the log has it) or "blocks" (a row for
+each block, for `op.match`); `maxEventsPerTrigger` and `maxBytesPerTrigger`, how much a micro-batch
+takes at most; `startingOffset`, "earliest", "latest" or an offset, where a new query begins;
+`endingOffset`, where a table ends; `partitions`, how many tasks read at most; `onDamage`, "fail" or
+"skip".
+
+The offset of a stream is the number of events before it, with the time at which the last of them
+came: the same log gives the same offsets, and the same range the same blocks. A task holds one
+block; a micro-batch takes no more than its limits, however much the log has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from outpace.errors import BindError, DataError, did_you_mean
+from outpace.ingest.log.blocks import block_starts, read_blocks
+from outpace.ingest.log.reader import Log, OnDamage
+from outpace.ingest.log.segment import Damage
+from outpace.pattern.choice import one_of
+
+#: The key of the metadata of the column `block` that has the schema of its events.
+SCHEMA_KEY: Final = "outpace.schema"
+#: And the one that has the name of their time column.
+TIME_KEY: Final = "outpace.time"
+#: A micro-batch takes at most so many events where nothing is said.
+EVENTS_PER_TRIGGER: Final = 2**22
+
+_NUMBERS: Final = ("first", "events", "least", "greatest", "arrival")
+_OPTIONS: Final = (
+    "path", "form", "maxEventsPerTrigger", "maxBytesPerTrigger", "startingOffset", "endingOffset",
+    "partitions", "onDamage",
+)  # fmt: skip
+
+
+class Form(Enum):
+    """What a row is."""
+
+    ROWS = "rows"
+    BLOCKS = "blocks"
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The options, checked."""
+
+    path: str
+    form: Form = Form.ROWS
+    events_max: int | None = None
+    bytes_max: int | None = None
+    start: str | int = "earliest"
+    stop: int | None = None
+    partitions: int = 2
+    on_damage: OnDamage = OnDamage.FAIL
+
+
+@dataclass
+class Stretch(InputPartition):
+    """The offsets that one task reads."""
+
+    start: int
+    stop: int
+
+
+def read_options(options: Mapping[str, str]) -> LogOptions:
+    """Check the options of the data source.
+
+    Examples
+    --------
+    >>> read_options({"path": "ticks.log", "form": "blocks", "partitions": "1"}).form
+    <Form.BLOCKS: 'blocks'>
+    """
+    known = {name.lower(): name for name in _OPTIONS}
+    given = {}
+    for name, value in options.items():
+        if name.lower() not in known:
+            hint = did_you_mean(name, _OPTIONS) or f"there are {', '.join(_OPTIONS)}"
+            raise BindError(f"outpace.log has no option '{name}'", hint=hint)
+        given[known[name.lower()]] = value
+    if not given.get("path"):
+        raise BindError("outpace.log needs a path", hint='.load("ticks.log")')
+    start = given.get("startingOffset", "earliest").lower()
+    return LogOptions(
+        given["path"],
+        one_of(Form, given.get("form", "rows").lower(), "the option 'form'"),
+        _number(given, "maxEventsPerTrigger", 1),
+        _number(given, "maxBytesPerTrigger", 1),
+        start if start in ("earliest", "latest") else _needed(given, "startingOffset", 0),
+        _number(given, "endingOffset", 0),
+        _number(given, "partitions", 1) or 2,
+        one_of(OnDamage, given.get("onDamage", "fail").lower(), "the option 'onDamage'"),
+    )
+
+
+def log_schema(options: Mapping[str, str]) -> StructType:
+    """Return the columns that the options ask for."""
+    asked = read_options(options)
+    log = Log.open(asked.path)
+    if asked.form is Form.ROWS:
+        return from_arrow_schema(log.schema)
+    about = {
+        SCHEMA_KEY: base64.b64encode(log.schema.serialize()).decode(),
+        TIME_KEY: log.time,
+    }
+    block = StructField("block", BinaryType(), nullable=False, metadata=about)
+    return StructType([block, *(StructField(name, LongType(), False) for name in _NUMBERS)])
+
+
+class _Tasks:
+    """What a stream and a table have in common: ranges of offsets, and the rows of each."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = read_options(options)
+        self._schema = schema
+
+    def _cut(self, log: Log, start: int, stop: int) -> list[InputPartition]:
+        """Cut a range into tasks of about the same size, between blocks."""
+        if start >= stop:
+            return []
+        starts = np.array(block_starts(log, start, stop))
+        wanted = np.linspace(start, stop, min(self._options.partitions, len(starts)) + 1)[1:-1]
+        edges = {start, stop, *(int(starts[np.abs(starts - place).argmin()]) for place in wanted)}
+        return [Stretch(low, high) for low, high in pairwise(sorted(edges))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        if not isinstance(partition, Stretch):
+            return  # there are no events, so there is no task of ours
+        log = Log.open(self._options.path)
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        skip = self._options.on_damage
+        if self._options.form is Form.BLOCKS:
+            for block in read_blocks(log, partition.start, partition.stop, on_damage=skip):
+                offsets = pa.py_buffer(np.array([0, len(block.data)], np.int32))
+                cell = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, block.data])
+                numbers = [pa.array([getattr(block, name)], pa.int64()) for name in _NUMBERS]
+                yield pa.RecordBatch.from_arrays([cell, *numbers], schema=wanted)
+            return
+        for batch in log.batches(partition.start, partition.stop, on_damage=skip):
+            columns = [
+                # Spark has no nanoseconds.
+                column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+                for column, field in zip(batch.columns, wanted, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+class LogReader(_Tasks, DataSourceReader):
+    """A log as a table: the events that it has when the reading is planned."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks."""
+        log = Log.open(self._options.path)
+        stop = log.stop if self._options.stop is None else min(self._options.stop, log.stop)
+        return self._cut(log, _first_offset(log, self._options), stop)
+
+
+class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A log as a stream."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._log: Log | None = None
+        self._target: int | None = None
+        self._planned = 0
+        self._lost = 0
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a new query begins."""
+        log = self._opened()
+        return _offset(log, _first_offset(log, self._options))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how much a micro-batch takes at most."""
+        if self._options.events_max is None and self._options.bytes_max is not None:
+            return ReadMaxBytes(self._options.bytes_max)
+        return ReadMaxRows(self._options.events_max or EVENTS_PER_TRIGGER)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what is there now for all that there is."""
+        self._target = self._opened().refresh()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next micro-batch ends; where it begins, if there is nothing new."""
+        log = self._opened()
+        log.refresh()
+        begin = int(start["offset"])
+        self._planned = begin
+        events = bytes_max = None
+        if not isinstance(limit, ReadAllAvailable):
+            events = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            bytes_max = self._options.bytes_max
+        _check_start(log, begin)
+        end = log.end_of(begin, events=events, bytes=bytes_max)
+        if self._target is not None:
+            end = min(end, max(self._target, begin))
+        self._planned = end
+        return start if end == begin else _offset(log, end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return how far the log has come, and how far behind it the query is (`behind`)."""
+        log = self._opened()
+        log.refresh()
+        left = log.behind(self._planned)
+        return {
+            **_offset(log, log.stop),
+            "oldest": left.arrival_us or 0,
+            "bytes": left.bytes,
+            "lost": self._lost,
+            "now": time.time_ns() // 1000,
+        }
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the tasks of a micro-batch."""
+        log = self._opened()
+        low, high = int(start["offset"]), int(end["offset"])
+        if log.stop < high:
+            log.refresh()
+        _check_start(log, high)
+        if self._options.on_damage is OnDamage.SKIP:
+            # Counted here as well: what a task skips, nobody hears of.
+            lost: list[Damage] = []
+            for _ in log.payloads(low, high, on_damage=OnDamage.SKIP, lost=lost):
+                pass
+            self._lost += sum(min(part.stop, high) - max(part.first, low) for part in lost)
+        return self._cut(log, low, high)
+
+    def _opened(self) -> Log:
+        # The reader is made in several processes, and only one of them follows the log.
+        if self._log is None:
+            self._log = Log.open(self._options.path)
+        return self._log
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far a query is behind its log.
+
+    Parameters
+    ----------
+    events, bytes
+        What it has not taken yet.
+    seconds
+        How long the oldest event of that has been waiting; 0 if there is none.
+    """
+
+    events: int
+    bytes: int
+    seconds: float
+
+
+def behind(end_offset: str | Mapping[str, Any], latest_offset: str | Mapping[str, Any]) -> Lag:
+    """Say how far behind a query is, from what a StreamingQueryProgress says of a source.
+
+    Parameters
+    ----------
+    end_offset, latest_offset
+        `sources[i].endOffset` and `sources[i].latestOffset`, as text or read from JSON.
+
+    Examples
+    --------
+    >>> behind('{"offset": 70, "arrival": 5}', '{"offset": 100, "arrival": 9, "oldest": 1000000, '
+    ...        '"bytes": 240, "lost": 0, "now": 3500000}')
+    Lag(events=30, bytes=240, seconds=2.5)
+    """
+    end, latest = _parsed(end_offset), _parsed(latest_offset)
+    events = max(0, int(latest["offset"]) - int(end["offset"]))
+    if not events:
+        return Lag(0, 0, 0.0)
+    waited_us = int(latest.get("now", 0)) - int(latest.get("oldest", 0))
+    return Lag(events, int(latest.get("bytes", 0)), max(0, waited_us) / 1e6)
+
+
+def _parsed(offset: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    read: Mapping[str, Any] = json.loads(offset) if isinstance(offset, str) else offset
+    return read
+
+
+def _offset(log: Log, offset: int) -> dict[str, Any]:
+    return {"offset": offset, "arrival": log.arrival_before(offset)}
+
+
+def _first_offset(log: Log, options: LogOptions) -> int:
+    if options.start == "earliest":
+        return log.first
+    if options.start == "latest":
+        return log.stop
+    _check_start(log, int(options.start))
+    return int(options.start)
+
+
+def _check_start(log: Log, offset: int) -> None:
+    if offset > log.stop:
+        raise DataError(
+            f"the log ends at offset {log.stop}, before offset {offset}",
+            detail=str(log.folder.path),
+            hint="was the log made anew? then start with a new checkpoint folder",
+        )
+
+
+def _number(given: Mapping[str, str], name: str, least: int) -> int | None:
+    return _needed(given, name, least) if name in given else None
+
+
+def _needed(given: Mapping[str, str], name: str, least: int) -> int:
+    text = given[name]
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise BindError(f"the option '{name}' is an integer from {least} on, not '{text}'")
+    return int(text)
