@@ -9,12 +9,14 @@ The public names, nothing else:
 - `explain`: see how it runs;
 - `windows`: which stretches of a stream a query looks at;
 - `InOrder`, `KSlack`, `Watermark`: how far the events of a stream are out of order;
+- `log`: events in files that streams are read from;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts.
 """
 
 from __future__ import annotations
 
+from outpace import log as log
 from outpace import schedulers as schedulers
 from outpace import sources as sources
 from outpace import spark as spark
