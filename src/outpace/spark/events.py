@@ -38,9 +38,7 @@ from outpace.errors import BindError, DataError, did_you_mean
 from outpace.ingest.event_stream import EventStream, stream_of
 from outpace.ingest.source import BATCH_ROWS
 from outpace.pattern.duration import parse_duration
-
-#: The metadata of a column of blocks: the schema of the rows in them.
-BLOCK_SCHEMA: Final = "outpace.schema"
+from outpace.spark.log_source import SCHEMA_KEY, TIME_KEY
 
 #: How many events a block has: enough that what a block costs does not count.
 BLOCK_EVENTS: Final = 4 * BATCH_ROWS
@@ -84,7 +82,8 @@ class Settings:
         if not self.blocks:
             return from_arrow_schema(rows)
         written = base64.b64encode(rows.serialize().to_pybytes()).decode("ascii")
-        block = StructField("block", BinaryType(), False, {BLOCK_SCHEMA: written})
+        about = {SCHEMA_KEY: written, TIME_KEY: self.stream.source.time}
+        block = StructField("block", BinaryType(), False, about)
         return StructType(
             [block, *(StructField(name, LongType(), False) for name in BLOCK_COLUMNS)]
         )
@@ -136,10 +135,13 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock: Callable[[], int] = lambda: time.time_ns() // 1000
         self._began_us: int | None = None
         self._now_us: int | None = None
+        self._planned = 0
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # the names are Spark's
-        """Return where the stream begins, and when that is."""
-        return self._offset(self._clock(), 0)
+        """Return where the stream begins, and when that is: at the first call."""
+        if self._began_us is None:
+            self._began_us = self._clock()
+        return self._offset(self._began_us, 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a micro-batch reads at most."""
@@ -158,18 +160,25 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = max(first, self._due(began))
         if isinstance(limit, ReadMaxRows) and stop > first:
             stop = self._settings.stream.delays.cut(first, stop, limit.max_rows)
+        self._planned = stop
         return self._offset(began, stop)
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """Return up to where events are due, which tells how far behind the query is."""
+        """Return up to where events are due, and since when those wait that are not planned yet."""
         if self._began_us is None:
             return None
-        return self._offset(self._began_us, self._due(self._began_us))
+        oldest = _arrival(self._settings, self._began_us, self._planned + 1)
+        due = self._offset(self._began_us, self._due(self._began_us))
+        return {**due, "oldest": oldest, "now": self._clock()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the tasks of a micro-batch."""
-        first, began = self._place(start)
-        return _shares(first, end["event"], began, self._settings.partitions)
+        """Return the tasks of a micro-batch.
+
+        When the stream began is what the end says: Spark writes that down before the first batch,
+        but asks for the beginning again after a crash in it.
+        """
+        stop, began = self._place(end)
+        return _shares(start["offset"], stop, began, self._settings.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the events of a task."""
@@ -181,10 +190,10 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = self._clock() if self._now_us is None else self._now_us
         return self._settings.stream.due(now - began_us)
 
-    def _offset(self, began_us: int, event: int) -> dict[str, int]:
-        arrival = _arrival(self._settings, began_us, event)
+    def _offset(self, began_us: int, tick: int) -> dict[str, int]:
+        arrival = _arrival(self._settings, began_us, tick)
         of = self._settings.identity
-        return {"event": event, "arrival": arrival, "began": began_us, "of": of}
+        return {"offset": tick, "arrival": arrival, "began": began_us, "of": of}
 
     def _place(self, offset: dict[str, int]) -> tuple[int, int]:
         if offset["of"] != self._settings.identity:
@@ -193,7 +202,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="go on with those, or start with a new checkpoint folder",
             )
         self._began_us = offset["began"]
-        return offset["event"], offset["began"]
+        return offset["offset"], offset["began"]
 
 
 def read_options(options: Mapping[str, str]) -> Settings:
@@ -318,8 +327,8 @@ def _block(rows: pa.RecordBatch, first: int, arrival_us: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"block": block_cells([narrow]), **columns})
 
 
-def _arrival(settings: Settings, began_us: int, event: int) -> int:
-    """Return when the last event before a place came."""
-    if not settings.paced or not event:
+def _arrival(settings: Settings, began_us: int, tick: int) -> int:
+    """Return when the last event before a tick came."""
+    if not settings.paced or not tick:
         return began_us
-    return began_us + settings.stream.elapsed_us(event - 1)
+    return began_us + settings.stream.elapsed_us(tick - 1)
