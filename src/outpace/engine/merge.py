@@ -3,10 +3,11 @@
 An instance gives its matches in order, and with them two promises: no later match has a number x
 below its frontier, and none starts before its horizon. What lies below the frontiers of all is
 complete and comes out, ordered by x, phase, window and partition. A match that windows of different
-instances found comes out for the first of them; what tells matches apart is compared byte by byte.
+instances found comes out for the first of them: what came out is remembered as an instance
+remembers its own (`outpace.engine.window.seen`).
 
-Memory: the matches between the slowest frontier and the fastest, and what tells apart those that
-came out and start behind the slowest horizon. Paper: 2.3.4 and 3.1.5.
+Memory: the matches between the slowest frontier and the fastest, and what tells apart at most twice
+those that came out and start behind the slowest horizon. Paper: 2.3.4 and 3.1.5.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
+from outpace.engine.state import pack, unpack
 from outpace.engine.window.result import WindowMatches, first_events
+from outpace.engine.window.seen import Seen
+from outpace.errors import StateError
 
 #: The frontier and the horizon of an instance that has ended.
 ENDED: Final = int(np.iinfo(np.int64).max)
@@ -46,9 +50,7 @@ class Merger:
         self._waiting: list[deque[tuple[int, WindowMatches]]] = [deque() for _ in range(instances)]
         self._frontiers = [0] * instances
         self._horizons = [0] * instances
-        self._seen: set[bytes] = set()
-        #: What was seen, in lots as it came out, with the largest start in each.
-        self._lots: deque[tuple[int, list[bytes]]] = deque()
+        self._seen = Seen()
 
     @property
     def frontier(self) -> int:
@@ -90,36 +92,44 @@ class Merger:
 
     def take(self) -> WindowMatches:
         """Return what is complete, in its order."""
-        frontier = self.frontier
+        return self._before(self.frontier)
+
+    def rest(self) -> WindowMatches:
+        """Return all that waits, in its order, once all instances gave what they found so far."""
+        return self._before(ENDED)
+
+    def state(self) -> bytes:
+        """Return all that is kept after `rest`, as bytes for `restore`."""
+        assert not self.waiting, "matches that wait are not part of a saved state"
+        promises = pa.table({"frontier": self._frontiers, "horizon": self._horizons})
+        return pack({}, [promises, self._seen.table()])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        _, (promises, seen) = unpack(data)
+        if promises.num_rows != len(self._frontiers):
+            raise StateError("the saved state belongs to another number of instances")
+        self._frontiers = promises.column("frontier").to_pylist()
+        self._horizons = promises.column("horizon").to_pylist()
+        self._seen = Seen.from_table(seen)
+
+    def _before(self, frontier: int) -> WindowMatches:
+        """Return the matches below a frontier, in their order."""
         ready = [part for queue in self._waiting for part in _before(queue, frontier)]
         matches = WindowMatches.joined(self._schema, ready) if ready else self._nothing
         if len(ready) > 1:
             matches = matches.ordered()
         if self._distinct:
-            matches = self._unseen(matches)
-            self._forget()
+            matches = self._seen.new(matches)
+            none = _rows(0, 0)
+            self._seen.remember(matches, none, none, elsewhere=self._horizon())
         return matches
 
-    def _unseen(self, matches: WindowMatches) -> WindowMatches:
-        if not len(matches):
-            return matches
-        fresh: dict[bytes, int] = {}
-        for place, identity in enumerate(matches.identity.to_pylist()):
-            if identity not in self._seen:
-                fresh.setdefault(identity, place)
-        matches = matches.take(np.fromiter(fresh.values(), np.int64, len(fresh)))
-        if fresh:
-            self._seen.update(fresh)
-            self._lots.append((int(first_events(matches.identity).max()), list(fresh)))
-        return matches
-
-    def _forget(self) -> None:
-        """Drop what no window can find again."""
+    def _horizon(self) -> int:
+        """Return the first event that a match which comes later may start with."""
         # Horizons say nothing of what was given before them, so matches that wait count as well.
         waiting = [earliest for queue in self._waiting for earliest, _ in queue]
-        horizon = min([*self._horizons, *waiting])
-        while self._lots and self._lots[0][0] < horizon:
-            self._seen.difference_update(self._lots.popleft()[1])
+        return min([*self._horizons, *waiting])
 
 
 def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[WindowMatches]:

@@ -72,6 +72,7 @@ def expected(found: list[One], *, distinct: bool) -> list[tuple[int, int, int]]:
 @st.composite
 def findings(draw: st.DrawFn) -> list[One]:
     """Matches of any windows; some windows find the same, as overlapping ones do."""
+    taken = draw(st.lists(st.integers(0, 8), max_size=20))
     found = [
         One(
             event=draw(st.integers(0, 12)),
@@ -79,9 +80,10 @@ def findings(draw: st.DrawFn) -> list[One]:
             window=draw(st.integers(0, 5)),
             partition=draw(st.integers(0, 1)),
             inside=inside,
-            identity=draw(st.integers(0, 8)),
+            identity=identity,
+            start=identity // 3,
         )
-        for inside in range(draw(st.integers(0, 20)))
+        for inside, identity in enumerate(taken)
     ]
     # The order inside a window is that in which its instance finds the matches.
     return sorted(found)
