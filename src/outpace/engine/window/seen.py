@@ -42,9 +42,13 @@ class Seen:
         highest = np.maximum.accumulate(encoded.indices.to_numpy())
         fresh = np.flatnonzero(np.diff(highest, prepend=-1))
         if self._lots:
-            hashes = _hashes(encoded.dictionary)
-            known = [lot.has(encoded.dictionary, hashes) for lot in self._lots]
-            fresh = fresh[~np.logical_or.reduce(known)]
+            # What starts behind all that is remembered is new.
+            latest = max(lot.start.max() for lot in self._lots)
+            asked = np.flatnonzero(first_events(encoded.dictionary) <= latest)
+            identity = encoded.dictionary.take(pa.array(asked))
+            hashes = _hashes(identity)
+            known = np.logical_or.reduce([lot.has(identity, hashes) for lot in self._lots])
+            fresh = np.delete(fresh, asked[known])
         return matches if len(fresh) == len(matches) else matches.take(fresh)
 
     def remember(
