@@ -1,10 +1,12 @@
 """What all tests share: Hypothesis profiles and the folder of shared material."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from postgres_server import programs, server
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -45,3 +47,12 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the folder ../shared is not here")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL server that the tests start and stop."""
+    if programs() is None:
+        pytest.skip("PostgreSQL's server programs are not installed: sh scripts/postgres.sh")
+    with server() as address:
+        yield address

@@ -5,6 +5,7 @@ Importing this package does not import PySpark.
 
 from __future__ import annotations
 
+from outpace.spark import postgres as postgres
 from outpace.spark.session import session
 
-__all__ = ["session"]
+__all__ = ["postgres", "session"]
