@@ -33,8 +33,8 @@ Integers = npt.NDArray[Any]
 #: No window, no group.
 NONE = -1
 
-#: What is counted: matches found, and windows that left their groups.
-FOUND, LEFT = 0, 1
+#: What is counted: windows that find a match, and windows that left their groups.
+LISTED, LEFT = 0, 1
 
 
 class Slots(NamedTuple):
@@ -81,13 +81,14 @@ class Outcomes(NamedTuple):
 
 
 @compiled
-def merge_groups(groups: Groups, slots: Slots, group: int, other: int) -> None:
+def merge_groups(
+    firsts: Integers, lasts: Integers, before: Integers, after: Integers, group: int, other: int
+) -> None:
     """Put the windows of another group into a group."""
-    before, after = slots.before, slots.after
-    one, two = groups.last[group], groups.last[other]
-    one_first, two_first = groups.first[group], groups.first[other]
-    groups.first[group] = min(one_first, two_first)
-    groups.last[group] = max(one, two)
+    one, two = lasts[group], lasts[other]
+    one_first, two_first = firsts[group], firsts[other]
+    firsts[group] = min(one_first, two_first)
+    lasts[group] = max(one, two)
     # The window that comes behind all that are left of both.
     behind = NONE
     while True:
@@ -214,13 +215,14 @@ def sweep_chain(
 class Walked(NamedTuple):
     """What the windows found, and where their chains stand.
 
-    `found` has a column for each match of a window: the match, the window, and the row behind the
-    last that the window had to look at. `left` has windows that ended, and the row from which on
-    they have to search by themselves; `parked` the segment, the row, and the first and last window
-    of each group that waits.
+    `found` has a column for each group that finds a match: the match, the row behind the last that
+    its windows had to look at, and where they end in `windows`, in the order of their numbers.
+    `left` has windows that ended, and the row from which on they have to search by themselves;
+    `parked` the segment, the row, and the first and last window of each group that waits.
     """
 
     found: Integers
+    windows: Integers
     left: Integers
     parked: Integers
 
@@ -241,18 +243,18 @@ def walk_chains(
         Return a match for every window that finds it, rather than for the first.
     """
     found = np.empty((3, max(64, len(outcomes.start))), np.int64)
+    windows = np.empty(max(64, len(outcomes.start)), np.int64)
     left = np.empty((2, 64), np.int64)
     parked = np.empty((4, 64), np.int64)
     counts = np.zeros(2, np.int64)
-    parks = 0
-    match = 0
-    # Arrays are taken out of their tuples, and what happens mostly is done here: a call costs more.
+    runs = parks = match = 0
+    # Arrays are taken out of their tuples, as to count who holds them costs more than to read them.
     at, starts, segments = groups.at, outcomes.start, outcomes.segment
     firsts, lasts, reaches = groups.first, groups.last, groups.reach
-    following, stops = groups.following, slots.stop
+    following, before, after, stops = groups.following, slots.before, slots.after, slots.stop
     targets, match_reach, looked = outcomes.target, outcomes.reach, outcomes.looked
     # Between starts nothing happens, as windows that end meanwhile can still go at the next one.
-    leaps = ahead == 0 and len(outcomes.looked) == 0
+    leaps = ahead == 0 and len(looked) == 0
     for segment in range(len(outcomes.begin)):
         end, limit = outcomes.end[segment], outcomes.limit[segment]
         active = NONE
@@ -287,15 +289,18 @@ def walk_chains(
             held = needed if waits else needed + ahead
             alone = following[active] == NONE
             if not alone or stops[firsts[active]] < held:
-                active, left = let_go(groups, slots, active, held, row, left, counts)
+                active, left = let_go(
+                    firsts, lasts, following, after, stops, active, held, row, left, counts
+                )
                 if active == NONE:
                     continue
                 alone = following[active] == NONE
             if alone:
                 reaches[active] = max(reaches[active], needed)
             elif matched or needed > row + 1:
-                active = merge_reached(groups, slots, active, needed)
-                alone = following[active] == NONE
+                active = merge_reached(
+                    firsts, lasts, reaches, following, before, after, active, needed
+                )
             if waits:
                 if parks == parked.shape[1]:
                     parked = grown(parked)
@@ -308,20 +313,33 @@ def walk_chains(
                 continue
             if not matched:
                 continue
-            if every or not alone or counts[FOUND] == found.shape[1]:
-                found = add_found(groups, slots, active, match, every, found, counts)
-            else:
-                found[0, counts[FOUND]] = match
-                found[1, counts[FOUND]] = firsts[active]
-                found[2, counts[FOUND]] = reaches[active]
-                counts[FOUND] += 1
+            group = active
+            if not every and following[active] != NONE:
+                group = first_to_find(firsts, reaches, following, active)
+            while group != NONE:
+                if runs == found.shape[1]:
+                    found = grown(found)
+                if every:
+                    windows = list_windows(after, firsts[group], lasts[group], windows, counts)
+                else:
+                    # There is room, as each match has one window at most.
+                    windows[runs] = firsts[group]
+                    counts[LISTED] = runs + 1
+                found[0, runs] = match
+                found[1, runs] = reaches[group]
+                found[2, runs] = counts[LISTED]
+                runs += 1
+                group = following[group] if every else NONE
             target = targets[match]
             if target > row + 1:
                 place = target + segment
                 there = at[place]
                 at[place] = active if there == NONE else join_lists(following, there, active)
                 active = NONE
-    return Walked(found[:, : counts[FOUND]], left[:, : counts[LEFT]], parked[:, :parks])
+    return Walked(
+        found[:, :runs], windows[: counts[LISTED]], left[:, : counts[LEFT]],
+        parked[:, :parks],
+    )  # fmt: skip
 
 
 @compiled
@@ -340,68 +358,78 @@ def next_start(
 
 @compiled
 def let_go(
-    groups: Groups, slots: Slots, first: int, held: int, row: int, left: Integers, counts: Integers
+    firsts: Integers,
+    lasts: Integers,
+    following: Integers,
+    after: Integers,
+    stops: Integers,
+    active: int,
+    held: int,
+    row: int,
+    left: Integers,
+    counts: Integers,
 ) -> tuple[int, Integers]:
     """Take windows that end before row `held` out of a list of groups; return what is left of it.
 
     They are added to `left`, with the row that they have come to.
     """
-    group = first
+    group = active
     before = NONE
     while group != NONE:
-        following = groups.following[group]
-        window = groups.first[group]
-        while window != NONE and slots.stop[window] < held:
+        window = firsts[group]
+        while window != NONE and stops[window] < held:
             if counts[LEFT] == left.shape[1]:
                 left = grown(left)
             left[0, counts[LEFT]] = window
             left[1, counts[LEFT]] = row
             counts[LEFT] += 1
-            window = slots.after[window] if window != groups.last[group] else NONE
-        groups.first[group] = window
+            window = after[window] if window != lasts[group] else NONE
+        firsts[group] = window
         if window != NONE:
             before = group
         elif before == NONE:
-            first = following
+            active = following[group]
         else:
-            groups.following[before] = following
-        group = following
-    return first, left
+            following[before] = following[group]
+        group = following[group]
+    return active, left
 
 
 @compiled
-def add_found(
-    groups: Groups,
-    slots: Slots,
-    first: int,
-    match: int,
-    every: bool,
-    found: Integers,
-    counts: Integers,
-) -> Integers:
-    """Add a match for every window of a list of groups, or for the one that finds it first."""
-    best = group = first
+def first_to_find(firsts: Integers, reaches: Integers, following: Integers, active: int) -> int:
+    """Return the group of a list that finds a match first."""
+    best = group = active
     while group != NONE:
-        nearer = groups.reach[group] < groups.reach[best]
-        same = groups.reach[group] == groups.reach[best]
-        if nearer or (same and groups.first[group] < groups.first[best]):
+        nearer = reaches[group] < reaches[best]
+        same = reaches[group] == reaches[best]
+        if nearer or (same and firsts[group] < firsts[best]):
             best = group
-        group = groups.following[group]
-    group = first if every else best
-    while group != NONE:
-        window = groups.first[group]
-        while True:
-            if counts[FOUND] == found.shape[1]:
-                found = grown(found)
-            found[0, counts[FOUND]] = match
-            found[1, counts[FOUND]] = window
-            found[2, counts[FOUND]] = groups.reach[group]
-            counts[FOUND] += 1
-            if not every or window == groups.last[group]:
-                break
-            window = slots.after[window]
-        group = groups.following[group] if every else NONE
-    return found
+        group = following[group]
+    return best
+
+
+@compiled
+def list_windows(
+    after: Integers, window: int, last: int, windows: Integers, counts: Integers
+) -> Integers:
+    """Add the windows of a group, from one of them up to another, to `windows`."""
+    count = counts[LISTED]
+    while True:
+        # Mostly slots follow each other: then the next one is known before it is read.
+        while window != last and count < len(windows) and after[window] == window + 1:
+            windows[count] = window
+            count += 1
+            window += 1
+        if count == len(windows):
+            longer = np.empty(2 * count, np.int64)
+            longer[:count] = windows
+            windows = longer
+        windows[count] = window
+        count += 1
+        if window == last:
+            counts[LISTED] = count
+            return windows
+        window = after[window]
 
 
 @compiled
@@ -427,23 +455,32 @@ def join_lists(following: Integers, one: int, other: int) -> int:
 
 
 @compiled
-def merge_reached(groups: Groups, slots: Slots, first: int, reach: int) -> int:
+def merge_reached(
+    firsts: Integers,
+    lasts: Integers,
+    reaches: Integers,
+    following: Integers,
+    before: Integers,
+    after: Integers,
+    active: int,
+    reach: int,
+) -> int:
     """Let the groups of a list look as far as `reach`; those that did not before become one."""
     kept = merged = NONE
-    while first != NONE:
-        following = groups.following[first]
-        if groups.reach[first] > reach:
-            groups.following[first] = kept
-            kept = first
+    while active != NONE:
+        next_group = following[active]
+        if reaches[active] > reach:
+            following[active] = kept
+            kept = active
         elif merged == NONE:
-            merged = first
-            groups.reach[first] = reach
+            merged = active
+            reaches[active] = reach
         else:
-            merge_groups(groups, slots, merged, first)
-        first = following
+            merge_groups(firsts, lasts, before, after, merged, active)
+        active = next_group
     if merged == NONE:
         return kept
-    groups.following[merged] = kept
+    following[merged] = kept
     return merged
 
 

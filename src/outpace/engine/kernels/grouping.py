@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ from outpace.engine.kernels.compiled import compiled_when_worth
 
 #: Keys, codes and row numbers come in several widths.
 Integers = npt.NDArray[Any]
+
+#: So many values are compared before one looks: a loop without a way out takes several at once.
+_AT_ONCE: Final = 1024
 
 
 @compiled_when_worth
@@ -58,8 +61,12 @@ def group_rows(codes: Integers, groups: int, order: Integers) -> Integers:
 @compiled_when_worth
 def is_ascending(values: Integers) -> bool:
     """Say whether no value is less than the one before it."""
-    for row in range(1, len(values)):  # noqa: SIM110 -- kernels have no generators
-        if not values[row - 1] <= values[row]:
+    before, after = values[:-1], values[1:]
+    for begin in range(0, len(after), _AT_ONCE):
+        rises = True
+        for row in range(begin, min(begin + _AT_ONCE, len(after))):
+            rises &= before[row] <= after[row]
+        if not rises:
             return False
     return True
 

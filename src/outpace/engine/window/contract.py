@@ -7,7 +7,7 @@ same in a stream without keys, and neither depends on how the stream is cut into
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,43 @@ class Events:
     ordinal: Integers
     arrival: Integers
     times: Integers
+    #: The events that these were sliced from, and the place of the first one in them.
+    _whole: tuple[Events, int] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def slice(self, low: int, high: int) -> Events:
+        """Return the events from `low` up to `high`, which are not copied.
+
+        Examples
+        --------
+        >>> numbers = np.arange(6)
+        >>> events = Events(pa.table({"x": numbers}), numbers * 0, numbers, numbers, numbers[:0])
+        >>> events.slice(1, 3).and_next(events.slice(3, 5)).ordinal.tolist()
+        [1, 2, 3, 4]
+        """
+        part = Events(
+            self.rows.slice(low, high - low),
+            self.partition[low:high],
+            self.ordinal[low:high],
+            self.arrival[low:high],
+            self.times[low:high],
+        )
+        whole, begin = (self, 0) if self._whole is None else self._whole
+        object.__setattr__(part, "_whole", (whole, begin + low))
+        return part
+
+    def and_next(self, events: Events) -> Events:
+        """Return these events and others behind them; slices that lie so are not copied."""
+        if self._whole is not None and events._whole is not None:
+            (whole, begin), (other, following) = self._whole, events._whole
+            if whole is other and begin + len(self.arrival) == following:
+                return whole.slice(begin, following + len(events.arrival))
+        return Events(
+            pa.concat_tables([self.rows, events.rows]),
+            np.concatenate([self.partition, events.partition]),
+            np.concatenate([self.ordinal, events.ordinal]),
+            np.concatenate([self.arrival, events.arrival]),
+            np.concatenate([self.times, events.times]),
+        )
 
 
 @dataclass(frozen=True)

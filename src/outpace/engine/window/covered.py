@@ -20,7 +20,7 @@ from outpace.engine.window.contract import OPEN, Events, Split
 from outpace.engine.window.opened import OpenedWindows, OpenWindows
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import Segments, joined, kept, places
-from outpace.engine.window.spread import spread
+from outpace.engine.window.spread import Runs, spread
 
 
 class CoveredWindows(OpenedWindows):
@@ -64,11 +64,12 @@ class CoveredWindows(OpenedWindows):
         count = np.maximum(high - low, 0)
         if not self._every:
             count = np.minimum(count, 1)
-        match = np.repeat(np.arange(len(count)), count)
-        before = np.cumsum(count) - count
-        window = np.repeat(low - before, count) + np.arange(len(match))
-        event = found.settled[match]
-        matches = spread(self._task, block, found, match, event, windows, window)
+        match = np.flatnonzero(count)
+        low, count = low[match], count[match]
+        ends = np.cumsum(count)
+        window = np.repeat(low - ends + count, count) + np.arange(count.sum())
+        runs = Runs(match, found.settled[match], ends, window)
+        matches = spread(self._task, block, found, runs, windows)
         self._retain(held, segments, open_windows, outcome.keep_from)
         return matches
 

@@ -17,6 +17,7 @@ from outpace.engine.match.contract import Block, Found, Integers, Task
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.engine.window.contract import Events
+from outpace.engine.window.spread import Runs
 from outpace.engine.window.stretches import Stretches, StretchMatcher, chunks
 
 #: Rows of a window that its first starts are searched in at first, and how much more come then.
@@ -57,13 +58,11 @@ class Entering:
 
 @dataclass(frozen=True)
 class EntranceMatches:
-    """Matches of windows: which match, the event that completed it, which window."""
+    """Matches of windows, each for itself."""
 
     block: Block
     found: Found
-    match: Integers
-    event: Integers
-    window: Integers
+    runs: Runs
 
 
 def entrance_starts(task: Task) -> int:
@@ -127,4 +126,5 @@ class Entrance:
         entering.cursor[at] = row - shift
         entering.reach[at] = np.where(reach > begin, reach - begin + low, 0)
         event = block.arrivals[looked - 1 + self._ahead]
-        return EntranceMatches(block, swept.found, match, event, at[segment])
+        runs = Runs(match, event, np.arange(1, 1 + len(match)), at[segment])
+        return EntranceMatches(block, swept.found, runs)

@@ -70,7 +70,10 @@ class Feed:
 
     def _check_order(self, rows: pa.Table) -> None:
         before = self._last.num_rows
-        joined = pa.concat_tables([self._last, rows.select(self._bound.order_by)])
+        joined = rows.select(self._bound.order_by)
+        # A table of one chunk alone is looked at where it lies.
+        if before:
+            joined = pa.concat_tables([self._last, joined])
         order = _order(self._bound, joined)
         if order is None:
             return

@@ -27,15 +27,8 @@ def pieces(events: Events, split: Split, rows: int) -> Iterator[tuple[Events, Sp
         # Both lists are ordered by the events that open and close.
         opened = np.arange(*np.searchsorted(begun_at, (first, stop)))
         closed = np.arange(*np.searchsorted(split.closed.closed_at, (first, stop)))
-        part = Events(
-            events.rows.slice(low, high - low),
-            events.partition[low:high],
-            events.ordinal[low:high],
-            events.arrival[low:high],
-            events.times[low:high],
-        )
         yield (
-            part,
+            events.slice(low, high),
             Split(take_windows(split.opened, opened), take_windows(split.closed, closed)),
         )
 

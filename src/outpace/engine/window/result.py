@@ -16,6 +16,7 @@ import pyarrow as pa
 from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
 from outpace.engine.kernels.identity import write_identities
 from outpace.engine.match.contract import Block, Found, Integers, Task
+from outpace.engine.partition import gather
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
 from outpace.pattern.windows import TimeWindows
@@ -108,11 +109,16 @@ def rows_of_matches(offsets: Integers, *values: Integers) -> list[Integers]:
 def take_rows(table: pa.Table, offsets: Integers, chosen: Integers) -> tuple[pa.Table, Integers]:
     """Return the rows of some matches, in the order given, and where those of each begin."""
     if table.num_rows == len(offsets) - 1 and bool((np.diff(offsets) == 1).all()):
-        return table.take(pa.array(chosen)), np.arange(len(chosen) + 1)
+        return _take(table, chosen), np.arange(len(chosen) + 1)
     counts = np.diff(offsets)[chosen]
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     rows = np.repeat(offsets[:-1][chosen] - ends[:-1], counts) + np.arange(ends[-1])
-    return table.take(pa.array(rows)), ends
+    return _take(table, rows), ends
+
+
+def _take(table: pa.Table, rows: Integers) -> pa.Table:
+    columns = [gather(column, rows) for column in table.columns]
+    return pa.table(columns, schema=table.schema)
 
 
 def in_total_order(

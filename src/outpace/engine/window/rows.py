@@ -27,13 +27,7 @@ def joined(held: Events, events: Events, *, keyed: bool) -> Events:
     elif not len(events.ordinal):
         return held
     else:
-        together = Events(
-            pa.concat_tables([held.rows, events.rows]),
-            np.concatenate([held.partition, events.partition]),
-            np.concatenate([held.ordinal, events.ordinal]),
-            np.concatenate([held.arrival, events.arrival]),
-            np.concatenate([held.times, events.times]),
-        )
+        together = held.and_next(events)
     if not keyed or is_ascending(together.partition):
         return together
     return select(together, np.argsort(together.partition, kind="stable"))
@@ -61,13 +55,7 @@ def kept(events: Events, low: Integers, high: Integers) -> Events:
         return select(events, rows)
     begin = int(low[filled][0]) if filled.any() else 0
     end = int(high[filled][0]) if filled.any() else 0
-    return Events(
-        events.rows.slice(begin, end - begin),
-        events.partition[begin:end],
-        events.ordinal[begin:end],
-        events.arrival[begin:end],
-        events.times[begin:end],
-    )
+    return events.slice(begin, end)
 
 
 def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:

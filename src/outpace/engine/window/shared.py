@@ -34,7 +34,7 @@ from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import Segments, joined, kept, places
 from outpace.engine.window.seen import Seen
 from outpace.engine.window.slots import WindowSlots
-from outpace.engine.window.spread import spread
+from outpace.engine.window.spread import Runs, spread
 from outpace.engine.window.stretches import (
     Stretches,
     StretchMatcher,
@@ -126,14 +126,10 @@ class SharedWindows:
             np.concatenate([slots.group_last, here[inside]]),
         )
         walked = self._walk(block, segments.of_partition(partition), row, windows, reach, swept)
-        match, window, reach = walked.found
-        event = block.arrivals[reach - 1 + self._ahead]
-        known = slots.all_windows
-        matches = spread(self._task, block, swept.found, match, event, known, window)
-        apart = [
-            spread(self._task, part.block, part.found, part.match, part.event, waiting, part.window)
-            for part in entered
-        ]
+        match, reach, ends = walked.found
+        runs = Runs(match, block.arrivals[reach - 1 + self._ahead], ends, walked.windows)
+        matches = spread(self._task, block, swept.found, runs, slots.all_windows)
+        apart = [spread(self._task, part.block, part.found, part.runs, waiting) for part in entered]
         undecided = np.flatnonzero(~inside)
         closed = slots.chained.stop[here[undecided]] != OPEN
         left = np.stack([here[undecided][closed], entering.row[undecided][closed]])

@@ -61,6 +61,7 @@ class TimeSplitter(ClockedSplitter):
                 kind.size,
                 kind.slide,
                 kind.offset,
+                not self.windows.keyed,
                 self._table,
                 self._pool,
                 opened,

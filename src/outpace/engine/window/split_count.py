@@ -35,6 +35,7 @@ class CountSplitter(TableSplitter):
                 kind.slide,
                 kind.offset,
                 self._lowest,
+                not self.windows.keyed,
                 self._table,
                 self._pool,
                 opened,

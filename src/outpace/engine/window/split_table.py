@@ -31,6 +31,9 @@ Loop: TypeAlias = Callable[[Matrix, Matrix, Integers], None]
 #: Windows that there is room for at first.
 _ROOM = 64
 
+#: Room grows by this factor at most at once; what is not filled takes no memory.
+_GROWTH_MAX = 16.0
+
 
 class TableSplitter(Splitter):
     """A splitter whose state is a table of partitions and a pool of open windows."""
@@ -68,12 +71,14 @@ class TableSplitter(Splitter):
         fill = np.zeros(3, np.int64)
         loop(opened, closed, fill)
         while fill[kernels.ROW] < rows:
+            # The rows so far tell how much room all of them may take.
+            share = rows / (1 + int(fill[kernels.ROW]))
             if fill[kernels.OPENED] == opened.shape[1]:
-                opened = self._opened = _doubled(opened)
+                opened = self._opened = _enlarged(opened, share)
             elif not kernels.has_room(self._pool):
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
             else:
-                closed = self._closed = _doubled(closed)
+                closed = self._closed = _enlarged(closed, share)
             loop(opened, closed, fill)
         _, opened_count, closed_count = fill.tolist()
         return Split(
@@ -132,10 +137,12 @@ def as_read(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     return whole
 
 
-def _doubled(windows: Matrix) -> Matrix:
-    # Lines a power of two apart would all fall on the same few places of the processor's cache.
+def _enlarged(windows: Matrix, share: float) -> Matrix:
+    """Return windows with more room, `share` times as much or so."""
     lines, room = windows.shape
-    larger = np.empty((lines, 2 * room + 24), np.int64)
+    # Lines a power of two apart would all fall on the same few places of the processor's cache.
+    more = int(room * min(max(2.0, 1.1 * share), _GROWTH_MAX)) + 24
+    larger = np.empty((lines, more), np.int64)
     larger[:, :room] = windows
     return larger
 

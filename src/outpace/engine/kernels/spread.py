@@ -1,0 +1,75 @@
+"""Matches that many windows find, as one row for each window, in the order of the result."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled_when_worth
+
+Integers = npt.NDArray[Any]
+
+#: A window moves over at most so many before all are sorted in another way.
+_SHORT: Final = 256
+
+
+@compiled_when_worth
+def spread_runs(
+    event: Integers,
+    ends: Integers,
+    window: Integers,
+    number: Integers,
+    partition: Integers,
+    run_of: Integers,
+    event_of: Integers,
+    window_of: Integers,
+    number_of: Integers,
+) -> bool:
+    """Put the windows of runs in order: by event, number and partition, equal ones as they come.
+
+    Parameters
+    ----------
+    event, ends
+        For each run the event that completed the match, and where its windows end.
+    window
+        The windows of the runs, one behind the other; those of a run rise by number.
+    number, partition
+        What is known of windows.
+    run_of, event_of, window_of, number_of
+        Filled in: for each window in order its run, and what belongs to it.
+
+    Returns
+    -------
+    bool
+        False where runs do not rise by event, or too many windows are not in order.
+    """
+    begin = 0
+    # The first window with the event of the run.
+    tied = 0
+    for run in range(len(event)):
+        now = event[run]
+        if run and now != event[run - 1]:
+            if now < event[run - 1]:
+                return False
+            tied = begin
+        for place in range(begin, ends[run]):
+            here = window[place]
+            key = number[here]
+            to = place
+            while to > tied and (
+                number_of[to - 1] > key
+                or (number_of[to - 1] == key and partition[window_of[to - 1]] > partition[here])
+            ):
+                run_of[to] = run_of[to - 1]
+                window_of[to] = window_of[to - 1]
+                number_of[to] = number_of[to - 1]
+                to -= 1
+                if place - to > _SHORT:
+                    return False
+            run_of[to] = run
+            window_of[to] = here
+            number_of[to] = key
+            event_of[place] = now
+        begin = ends[run]
+    return True
