@@ -1,0 +1,215 @@
+"""The metrics of streaming queries: every name, with its kind, its labels and what it says.
+
+This is the only list. Samples are made from it, and the table in the documentation is its text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Sort(Enum):
+    """What a metric's value does."""
+
+    COUNTER = "counter"
+    """It only grows, for as long as the query is watched."""
+    GAUGE = "gauge"
+    """It is what it was at the end of the last batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric.
+
+    Parameters
+    ----------
+    name, sort, help
+        Its name, what its value does, and what it says, in a sentence.
+    labels
+        What tells its values apart, besides the query.
+    """
+
+    name: str
+    sort: Sort
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+#: The labels of every metric: the query's name (or id) and its id, which a restart keeps.
+QUERY_LABELS: Final = ("query", "id")
+
+_STAGE: Final = ("operator", "stage")
+
+
+def _stage_counter(name: str, help: str) -> Metric:
+    return Metric(f"outpace_stage_{name}_total", Sort.COUNTER, help, _STAGE)
+
+
+def _stage_gauge(name: str, help: str) -> Metric:
+    return Metric(f"outpace_stage_{name}", Sort.GAUGE, help, _STAGE)
+
+
+#: For the counters of a stage that say what one step did.
+STAGE_TOTALS: Final = {
+    "events": _stage_counter("events", "Events that the stage took."),
+    "released": _stage_counter("released", "Events that the stage put in order and handed on."),
+    "matches": _stage_counter("matches", "Matches that became final."),
+    "timed_out": _stage_counter("timed_out", "Partial matches that WITHIN ended."),
+    "late": _stage_counter("late", "Events that came after the watermark had passed their time."),
+    "invalid": _stage_counter("invalid", "Events without a time, or with one too far ahead."),
+}
+
+#: For the counters of a stage that say what is held after a step.
+STAGE_HELD: Final = {
+    "buffered": _stage_gauge("buffered", "Events that wait for their turn."),
+    "kept": _stage_gauge("kept", "Events that undecided matches may still need."),
+    "partials": _stage_gauge("partials", "Events that an undecided match may start with."),
+    "open_windows": _stage_gauge("open_windows", "Windows that are open."),
+    "keys": _stage_gauge("keys", "Keys that something is held of."),
+    "state_bytes": _stage_gauge("state_bytes", "Size of the saved state."),
+}
+
+#: For the counters of a stage that say how long something took; they become the label `part`.
+STAGE_TIMES: Final = {"restore_us": "restore", "step_us": "step", "save_us": "save"}
+
+STAGE_SECONDS: Final = Metric(
+    "outpace_stage_seconds_total",
+    Sort.COUNTER,
+    "Time that instances spent reading the state, working and writing the state, added up.",
+    (*_STAGE, "part"),
+)
+STAGE_BATCH_SECONDS: Final = Metric(
+    "outpace_stage_batch_seconds", Sort.GAUGE, "The same in the last batch.", (*_STAGE, "part")
+)
+STAGE_EVENT_RATE: Final = _stage_gauge(
+    "events_per_second", "Events that the stage took since the batch before, per second."
+)
+STAGE_MATCH_RATE: Final = _stage_gauge(
+    "matches_per_second", "Matches that became final since the batch before, per second."
+)
+DUPLICATION: Final = Metric(
+    "outpace_duplication",
+    Sort.GAUGE,
+    "To how many instances an event went on average, in the last batch of a windowed query.",
+    ("operator",),
+)
+
+RUNNING: Final = Metric("outpace_query_running", Sort.GAUGE, "1 while the query runs, else 0.")
+STARTS: Final = Metric(
+    "outpace_query_starts_total", Sort.COUNTER, "How often the query was seen to be started."
+)
+FAILURES: Final = Metric(
+    "outpace_query_failures_total", Sort.COUNTER, "How often the query ended with an error."
+)
+BATCHES: Final = Metric("outpace_batches_total", Sort.COUNTER, "Batches that were completed.")
+BATCH_NUMBER: Final = Metric("outpace_batch_number", Sort.GAUGE, "The number of the last batch.")
+BATCH_END: Final = Metric(
+    "outpace_batch_end_timestamp_seconds", Sort.GAUGE, "When the last batch ended, since 1970."
+)
+BATCH_SECONDS: Final = Metric("outpace_batch_seconds", Sort.GAUGE, "How long the last batch took.")
+PHASE_TOTAL: Final = Metric(
+    "outpace_phase_seconds_total",
+    Sort.COUNTER,
+    "Time that Spark spent in a phase of batches: latestOffset, queryPlanning, walCommit, "
+    "addBatch, commitOffsets and others.",
+    ("phase",),
+)
+PHASE_SECONDS: Final = Metric(
+    "outpace_phase_batch_seconds", Sort.GAUGE, "The same in the last batch.", ("phase",)
+)
+
+SOURCE_ROWS: Final = Metric(
+    "outpace_source_rows_total",
+    Sort.COUNTER,
+    "Rows that were read from a source; a block of events is one row.",
+    ("source",),
+)
+SOURCE_BEHIND_EVENTS: Final = Metric(
+    "outpace_source_behind_events",
+    Sort.GAUGE,
+    "Events that the source has and the query has not taken yet.",
+    ("source",),
+)
+SOURCE_BEHIND_BYTES: Final = Metric(
+    "outpace_source_behind_bytes", Sort.GAUGE, "The size of these events.", ("source",)
+)
+SOURCE_BEHIND_SECONDS: Final = Metric(
+    "outpace_source_behind_seconds",
+    Sort.GAUGE,
+    "How long the oldest of these events has been waiting.",
+    ("source",),
+)
+SOURCE_LOST: Final = Metric(
+    "outpace_source_lost_events",
+    Sort.GAUGE,
+    "Events of a damaged log that were skipped, as asked, since the query was started.",
+    ("source",),
+)
+SINK_ROWS: Final = Metric(
+    "outpace_sink_rows_total", Sort.COUNTER, "Rows that the sink took, where it tells."
+)
+
+_STORE: Final = ("store",)
+STORE_ROWS: Final = Metric(
+    "outpace_store_rows", Sort.GAUGE, "Values in a state store of Spark, one an instance.", _STORE
+)
+STORE_BYTES: Final = Metric(
+    "outpace_store_memory_bytes", Sort.GAUGE, "Memory that a state store uses.", _STORE
+)
+STORE_UPDATE_SECONDS: Final = Metric(
+    "outpace_store_update_seconds_total",
+    Sort.COUNTER,
+    "Time in tasks that update a state store, their Python included.",
+    _STORE,
+)
+STORE_COMMIT_SECONDS: Final = Metric(
+    "outpace_store_commit_seconds_total", Sort.COUNTER, "Time to commit a state store.", _STORE
+)
+
+#: All of them, in the order in which they are served.
+METRICS: Final = (
+    RUNNING,
+    STARTS,
+    FAILURES,
+    BATCHES,
+    BATCH_NUMBER,
+    BATCH_END,
+    BATCH_SECONDS,
+    PHASE_TOTAL,
+    PHASE_SECONDS,
+    SOURCE_ROWS,
+    SOURCE_BEHIND_EVENTS,
+    SOURCE_BEHIND_BYTES,
+    SOURCE_BEHIND_SECONDS,
+    SOURCE_LOST,
+    *STAGE_TOTALS.values(),
+    STAGE_EVENT_RATE,
+    STAGE_MATCH_RATE,
+    *STAGE_HELD.values(),
+    STAGE_SECONDS,
+    STAGE_BATCH_SECONDS,
+    DUPLICATION,
+    STORE_ROWS,
+    STORE_BYTES,
+    STORE_UPDATE_SECONDS,
+    STORE_COMMIT_SECONDS,
+    SINK_ROWS,
+)
+
+
+def table() -> str:
+    """Return all metrics as a table in Markdown, for the documentation.
+
+    Examples
+    --------
+    >>> print(table().splitlines()[2])
+    | `outpace_query_running` | gauge | | 1 while the query runs, else 0. |
+    """
+    rows = ["| metric | sort | labels | what it says |", "|---|---|---|---|"]
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        cells = (f" `{metric.name}` ", f" {metric.sort.value} ", f" {labels} " if labels else " ")
+        rows.append("|" + "|".join(cells) + f"| {metric.help} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,120 @@
+"""Metrics over HTTP: `/metrics` as text for Prometheus, `/metrics.json` for programs.
+
+It listens on the loopback address unless told otherwise, only reads, and answers one request at a
+time in a thread that ends with the process. What it is asked with is bounded by Python's own limits
+for headers; a client that says nothing is let go after `TIMEOUT_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from outpace.errors import OutpaceError
+from outpace.spark.metrics_text import CONTENT_TYPE
+
+#: The port where nothing is said, and how many after it are tried if it is taken.
+PORT: Final = 9468
+PORTS: Final = 10
+
+TIMEOUT_SECONDS: Final = 5.0
+
+_Pages = dict[str, tuple[str, Callable[[], str]]]
+
+
+class MetricsServer:
+    """Serves what two functions return.
+
+    Parameters
+    ----------
+    text, values
+        What returns the text for Prometheus, and what becomes JSON.
+    host, port
+        Where to listen; 0 is any free port, and None the first free one from `PORT` on.
+
+    Raises
+    ------
+    OutpaceError
+        The address cannot be used.
+
+    Examples
+    --------
+    >>> server = MetricsServer(lambda: "", dict, "127.0.0.1", 0)
+    >>> server.url.startswith("http://127.0.0.1:")
+    True
+    >>> server.close()
+    """
+
+    def __init__(
+        self, text: Callable[[], str], values: Callable[[], Any], host: str, port: int | None
+    ) -> None:
+        pages: _Pages = {
+            "/metrics": (CONTENT_TYPE, text),
+            "/metrics.json": ("application/json", lambda: json.dumps(values())),
+        }
+        self._server = _listening(pages, host, port)
+        name, number = self._server.server_address[:2]
+        self.url = f"http://{f'[{name!s}]' if ':' in str(name) else str(name)}:{number}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="outpace metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(http.server.HTTPServer):
+    """A server that fails where another one listens, and writes nothing to standard error."""
+
+    allow_reuse_port = False
+
+    def __init__(self, address: tuple[str, int], pages: _Pages) -> None:
+        self.pages = pages
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no error of ours."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    timeout = TIMEOUT_SECONDS
+    server_version = "outpace"
+    sys_version = ""
+    server: _Server
+
+    def do_GET(self) -> None:
+        page = self.server.pages.get(self.path.partition("?")[0])
+        if page is None:
+            self.send_error(404, "there are /metrics and /metrics.json")
+            return
+        kind, content = page
+        body = content().encode()
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not logged."""
+
+
+def _listening(pages: _Pages, host: str, port: int | None) -> _Server:
+    ports = range(PORT, PORT + PORTS) if port is None else (port,)
+    for number in ports:
+        try:
+            return _Server((host, number), pages)
+        except (OSError, OverflowError) as error:
+            failed = error
+    raise OutpaceError(
+        f"cannot listen on {host}, port {port if port is not None else f'{PORT} or one after it'}",
+        detail=str(failed),
+        hint="port=0 takes any free port",
+    ) from failed
