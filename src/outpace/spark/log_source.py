@@ -187,7 +187,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._log: Log | None = None
         self._target: int | None = None
         self._planned = 0
-        self._lost = 0
+        self._lost = self._counted = 0
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new query begins."""
@@ -209,7 +209,6 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         log = self._opened()
         log.refresh()
         begin = int(start["offset"])
-        self._planned = begin
         events = bytes_max = None
         if not isinstance(limit, ReadAllAvailable):
             events = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -219,6 +218,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         if self._target is not None:
             end = min(end, max(self._target, begin))
         self._planned = end
+        self._count_lost(log, begin, end)
         return start if end == begin else _offset(log, end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -241,13 +241,17 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         if log.stop < high:
             log.refresh()
         _check_start(log, high)
-        if self._options.on_damage is OnDamage.SKIP:
-            # Counted here as well: what a task skips, nobody hears of.
-            lost: list[Damage] = []
-            for _ in log.payloads(low, high, on_damage=OnDamage.SKIP, lost=lost):
-                pass
-            self._lost += sum(min(part.stop, high) - max(part.first, low) for part in lost)
+        self._count_lost(log, low, high)
         return self._cut(log, low, high)
+
+    def _count_lost(self, log: Log, start: int, stop: int) -> None:
+        """Count what will be skipped of a range: what a task skips, nobody hears of."""
+        if self._options.on_damage is OnDamage.SKIP and stop > self._counted:
+            lost: list[Damage] = []
+            for _ in log.payloads(start, stop, on_damage=OnDamage.SKIP, lost=lost):
+                pass
+            self._lost += sum(min(part.stop, stop) - max(part.first, start) for part in lost)
+            self._counted = stop
 
     def _opened(self) -> Log:
         # The reader is made in several processes, and only one of them follows the log.
