@@ -5,7 +5,8 @@ Importing this package does not import PySpark.
 
 from __future__ import annotations
 
+from outpace.spark import metrics as metrics
 from outpace.spark import postgres as postgres
 from outpace.spark.session import session
 
-__all__ = ["postgres", "session"]
+__all__ = ["metrics", "postgres", "session"]
