@@ -16,6 +16,7 @@ from outpace.cli.bench import bench
 from outpace.cli.demo import demo
 from outpace.cli.run import run
 from outpace.cli.study import studies
+from outpace.cli.top import top
 from outpace.errors import OutpaceError
 from outpace.spark.failure import comes_from_spark, spark_error
 
@@ -61,4 +62,5 @@ def outpace() -> None:
 app.command()(demo)
 app.command()(bench)
 app.command()(run)
+app.command()(top)
 app.add_typer(studies, name="study")

@@ -1,0 +1,189 @@
+"""What `outpace top` shows: for each query its state, its delay, where its time goes, its stages.
+
+It is made of what `/metrics.json` says. Where a terminal has only ASCII, so has the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_BAR_WIDTH: Final = 40
+_SPARKS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")
+_BLOCK: Final = "█"
+_COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red", "white")
+_UNITS: Final = ("", "K", "M", "G", "T")
+
+#: A column of the table of stages: its title, the metric, and whether it is a size in bytes.
+_COLUMNS: Final = (
+    ("events/s", "outpace_stage_events_per_second", False),
+    ("matches/s", "outpace_stage_matches_per_second", False),
+    ("late", "outpace_stage_late_total", False),
+    ("invalid", "outpace_stage_invalid_total", False),
+    ("buffered", "outpace_stage_buffered", False),
+    ("kept", "outpace_stage_kept", False),
+    ("partials", "outpace_stage_partials", False),
+    ("windows", "outpace_stage_open_windows", False),
+    ("keys", "outpace_stage_keys", False),
+    ("state", "outpace_stage_state_bytes", True),
+)
+
+
+@dataclass
+class _Values:
+    """The values of one query: by metric, then by its other labels."""
+
+    by_metric: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
+
+    def add(self, sample: Mapping[str, Any]) -> None:
+        labels = tuple(v for k, v in sample["labels"].items() if k not in ("query", "id"))
+        self.by_metric.setdefault(sample["name"], {})[labels] = float(sample["value"])
+
+    def one(self, name: str, *labels: str) -> float:
+        return self.by_metric.get(name, {}).get(labels, 0.0)
+
+    def all(self, name: str) -> dict[tuple[str, ...], float]:
+        return self.by_metric.get(name, {})
+
+
+def view(told: Iterable[Mapping[str, Any]], *, ascii_only: bool = False) -> RenderableType:
+    """Return what is shown of what some programs say."""
+    shown: list[RenderableType] = []
+    for one in told:
+        values: dict[str, _Values] = {}
+        for sample in one["samples"]:
+            values.setdefault(sample["labels"]["id"], _Values()).add(sample)
+        for query in one["queries"]:
+            shown += [*_query(query, values.get(query["id"], _Values()), ascii_only), Text()]
+    return Group(*shown[:-1]) if shown else Text("no query has been started yet")
+
+
+def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
+    """Return values as small columns, the largest of them the highest.
+
+    Examples
+    --------
+    >>> sparkline([0, 1, 2, 4])
+    '▁▂▄█'
+    >>> sparkline([])
+    ''
+    """
+    levels = _SPARKS[ascii_only]
+    top = max(values, default=0) or 1
+    return "".join(levels[round(max(0, value) / top * (len(levels) - 1))] for value in values)
+
+
+def amount(value: float, *, binary: bool = False) -> str:
+    """Return a number in few characters.
+
+    Examples
+    --------
+    >>> amount(0), amount(950), amount(1234), amount(25_000_000), amount(0.25)
+    ('0', '950', '1.23 K', '25.0 M', '0.25')
+    >>> amount(2048, binary=True)
+    '2.00 KB'
+    """
+    base, end = (1024, "B") if binary else (1000, "")
+    step = 0
+    while abs(value) >= base and step < len(_UNITS) - 1:
+        value, step = value / base, step + 1
+    if step == 0:
+        return f"{value:.3g}{f' {end}' if end else ''}"
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:.{digits}f} {_UNITS[step]}{end}"
+
+
+def seconds(value: float) -> str:
+    """Return a duration in few characters.
+
+    Examples
+    --------
+    >>> seconds(0.0123), seconds(2.5), seconds(200), seconds(8000)
+    ('12 ms', '2.5 s', '3 min 20 s', '2 h 13 min')
+    """
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _query(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Iterable[RenderableType]:
+    yield _title(query, values)
+    if query["error"]:
+        yield Text(f"  {str(query['error']).strip().splitlines()[0]}", style="red")
+    yield _delay(query, values, ascii_only)
+    parts = {name[0]: spent for name, spent in values.all("outpace_phase_batch_seconds").items()}
+    if parts:
+        yield _bar("batch", parts, ascii_only)
+    spent: dict[str, float] = {}
+    for (_, stage, part), value in values.all("outpace_stage_batch_seconds").items():
+        spent[f"{stage}: {part}"] = spent.get(f"{stage}: {part}", 0.0) + value
+    if spent:
+        yield _bar("stages", spent, ascii_only)
+        yield _stages(values, ascii_only)
+
+
+def _title(query: Mapping[str, Any], values: _Values) -> Text:
+    state = "running" if query["running"] else "failed" if query["error"] else "ended"
+    text = Text(query["name"], style="bold")
+    text.append(f"  {state}", style={"running": "green", "failed": "red"}.get(state, "dim"))
+    text.append(f"  batch {values.one('outpace_batch_number'):.0f}", style="default")
+    text.append(f" in {seconds(values.one('outpace_batch_seconds'))}")
+    last = query["history"][-1] if query["history"] else (0.0,) * 5
+    text.append(f"  in {amount(last[2])} events/s  out {amount(last[3])} matches/s")
+    duplication = values.all("outpace_duplication").values()
+    if duplication:
+        text.append(f"  duplication {max(duplication):.2f}")
+    return text
+
+
+def _delay(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Text:
+    waiting = values.all("outpace_source_behind_events")
+    if not waiting:
+        return Text("  behind: the source does not tell", style="dim")
+    behind = max(values.all("outpace_source_behind_seconds").values(), default=0.0)
+    said = f"  behind {amount(sum(waiting.values()))} events, {seconds(behind)}  "
+    history = [moment[4] for moment in query["history"]]
+    return Text(said).append(sparkline(history, ascii_only=ascii_only), style="yellow")
+
+
+def _bar(title: str, parts: Mapping[str, float], ascii_only: bool) -> Text:
+    """Return a bar whose parts are as long as times are, and their names, the longest first."""
+    whole = sum(parts.values()) or 1.0
+    text = Text(f"  {title:<7}")
+    names = Text()
+    longest = sorted(parts.items(), key=lambda part: -part[1])
+    shown = [part for part in longest if part[1] / whole >= 0.01][: len(_COLOURS)]
+    for (name, value), colour in zip(shown, _COLOURS, strict=False):
+        width = round(value / whole * _BAR_WIDTH)
+        # Without colours, parts are told apart by their first letters.
+        text.append(name[:1] * width if ascii_only else _BLOCK * width, style=colour)
+        names.append(f" {name} {seconds(value)}", style=colour)
+    return text.append(names)
+
+
+def _stages(values: _Values, ascii_only: bool) -> Table:
+    table = Table(box=box.ASCII if ascii_only else box.SIMPLE, pad_edge=False)
+    stages = list(values.all("outpace_stage_events_total"))
+    several = len({operator for operator, _ in stages}) > 1
+    if several:
+        table.add_column("operator")
+    table.add_column("stage")
+    for title, _, _ in _COLUMNS:
+        table.add_column(title, justify="right")
+    for operator, stage in stages:
+        numbers = [
+            amount(values.one(name, operator, stage), binary=binary) for _, name, binary in _COLUMNS
+        ]
+        table.add_row(*([operator] if several else []), stage, *numbers)
+    return table
