@@ -70,7 +70,7 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
     Examples
     --------
     >>> sparkline([0, 1, 2, 4])
-    '▁▂▄█'
+    '▁▃▅█'
     >>> sparkline([])
     ''
     """

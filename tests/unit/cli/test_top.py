@@ -1,0 +1,228 @@
+"""`outpace top`: what a program serves is shown, once or live, and its absence is said clearly."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from outpace.cli import top as top_module
+from outpace.cli.main import app
+from outpace.cli.top_view import view
+from outpace.engine.stream.cell import COUNTERS
+from outpace.spark.metrics_account import Account
+from outpace.spark.metrics_server import MetricsServer
+
+OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
+
+
+def account(batches: int = 3) -> Account:
+    made = Account()
+    for batch in range(batches):
+        told = dict.fromkeys(
+            (f"{stage}.{name}" for stage in ("pack", "order + match") for name in COUNTERS), 0
+        )
+        told |= {"pack.events": 1500, "order + match.events": 1500, "order + match.matches": 12}
+        told |= {"order + match.state_bytes": 3 << 20, "order + match.late": 4}
+        told |= {"order + match.step_us": 200_000, "order + match.buffered": 77}
+        latest = {"offset": 9000, "oldest": 0, "now": 1_500_000 * (batch + 1)}
+        made.progressed(
+            {
+                "id": "q1",
+                "runId": "r1",
+                "name": "dips",
+                "timestamp": f"2024-01-02T09:30:{batch:02}.000Z",
+                "batchId": batch,
+                "batchDuration": 800,
+                "durationMs": {"addBatch": 600, "walCommit": 150, "triggerExecution": 800},
+                "sources": [
+                    {"numInputRows": 5, "endOffset": {"offset": 500}, "latestOffset": latest}
+                ],
+                "observedMetrics": {"outpace:dips:1": told},
+            }
+        )
+    return made
+
+
+def values(known: Account) -> dict[str, Any]:
+    samples = [
+        {"name": sample.name, "labels": dict(sample.labels), "value": sample.value}
+        for sample in known.samples()
+    ]
+    return {"version": 1, "queries": known.queries(), "samples": samples}
+
+
+def shown(known: Account, *, ascii_only: bool = False) -> str:
+    console = Console(width=140, force_terminal=False)
+    with console.capture() as captured:
+        console.print(view([values(known)], ascii_only=ascii_only))
+    return captured.get()
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    known = account()
+    made = MetricsServer(str, lambda: values(known), "127.0.0.1", 0)
+    yield made
+    made.close()
+
+
+def test_a_query_is_shown_with_its_delay_its_time_and_its_stages() -> None:
+    lines = shown(account()).splitlines()
+    assert lines[0].startswith("dips  running  batch 2 in 800 ms  in 1.50 K events/s  out 12 match")
+    assert lines[1].startswith("  behind 8.50 K events, 4.5 s  ")
+    assert lines[1].rstrip().endswith("█")
+    assert re.match(r"  batch  █{32}█{8} addBatch 600 ms walCommit 150 ms", lines[2])
+    assert re.match(r"  stages █{40} order \+ match: step 200 ms", lines[3])
+    (stage,) = [line for line in lines if re.match(r" *order \+ match  ", line)]
+    assert stage.split()[3:] == ["1.50", "K", "12", "12", "0", "77", *["0"] * 4, "3.00", "MB"]
+
+
+def test_ascii_is_enough() -> None:
+    text = shown(account(), ascii_only=True)
+    assert text.isascii()
+    assert "aaaaaaaaaawwwwwwww addBatch 600 ms" in text
+
+
+def test_what_ended_and_what_failed_is_said() -> None:
+    known = account()
+    known.ended("q1", None)
+    assert shown(known).startswith("dips  ended")
+    known.ended("q1", "the disk is full\n  at line 7")
+    lines = shown(known).splitlines()
+    assert lines[0].startswith("dips  failed")
+    assert lines[1].strip() == "the disk is full"
+
+
+def test_a_query_that_has_only_started_is_shown() -> None:
+    known = Account()
+    known.started("q1", "r1", None)
+    assert "q1  running" in shown(known)
+    assert "the source does not tell" in shown(known)
+    assert "no query has been started yet" in shown(Account())
+
+
+def test_several_operators_are_named() -> None:
+    known = account()
+    more = {"outpace:dips:1": {"pack.events": 1}, "outpace:falls:2": {"pack.events": 2}}
+    known.progressed(
+        {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
+         "batchId": 9, "batchDuration": 1, "observedMetrics": more}
+    )  # fmt: skip
+    assert re.search(r"operator +stage", shown(known))
+    assert re.search(r"falls +pack", shown(known))
+
+
+def test_once_shows_and_ends(server: MetricsServer) -> None:
+    for url in (server.url, f"{server.url}/", f"{server.url}/metrics.json"):
+        done = CliRunner().invoke(app, ["top", "--once", "--url", url])
+        assert done.exit_code == 0
+        assert "dips  running" in done.stdout
+
+
+def test_json_is_what_is_served(server: MetricsServer) -> None:
+    done = CliRunner().invoke(app, ["top", "--once", "--json", "--url", server.url])
+    (told,) = json.loads(done.stdout)
+    assert told["queries"][0]["name"] == "dips"
+    assert told == json.loads(json.dumps(values(account())))
+
+
+def test_nothing_that_listens_is_exit_code_2(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top_module, "PORTS", 0)
+    done = CliRunner().invoke(app, ["top", "--once"])
+    assert done.exit_code == 2
+    assert "call op.spark.metrics.watch(spark) in the program" in done.stderr
+    free = MetricsServer(str, dict, "127.0.0.1", 0)
+    free.close()
+    done = CliRunner().invoke(app, ["top", "--url", free.url])
+    assert done.exit_code == 2
+    assert f"nothing serves metrics at {free.url}" in done.stderr
+    assert "refused" in done.stderr
+
+
+@pytest.mark.parametrize("served", [[], {"queries": []}, "x"])
+def test_other_servers_are_told_apart(served: object) -> None:
+    other = MetricsServer(str, lambda: served, "127.0.0.1", 0)
+    done = CliRunner().invoke(app, ["top", "--once", "--url", other.url])
+    other.close()
+    assert done.exit_code == 2
+    assert "are no metrics of streaming queries" in done.stderr
+
+
+@pytest.mark.parametrize("url", ["localhost:9468", "file:///etc/passwd", "ftp://127.0.0.1"])
+def test_only_web_addresses_are_asked(url: str) -> None:
+    done = CliRunner().invoke(app, ["top", "--once", "--url", url])
+    assert done.exit_code == 2
+    assert f"'{url}' is no address" in done.stderr
+
+
+def test_without_a_url_all_that_listen_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = account()
+    made = MetricsServer(str, lambda: values(known), "127.0.0.1", None)
+    done = CliRunner().invoke(app, ["top", "--once"])
+    made.close()
+    assert done.exit_code == 0
+    assert "dips  running" in done.stdout
+
+
+@pytest.mark.parametrize("ends", ["interrupt", "server"])
+def test_on_a_terminal_it_goes_on_until_it_is_told_to_end(ends: str) -> None:
+    known = account()
+    server = MetricsServer(str, lambda: values(known), "127.0.0.1", 0)
+    terminal, inside = pty.openpty()
+    # A shell may start jobs that ignore interrupts; a terminal's do not.
+    running = subprocess.Popen(
+        ["env", "--default-signal=INT", OUTPACE, "top", "--every", "0.1", "--url", server.url],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+        start_new_session=True,
+    )
+    os.close(inside)
+    said = _read_until(terminal, "batch 2")
+    known.progressed(
+        {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
+         "batchId": 3, "batchDuration": 700}
+    )  # fmt: skip
+    said += _read_until(terminal, "batch 3")
+    if ends == "interrupt":
+        running.send_signal(signal.SIGINT)
+    else:
+        server.close()
+    _read_to_end(terminal)
+    assert running.wait(60) == 0
+    if ends == "interrupt":
+        server.close()
+    assert "Traceback" not in said
+
+
+def _read_until(terminal: int, text: str) -> str:
+    said, deadline = "", time.monotonic() + 120
+    while text not in said:
+        assert time.monotonic() < deadline, said
+        said += os.read(terminal, 65536).decode("utf-8", "replace")
+    return said
+
+
+def _read_to_end(terminal: int) -> None:
+    try:
+        while os.read(terminal, 65536):
+            pass
+    except OSError:
+        pass  # the other side is closed
+    os.close(terminal)
