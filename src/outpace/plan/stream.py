@@ -19,7 +19,9 @@ from outpace.engine.match.operator import fingerprint, kept_columns, prepare
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.stream.order_match import OrderMatchStage
 from outpace.engine.stream.pack import CORRUPT, REASON, Packing
+from outpace.engine.stream.split_specs import split_specs
 from outpace.engine.stream.stage import StageSpec
+from outpace.engine.stream.windowed import WindowedStream
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind import bind_operator
 from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
@@ -262,6 +264,14 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layou
     )
 
 
+@lru_cache(maxsize=64)
+def windowed(query: Query, schema: pa.Schema, count: int) -> WindowedStream:
+    """Return what the stages of windows are made of, with so many instances that match."""
+    layout = lay_out(query, schema)
+    counted = query.instances(count, query.scheduler)
+    return WindowedStream(counted, layout.task, layout.disorder, layout.events)
+
+
 def _check(query: Query, *, timeouts: bool) -> None:
     if query.rows is Rows.ALL_WITH_UNMATCHED:
         raise UnsupportedError(
@@ -279,9 +289,7 @@ def _stages(
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
     numbered = query.windows is not None and query.numbered and keyed
     if query.windows is not None and (numbered or (not keyed and count > 1)):
-        from outpace.engine.stream.split_specs import split_specs
-
-        return split_specs(partial(lay_out, query, schema), count, layout.identity)
+        return split_specs(partial(windowed, query, schema, count), count, layout.identity)
     make = partial(_order_match, query, schema, timeouts)
     return (StageSpec("order + match", count if keyed else 1, make, layout.identity),)
 

@@ -6,72 +6,41 @@ They are for windows without keys, and for windows with keys whose numbers count
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
-import pyarrow as pa
-
-from outpace.engine.match.contract import Task
 from outpace.engine.stream.merge import MergeStage
 from outpace.engine.stream.split import SplitStage
 from outpace.engine.stream.stage import Stage, StageSpec
 from outpace.engine.stream.windowed import WindowedStream
 from outpace.engine.stream.windows import WindowStage
-from outpace.pattern.bind_disorder import BoundDisorder
-from outpace.pattern.bound import BoundQuery
-
-
-class Layout(Protocol):
-    """What the events of a query look like on their way; see `WindowedStream`."""
-
-    @property
-    def bound(self) -> BoundQuery:
-        """The query."""
-        ...
-
-    @property
-    def task(self) -> Task | None:
-        """The pattern as it is matched; None for a user-defined operator."""
-        ...
-
-    @property
-    def disorder(self) -> BoundDisorder:
-        """How far events are out of order."""
-        ...
-
-    @property
-    def events(self) -> pa.Schema:
-        """The columns of the events that travel."""
-        ...
 
 
 def split_specs(
-    lay_out: Callable[[], Layout], count: int, identity: str
+    make: Callable[[], WindowedStream], count: int, identity: str
 ) -> tuple[StageSpec, StageSpec, StageSpec]:
     """Return the stages of a query over windows.
 
     Parameters
     ----------
-    lay_out
-        Returns what they are made of. It is called where a stage runs, so it must be something that
-        travels: a function of a module, or a `functools.partial` of one.
+    make
+        Returns what they are made of. It is called where a stage runs, in every batch, so it must
+        be something that travels, such as a `functools.partial` of a function of a module, and best
+        something that gives the same object again.
     count
-        How many instances match, whatever the query says.
+        How many instances match, as the query that is made says.
     identity
         What tells the states of different queries apart.
     """
+    # What the one instance of a stage keeps depends on how many there are beside it.
     told = f"{identity} instances={count}"
     return (
-        StageSpec("order + split", 1, partial(_make, SplitStage, lay_out, count), told),
-        StageSpec("match", count, partial(_make, WindowStage, lay_out, count), told),
-        StageSpec("merge", 1, partial(_make, MergeStage, lay_out, count), told),
+        StageSpec("order + split", 1, partial(_make, SplitStage, make), told),
+        StageSpec("match", count, partial(_make, WindowStage, make), told),
+        StageSpec("merge", 1, partial(_make, MergeStage, make), told),
     )
 
 
 def _make(
-    kind: Callable[[WindowedStream], Stage], lay_out: Callable[[], Layout], count: int, number: int
+    kind: Callable[[WindowedStream], Stage], make: Callable[[], WindowedStream], number: int
 ) -> Stage:
-    layout = lay_out()
-    query = replace(layout.bound.query, instance_count=count)
-    return kind(WindowedStream(query, layout.task, layout.disorder, layout.events))
+    return kind(make())

@@ -8,7 +8,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from outpace.engine.match.bits import BITS
-from outpace.engine.match.contract import Task
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import kept_columns
 from outpace.engine.window.apply import WindowedApply
 from outpace.engine.window.match import WindowMatcher
@@ -66,7 +67,12 @@ class WindowedStream:
         return kept_columns(self.task, self.events)
 
     def instance(self) -> Instance:
-        """Return what finds the matches of windows."""
+        """Return what finds the matches of windows; all share what is compiled."""
         if self.task is None:
             return WindowedApply(self.query, self.events)
-        return WindowMatcher(self.task)
+        return WindowMatcher(self.task, self._matcher)
+
+    @cached_property
+    def _matcher(self) -> Matcher:
+        assert self.task is not None
+        return choose_matcher(self.task).matcher

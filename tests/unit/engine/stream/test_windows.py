@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,16 +15,15 @@ from stream_chain import Chain
 from window_queries import KINDS, PATTERNS, Bounded, tables
 
 from outpace.engine.match.bits import BitTask, with_bits
-from outpace.engine.match.contract import NO_TIME, Task
+from outpace.engine.match.contract import NO_TIME
 from outpace.engine.match.operator import prepare
 from outpace.engine.stream.cell import Cell, Kind
 from outpace.engine.stream.pack import Packing
 from outpace.engine.stream.split_specs import split_specs
+from outpace.engine.stream.windowed import WindowedStream
 from outpace.engine.window.operator import match_windows, windowed_operator
-from outpace.pattern.bind import bind_operator
-from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
-from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import InOrder, KSlack, Watermark
+from outpace.pattern.bind_disorder import bind_disorder
+from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, LeastLoaded, RoundRobin, Scheduler
@@ -83,57 +82,48 @@ QUERIES = {**PATTERNS, "operator": Query("q").order_by("ts").apply(Climbs)}
 SCHEDULERS = [None, RoundRobin(), Batches(), Batches(size=2), LeastLoaded(), ByKey(), Backwards()]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What the events of a query look like on their way."""
-
-    bound: BoundQuery
-    task: Task | None
-    disorder: BoundDisorder
-    events: pa.Schema
-    bits: BitTask | None
+def bits_of(query: Query, schema: pa.Schema) -> BitTask:
+    """Return a query that reads bits, if it can."""
+    return with_bits(prepare(query, schema))
 
 
-def lay_out(query: Query, schema: pa.Schema, *, bits: bool) -> Layout:
-    """Lay a query out, with columns of bits or without."""
+def stream_of(query: Query, schema: pa.Schema, *, bits: bool) -> WindowedStream:
+    """Return a query as the stages see it, with columns of bits or without."""
     disorder = bind_disorder(query, schema)
     if query.operator is not None:
-        return Layout(bind_operator(query, schema), None, disorder, schema, None)
-    task = prepare(query, schema)
-    packed = with_bits(task) if bits else None
-    if packed is not None and packed.predicates:
-        known = packed.task.bound.schema
-        return Layout(task.bound, packed.task, disorder, known, packed)
-    return Layout(task.bound, task, disorder, schema, None)
+        return WindowedStream(query, None, disorder, schema)
+    task = bits_of(query, schema).task if bits else prepare(query, schema)
+    return WindowedStream(query, task, disorder, task.bound.schema)
 
 
 class Simulation:
     """A query as a chain of stages, beside one operator that is fed what must have come by now."""
 
     def __init__(self, query: Query, schema: pa.Schema, *, bits: bool = False) -> None:
-        make = partial(lay_out, query, schema, bits=bits)
-        layout = make()
+        bits = bits and query.operator is None
+        make = partial(stream_of, query, schema, bits=bits)
+        stream = make()
         specs = split_specs(make, query.instance_count, "a query")
         # Hosts send the stages to where they run.
         self.chain = Chain(pickle.loads(pickle.dumps(specs)))  # noqa: S301
-        self._disorder = layout.disorder
+        self._disorder = stream.disorder
         self._packing = Packing(
             schema=schema,
-            columns=tuple(layout.events.names),
-            keys=layout.bound.partition_by,
+            columns=tuple(stream.events.names),
+            keys=stream.bound.partition_by,
             time="ts",
             instances=1,
-            bits=layout.bits,
+            bits=bits_of(query, schema) if bits else None,
             drop=False,
-            quarantine=False,
-            ahead=layout.disorder.ahead,
-            told=layout.disorder.told,
+            quarantine=stream.disorder.invalid is Invalid.QUARANTINE,
+            ahead=stream.disorder.ahead,
+            told=stream.disorder.told,
         )
         self._operator = windowed_operator(query, schema)
         self._waiting = schema.empty_table()
         self._clock = NO_TIME
-        self.found = [layout.bound.output.empty_table()]
-        self.expected = [layout.bound.output.empty_table()]
+        self.found = [stream.bound.output.empty_table()]
+        self.expected = [stream.bound.output.empty_table()]
 
     def cells(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> list[Cell]:
         """Pack the rows of tasks."""
@@ -156,7 +146,8 @@ class Simulation:
 
     def result(self) -> list[dict[str, object]]:
         """Return all that came out."""
-        return pa.concat_tables(self.found).to_pylist()
+        found: list[dict[str, object]] = pa.concat_tables(self.found).to_pylist()
+        return found
 
     def _expect(self, rows: pa.Table, told: int) -> None:
         """Feed the operator with all rows whose turn it is, in order."""
