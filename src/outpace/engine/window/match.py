@@ -7,14 +7,15 @@ a window only its own events tell the time. Without duplicates a match that seve
 returned once, for the first of them.
 
 Windows that overlap much share their searches (`shared`) or their matches (`covered`) where the
-query allows it, else they are matched one by one (`separate`). Memory: see there.
+query allows it, else they are matched one by one (`separate`). With keys, a step costs what it
+touches (`touched`). Memory: see there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ from outpace.engine.window.separate import SeparateWindows
 from outpace.engine.window.shared import GivesUpError, SharedWindows
 from outpace.engine.window.sharing import is_ready, overlapping, sharing
 from outpace.engine.window.stretches import ROWS_AT_ONCE
+from outpace.engine.window.touched import Strategy, TouchedWindows
 from outpace.errors import StateError, UnsupportedError
 from outpace.pattern.query import Rows
 
@@ -43,37 +45,6 @@ ROWS_IN_STEP: Final = 1 << 17
 
 #: The frontier of an instance that is given no more events.
 ENDED: Final = int(np.iinfo(np.int64).max)
-
-
-class Strategy(Protocol):
-    """How the windows of an instance are matched."""
-
-    @property
-    def held(self) -> Events:
-        """The rows that undecided matches may still need."""
-        ...
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows are open."""
-        ...
-
-    @property
-    def begun_at(self) -> int:
-        """The arrival of the first event of all open windows."""
-        ...
-
-    def step(self, events: Events, split: Split) -> WindowMatches:
-        """Take events and the windows that they open and close; return what became final."""
-        ...
-
-    def tables(self) -> list[pa.Table]:
-        """Return all that is kept but the rows, for a saved state."""
-        ...
-
-    def restore(self, tables: list[pa.Table], held: Events) -> None:
-        """Go on from what `tables` returned, and the rows."""
-        ...
 
 
 class WindowMatcher:
@@ -117,6 +88,7 @@ class WindowMatcher:
         schema = pa.schema([task.bound.schema.field(name) for name in self._columns])
         self._nothing = no_events(schema)
         self._strategy: Strategy | None = None
+        self._kind = ""
         self._frontier = 0
 
     @property
@@ -177,7 +149,7 @@ class WindowMatcher:
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
         chosen = replace(events, rows=events.rows.select(self._columns))
-        rows = ENDED if isinstance(self._strategy, SeparateWindows) else self._rows_in_step
+        rows = ENDED if self._kind == "separate" else self._rows_in_step
         for piece in pieces(chosen, split, rows):
             yield self._take(*piece)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
@@ -191,8 +163,7 @@ class WindowMatcher:
         held = self._strategy.held
         numbers = {"partition": held.partition, "ordinal": held.ordinal, "arrival": held.arrival}
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
-        kind = _KINDS[type(self._strategy)]
-        return pack({**header, "kind": kind}, [*tables, *self._strategy.tables()])
+        return pack({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
@@ -236,11 +207,10 @@ class WindowMatcher:
         try:
             return self._strategy.step(events, split)
         except GivesUpError:
-            assert isinstance(self._strategy, SharedWindows)
             self._strategy = self._apart(self._strategy)
             return self._strategy.step(events, split)
 
-    def _apart(self, shared: SharedWindows) -> Strategy:
+    def _apart(self, shared: Strategy) -> Strategy:
         """Go on with windows one by one, where their searches stand."""
         windows, seen = shared.tables()
         separate = self._make("separate")
@@ -248,20 +218,17 @@ class WindowMatcher:
         return separate
 
     def _make(self, kind: str) -> Strategy:
+        """Return a way to match by its name in saved state."""
+        self._kind = kind
+        strategy: Strategy
         if kind == "shared":
             assert isinstance(self.matcher, KernelMatcher)
-            return SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
-        if kind == "covered":
-            return CoveredWindows(self.task, self.matcher, self._nothing)
-        return SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
-
-
-#: How the ways to match windows are called in saved state.
-_KINDS: Final = {
-    SeparateWindows: "separate",
-    SharedWindows: "shared",
-    CoveredWindows: "covered",
-}
+            strategy = SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+        elif kind == "covered":
+            strategy = CoveredWindows(self.task, self.matcher, self._nothing)
+        else:
+            strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+        return TouchedWindows(strategy) if self.task.bound.partition_by else strategy
 
 
 def _integers(table: pa.Table, name: str) -> Integers:
