@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.merge import ENDED, Merger
 from outpace.engine.window.result import CLOSING, COMPLETING, WindowMatches
+from outpace.errors import StateError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("window", pa.int64())])
 
@@ -114,6 +116,36 @@ def test_any_order_of_turns_gives_all_matches_in_order(data: st.DataObject, dist
         out += taken
     assert out == expected(found, distinct=distinct)
     assert merger.waiting == 0
+
+
+@given(data=st.data(), distinct=st.booleans())
+def test_instances_in_step_leave_nothing_waiting(data: st.DataObject, distinct: bool) -> None:
+    found = data.draw(findings())
+    instances = data.draw(st.integers(1, 3))
+    merger = Merger(SCHEMA, instances, distinct=distinct)
+    out: list[tuple[int, int, int]] = []
+    bounds = [0, *sorted(data.draw(st.lists(st.integers(0, 14), max_size=4))), 14]
+    for low, high in pairwise(bounds):
+        for instance in range(instances):
+            mine = [
+                one
+                for one in found
+                if (one.window + one.partition) % instances == instance and low <= one.event < high
+            ]
+            merger.push(instance, matches_of(mine))
+            # What time alone decides has the number of the next event, and does not wait for it.
+            merger.advance(instance, max(low, high - 1), 0)
+        taken = shown(merger.rest())
+        assert taken == sorted(taken, key=lambda one: one[0])
+        out += taken
+        saved, merger = merger.state(), Merger(SCHEMA, instances, distinct=distinct)
+        merger.restore(saved)
+    assert out == expected(found, distinct=distinct)
+
+
+def test_the_state_of_other_instances_is_refused() -> None:
+    with pytest.raises(StateError, match="another number of instances"):
+        Merger(SCHEMA, 3, distinct=True).restore(Merger(SCHEMA, 2, distinct=True).state())
 
 
 def test_the_rows_of_a_match_stay_together() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.window.contract import OPEN, Events, Split, Windows
 from outpace.engine.window.schedule import Schedule, batch_size, scheduler_of
-from outpace.errors import BindError
+from outpace.errors import BindError, StateError
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
     Batches,
@@ -137,6 +137,9 @@ def test_an_instance_gets_each_event_of_its_windows_once(keyed: bool, data: st.D
     opened: list[list[tuple[int, int]]] = [[] for _ in range(instances)]
     closed: list[list[tuple[int, int]]] = [[] for _ in range(instances)]
     for events, split in stream.pieces(cuts):
+        if data.draw(st.booleans()):
+            saved, schedule = schedule.state(), Schedule(scheduler, instances, keyed=keyed)
+            schedule.restore(saved)
         for delivery in schedule.route(events, split, [0.0] * instances):
             mine = delivery.instance
             for first, stop in delivery.ranges.tolist():
@@ -239,6 +242,15 @@ def test_windows_that_have_closed_are_forgotten(keyed: bool) -> None:
     assert schedule._placed is not None
     assert len(schedule._placed._key) <= 64
     assert not schedule._placed._names
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "instances"), [(RoundRobin(), 3), (ByKey(), 2), (RoundRobin(), 1)]
+)
+def test_the_state_of_another_schedule_is_refused(scheduler: Scheduler, instances: int) -> None:
+    saved = Schedule(RoundRobin(), 2, keyed=True).state()
+    with pytest.raises(StateError, match="another schedule"):
+        Schedule(scheduler, instances, keyed=True).restore(saved)
 
 
 def test_events_in_no_window_go_nowhere() -> None:
