@@ -4,7 +4,7 @@ In process, each workload runs in a process of its own, pinned to one core. Time
 `match` call, from the Arrow table to the Arrow table of matches. `peak_bytes` is how far the
 resident memory of the process rose above what it held before the call, with the input loaded and
 the kernels warm. On Spark, each number of cores has a process and a session of its own; see
-`bench_spark` for what is measured. Results appear as soon as they are there.
+`bench_spark` and `bench_stream` for what is measured. Results appear as soon as they are there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ from rich.table import Table
 from outpace.errors import BindError, OutpaceError, did_you_mean
 from outpace.testing.workloads import WORKLOADS
 
-HOSTS: Final = ("local", "spark")
-INPUTS: Final = ("parquet", "dataframe")
+HOSTS: Final = ("local", "spark", "stream")
+
+#: Where the events of a host come from; the first is taken where nothing is said.
+INPUTS: Final = {
+    "spark": ("parquet", "dataframe"),
+    "stream": ("blocks", "rows", "files"),
+}
 
 #: Where the files of Spark's workloads are kept.
 DATA_FOLDER: Final = Path("build/bench")
@@ -51,6 +56,16 @@ _SHOWN: Final = {
         "matches": "matches",
         "speedup": "speedup",
     },
+    "stream": {
+        "workload": "workload",
+        "input": "input",
+        "cores": "cores",
+        "seconds": "seconds",
+        "events_per_s": "M/s",
+        "events_per_s_plain": "plain M/s",
+        "matches": "matches",
+        "speedup": "speedup",
+    },
 }
 _ALL: Final = ",".join(WORKLOADS)
 
@@ -63,11 +78,16 @@ Result = dict[str, object]
 def bench(
     workload: Annotated[str, typer.Option(help="Names of workloads, with commas.")] = _ALL,
     n: Annotated[int, typer.Option("--n", min=1, help="The number of events.")] = 4_000_000,
-    host: Annotated[str, typer.Option(help="Where to run: local or spark.")] = "local",
+    host: Annotated[str, typer.Option(help="Where to run: local, spark or stream.")] = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
     read: Annotated[
-        str | None, typer.Option("--input", help="On Spark: parquet (default), dataframe or both.")
+        str | None,
+        typer.Option(
+            "--input",
+            help="On spark: parquet (default), dataframe; on stream: blocks (default), rows, files;"
+            " several with commas.",
+        ),
     ] = None,
     cores: Annotated[
         str | None, typer.Option(help="On Spark: numbers of cores, with commas; 2 by default.")
@@ -83,9 +103,9 @@ def bench(
         _only_for_spark(**{"--input": read, "--cores": cores, "--data": data})
         results: Iterator[Result] = (measure(name, n, repeat) for name in names)
     else:
-        inputs = _known("input", _listed(read or INPUTS[0]), INPUTS)
+        inputs = _known("input", _listed(read or INPUTS[host][0]), INPUTS[host])
         results = measure_on_spark(
-            names, inputs, n, _core_counts(cores or "2"), repeat, data or DATA_FOLDER
+            host, names, inputs, n, _core_counts(cores or "2"), repeat, data or DATA_FOLDER
         )
     if as_json:
         for result in results:
@@ -105,6 +125,7 @@ def measure(workload: str, n: int, repeat: int) -> Result:
 
 
 def measure_on_spark(
+    host: str,
     workloads: Sequence[str],
     inputs: Sequence[str],
     n: int,
@@ -119,7 +140,7 @@ def measure_on_spark(
     """
     first: dict[object, object] = {}
     for count in cores:
-        arguments = [",".join(workloads), ",".join(inputs), n, count, repeat, folder]
+        arguments = [host, ",".join(workloads), ",".join(inputs), n, count, repeat, folder]
         for result in _lines_of("outpace.cli.bench_spark_worker", *map(str, arguments)):
             case, rate = (result["workload"], result["input"]), result["events_per_s"]
             earlier = first.setdefault(case, rate)
@@ -177,7 +198,7 @@ def _core_counts(text: str) -> list[int]:
 def _only_for_spark(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
-            raise BindError(f"{name} is only for --host spark")
+            raise BindError(f"{name} is only for --host spark and stream")
 
 
 def _show(host: str, results: Iterable[Result]) -> None:

@@ -1,8 +1,8 @@
 """Workloads on a Spark session of their own: one process for each number of cores.
 
-Run as `python -m outpace.cli.bench_spark_worker w1,w2 parquet 20000000 2 3 build/bench`. Prints one
-JSON object per line, as soon as it is measured; `outpace bench` starts it and says what the numbers
-mean. The session, its JVM and its workers end with the process.
+Run as `python -m outpace.cli.bench_spark_worker spark w1,w2 parquet 20000000 2 3 build/bench`.
+Prints one JSON object per line, as soon as it is measured; `outpace bench` starts it and says what
+the numbers mean. The session, its JVM and its workers end with the process.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import json
 import sys
 from pathlib import Path
 
-from outpace.cli.bench_spark import measure
+from outpace.cli import bench_spark, bench_stream
 from outpace.errors import OutpaceError
 from outpace.spark.session import session
 
 
-def main(workloads: str, inputs: str, n: str, cores: str, repeat: str, folder: str) -> None:
+def main(
+    host: str, workloads: str, inputs: str, n: str, cores: str, repeat: str, folder: str
+) -> None:
     """Measure every workload from every input."""
-    spark = session("outpace bench", master=f"local[{cores}]")
+    measure = bench_stream.measure if host == "stream" else bench_spark.measure
+    # A stream has a state store in every partition, so as few of them as there are cores.
+    conf = {"spark.sql.shuffle.partitions": cores} if host == "stream" else {}
+    spark = session("outpace bench", master=f"local[{cores}]", conf=conf)
     try:
         for kind in inputs.split(","):
             for workload in workloads.split(","):

@@ -227,7 +227,7 @@ def test_the_command_shows_a_table():
         ("--host spark --input csv", "there is no input 'csv'"),
         ("--host spark --cores 0", "'0' is not a list of numbers of cores"),
         ("--host spark --cores two", "'two' is not a list of numbers of cores"),
-        ("--host local --input parquet", "--input is only for --host spark"),
+        ("--host local --input parquet", "--input is only for --host spark and stream"),
         ("--cores 2", "--cores is only for --host spark"),
     ],
 )

@@ -1,0 +1,238 @@
+"""Streams on Spark: the result is that of the table, whatever the batches; nothing comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from streamed import (
+    END,
+    apart,
+    events,
+    kinds,
+    ordered,
+    pieces,
+    read_pieces,
+    rows_of,
+    run,
+    together,
+    write_pieces,
+)
+
+import outpace as op
+from outpace.engine.stream.cell import COUNTERS
+from outpace.errors import BindError, UnsupportedError
+from outpace.pattern.query import Query
+from outpace.spark.placement import partition_of
+from outpace.spark.session import ROCKSDB
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+#: What comes out of a stream that has passed its last deadline is all that the table has.
+QUERIES: dict[str, Query] = {
+    "keyed": kinds("A -> B -> C").partition_by("key").within(40),
+    "keyed, strict, compares": (
+        op.Query("q")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("UP{2,}")
+        .within(60)
+        .define(UP="v > PREV(v)")
+        .measures(first="FIRST(id)", last="LAST(id)")
+    ),
+    "no key, absence": kinds("A -> !B").within(7).no_skip(),
+    "no key, all": kinds("A ->> B").within(9),
+    "rows": kinds("A -> B").within(12).measures(c="CLASSIFIER()").all_rows_per_match(),
+    "time windows": kinds("A -> B").over(op.windows.time(30, slide=10)),
+    "keyed session windows": kinds("A -> B").partition_by("key").over(op.windows.session(6)),
+    "three stages": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
+    "three stages, numbered keys": (
+        kinds("A -> B").partition_by("key").over(op.windows.time(30, slide=15), numbered=True)
+    ),
+}
+
+
+@pytest.fixture
+def streaming(spark: SparkSession) -> Iterator[SparkSession]:
+    before = spark.conf.get(PROVIDER, None)
+    spark.conf.set(PROVIDER, ROCKSDB)
+    yield spark
+    if before is None:
+        spark.conf.unset(PROVIDER)
+
+
+def test_every_kind_of_query_finds_what_the_table_has(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    table = events(300, 1)
+    write_pieces(pieces(table, 3, 2), tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    query = run(together({name: op.match(stream, q) for name, q in QUERIES.items()}), tmp_path)
+    found = apart(rows_of(streaming, tmp_path), QUERIES)
+    for name, asked in QUERIES.items():
+        assert ordered(found[name]) == ordered(op.match(table, asked).to_pylist()), name
+        assert found[name], name
+    progress = query.recentProgress
+    assert len(progress) == 4
+    metrics = progress[0]["observedMetrics"]
+    assert len(metrics) == len(QUERIES)
+    named = {f"{s}.{c}" for s in ("pack", "order + match") for c in COUNTERS}
+    assert any(named == set(row.asDict()) for row in metrics.values())
+
+
+def test_disorder_late_and_invalid_events_and_timeouts_in_one_run(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    asked = (
+        kinds("A -> B")
+        .partition_by("key")
+        .within(10)
+        .disorder(op.KSlack(5, late="side", invalid="quarantine", ahead=2_000_000))
+    )
+    batches = [
+        [("a", 10, "x"), ("c", 3, "x"), ("b", 14, "x"), ("a", None, "x")],
+        [("a", 9, "y"), ("a", 8, "x"), ("c", 13, "x"), ("d", 5_000_000_000, "x"), ("a", 12, "z")],
+        [("b", 16, "y"), ("c", END, "end")],
+    ]
+    names = iter(range(100))
+    parts = [
+        pa.table(
+            {
+                "id": pa.array([next(names) for _ in batch]),
+                "ts": pa.array([ts for _, ts, _ in batch], pa.int64()),
+                "key": [key for _, _, key in batch],
+                "kind": [kind for kind, _, _ in batch],
+            }
+        )
+        for batch in batches
+    ]
+    write_pieces(parts, tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    run(op.search(stream, asked).outputs(), tmp_path)
+    rows = rows_of(streaming, tmp_path)
+    found = {
+        name: sorted((row[name] for row in rows if row["output"] == name), key=str)
+        for name in ("match", "timed_out", "late", "invalid")
+    }
+    # The watermark is 14 - 5 = 9 after the first batch.
+    assert [row["id"] for row in found["late"]] == [5]
+    reasons = {row["id"]: row["reason"] for row in found["invalid"]}
+    assert reasons.keys() == {3, 7}
+    assert "NULL" in reasons[3]
+    assert "5000000000 is too far ahead" in reasons[7]
+    assert sorted((row["first"], row["last"]) for row in found["match"]) == [(0, 2), (4, 9)]
+    assert [row["key"] for row in found["timed_out"]] == ["z"]
+
+
+def test_a_deadline_passes_with_events_of_other_keys(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    asked = kinds("A -> !B").partition_by("key").within(10)
+    parts = [
+        pa.table({"id": [0], "ts": [5], "key": ["x"], "kind": ["a"]}),
+        pa.table({"id": [1], "ts": [14], "key": ["y"], "kind": ["c"]}),
+        pa.table({"id": [2], "ts": [15], "key": ["y"], "kind": ["c"]}),
+    ]
+    stream_of = tmp_path / "in"
+    found = []
+    for number, part in enumerate(parts):
+        write_pieces([part], stream_of, number)
+        run(op.match(read_pieces(streaming, stream_of), asked), tmp_path)
+        found.append([row["first"] for row in rows_of(streaming, tmp_path)])
+    # Not at 14, when a B could still come; at 15, when none could: without an event of the key.
+    assert found == [[], [], [0]]
+
+
+def test_what_a_later_event_could_change_waits(streaming: SparkSession, tmp_path: Path) -> None:
+    asked = kinds("(A B C D | A B)").within(100)
+    table = pa.table({"id": [0, 1, 2, 3], "ts": [1, 2, 3, 4], "kind": list("abcc")})
+    found = []
+    for number in range(4):
+        write_pieces([table.slice(number, 1)], tmp_path / "in", number)
+        run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
+        found.append([row["n"] for row in rows_of(streaming, tmp_path)])
+    assert found == [[], [], [], [2]]
+
+
+def test_the_matches_of_one_query_are_events_of_the_next(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    table = events(200, 5, keys=2)
+    pairs = kinds("A -> B").partition_by("key").within(20).measures(at="LAST(ts)").no_skip()
+    # No pair for so long: only time that passes in the first query can tell.
+    silence = (
+        op.Query("silence")
+        .partition_by("key")
+        .order_by("at")
+        .pattern("P -> !Q")
+        .within(15)
+        .measures(since="P.at")
+        .no_skip()
+    )
+    write_pieces(pieces(table, 3, 6), tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    run(op.match(op.match(stream, pairs), silence), tmp_path)
+    want = op.match(op.match(table, pairs), silence)
+    assert want.num_rows
+    assert ordered(rows_of(streaming, tmp_path)) == ordered(want.to_pylist())
+
+
+def test_a_state_of_another_query_is_refused(streaming: SparkSession, tmp_path: Path) -> None:
+    table = events(60, 7)
+    write_pieces([table.slice(0, 30)], tmp_path / "in")
+    asked = kinds("A -> B").partition_by("key").within(10)
+    run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
+    write_pieces([table.slice(30)], tmp_path / "in", 1)
+    changed = asked.define(B="kind = 'c'")
+    with pytest.raises(StreamingQueryException, match="belongs to another query"):
+        run(op.match(read_pieces(streaming, tmp_path / "in"), changed), tmp_path)
+    # Nothing is lost: the query that it belongs to goes on.
+    run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
+    want = op.match(table, asked).to_pylist()
+    assert ordered(rows_of(streaming, tmp_path)) == ordered(want)
+
+
+def test_the_watermark_of_the_dataframe_is_the_slack(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    at = pa.array([1_000_000, 5_000_000, 3_500_000, 9_000_000], pa.timestamp("us", "UTC"))
+    table = pa.table({"id": [0, 1, 2, 3], "ts": at, "kind": list("acbd")})
+    write_pieces([table.slice(0, 2), table.slice(2, 1), table.slice(3)], tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    asked = kinds("A -> B").disorder(op.Watermark())
+    with pytest.raises(BindError, match="no watermark on 'ts'"):
+        op.match(stream, asked)
+    run(op.match(stream.withWatermark("ts", "2 seconds"), asked), tmp_path)
+    assert [(row["first"], row["last"]) for row in rows_of(streaming, tmp_path)] == [(0, 2)]
+
+
+def test_a_session_without_rocksdb_is_told_what_to_set(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    streaming.conf.unset(PROVIDER)
+    stream = streaming.readStream.format("rate").load().withColumnRenamed("timestamp", "ts")
+    with pytest.raises(UnsupportedError, match="RocksDB") as raised:
+        op.match(stream, op.Query().order_by("ts").pattern("A").measures(v="A.value"))
+    assert PROVIDER in str(raised.value.hint)
+
+
+def test_instances_fall_into_the_partitions_that_they_are_meant_for(spark: SparkSession) -> None:
+    numbers = spark.range(50).select(sf.col("id").cast("int").alias("id"))
+    for partitions in (1, 3, 7, 200):
+        placed = numbers.select("id", sf.expr(f"pmod(hash(id), {partitions})").alias("place"))
+        for row in placed.collect():
+            assert partition_of(row["id"], partitions) == row["place"]
+
+
+def test_explain_shows_the_stages(streaming: SparkSession, tmp_path: Path) -> None:
+    write_pieces([events(5, 1)], tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    text = QUERIES["three stages"].explain(stream).text
+    assert "2. order + split: 1 instance" in text
+    assert "3. match: 2 instances" in text
+    assert "4. merge: 1 instance" in text
