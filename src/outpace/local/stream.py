@@ -3,7 +3,8 @@
 Any cut of the input into pushes, with `state()` and `resume_query` anywhere between, gives the same
 matches in the same order. A match is returned by the push that makes it final, not later. Events
 of several sources are brought into one order first (`outpace.engine.order`), so it does not matter
-either which source is pushed when.
+either which source is pushed when. So are events that come out of order, as far as the query says
+that they are (`Query.disorder`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from outpace.engine.apply import AppliedOperator
-from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME
-from outpace.engine.match.operator import Emitted, MatchOperator, prepare
+from outpace.engine.match.operator import Emitted
 from outpace.engine.match.times import as_integer, time_of
 from outpace.engine.order.merge import SourceMerge, ticks_of
+from outpace.engine.order.reorder import Released, Reorderer
 from outpace.engine.state import pack, unpack
-from outpace.engine.window.operator import WindowedOperator, windowed_operator
+from outpace.engine.stream.operator import StreamOperator, joined, make_operator, push_until
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
+from outpace.pattern.bind_disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query, Rows
 
@@ -70,6 +71,17 @@ def open_query(
     []
     >>> matcher.heartbeat("west", 3).to_pylist()
     [{'at': 2}]
+
+    Events out of order wait until the query's disorder says that none comes before them:
+
+    >>> from outpace.pattern.disorder import KSlack
+    >>> matcher = open_query(rise.disorder(KSlack(2)))
+    >>> matcher.push({"ts": [2, 1, 4], "price": [6.0, 5.0, 0.0]}).to_pylist()
+    []
+    >>> matcher.push({"ts": [5, 0], "price": [0.0, 9.0]}).to_pylist()
+    [{'at': 2}]
+    >>> matcher.late["ts"].to_pylist()
+    [0]
     """
     if not isinstance(query, Query):
         raise BindError(
@@ -83,6 +95,8 @@ def open_query(
         )
     if query.windows is not None and timeouts:
         raise UnsupportedError("partial matches in windows do not time out: windows end them")
+    if sources is not None:
+        check_sources(query)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
     if schema is not None:
         matcher.bind(schema)
@@ -114,6 +128,15 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
     return matcher
 
 
+def check_sources(query: Query) -> None:
+    """Refuse disorder where sources are named: each is in order, and they say what time it is."""
+    if query.order_of_arrival is not None:
+        raise UnsupportedError(
+            "the events of a source come in order, so a query over sources has no disorder",
+            hint="leave out disorder, or push the rows of all sources without naming them",
+        )
+
+
 class StreamMatcher:
     """A query that is fed piece by piece; see `open_query`.
 
@@ -132,42 +155,53 @@ class StreamMatcher:
     ) -> None:
         self._query = query
         self._timeouts = timeouts
-        self._operator: MatchOperator | AppliedOperator | WindowedOperator | None = None
+        self._operator: StreamOperator | None = None
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._merge: SourceMerge | None = None
+        self._reorderer: Reorderer | None = None
         self._last: Emitted | None = None
+        self._released: Released | None = None
+        self._failed = False
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
-        self._operator = self._operator_for(schema)
+        operator = make_operator(
+            self._query, schema, timeouts=self._timeouts, chosen=compile_in_background
+        )
         if self._identifiers is not None:
-            time = _time_column(self._operator.bound)
-            self._merge = SourceMerge(self._identifiers, time=time)
+            self._merge = SourceMerge(self._identifiers, time=_time_column(operator.bound))
+        if self._query.order_of_arrival is not None:
+            disorder = bind_disorder(self._query, schema)
+            self._reorderer = Reorderer(operator.bound, disorder, schema)
+        self._operator = operator
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
-        """Take the next rows, in event order, and return the matches that became final.
+        """Take the next rows and return the matches that became final.
 
         Parameters
         ----------
         data
-            The rows; of one source where there are several.
+            The rows, in event order, or as far out of it as the query's disorder says; of one
+            source where there are several.
         source
             Which one.
         """
         table = to_arrow(data)
         if self._operator is None:
             self.bind(table.schema)
-        assert self._operator is not None
-        if self._identifiers is None and source is None:
-            return self._remember(self._operator.push(table))
-        self._merged(source).push(str(source), table)
-        return self._released()
+        operator = self._bound("push")
+        if self._identifiers is not None or source is not None:
+            self._merged(source).push(str(source), table)
+            return self._merge_on()
+        if self._reorderer is None:
+            return self._remember(operator.push(table))
+        return self._go_on(self._reorderer.push(table))
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
         kind = _time_type(self._bound("take a heartbeat").bound)
         self._merged(source).heartbeat(source, as_integer(time, kind) * ticks_of(kind))
-        return self._released()
+        return self._merge_on()
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
@@ -180,14 +214,22 @@ class StreamMatcher:
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
         operator = self._bound("advance")
-        return self._remember(operator.advance(time_of(operator.bound, time)))
+        if self._reorderer is None:
+            return self._remember(operator.advance(time_of(operator.bound, time)))
+        nothing = operator.bound.schema.empty_table()
+        told = as_integer(time, _time_type(operator.bound))
+        return self._go_on(self._reorderer.push(nothing, told=told))
 
     def finish(self, source: str | None = None) -> pa.Table:
         """Say that the input, or one source, has ended and return the matches that became final."""
         operator = self._bound("finish")
         if source is not None:
             self._merged(source).finish(source)
-            return self._released()
+            return self._merge_on()
+        if self._reorderer is not None:
+            self._go_on(self._reorderer.finish())
+            assert self._last is not None
+            return self._remember(self._last, operator.finish())
         if self._merge is None:
             return self._remember(operator.finish())
         for every in self._merge.sources:
@@ -204,47 +246,77 @@ class StreamMatcher:
         return self._last.timed_out
 
     @property
+    def late(self) -> pa.Table:
+        """The rows that came late in the last push, as they came, whatever becomes of them."""
+        return self._ordered.late
+
+    @property
+    def invalid(self) -> pa.Table:
+        """The rows of the last push that cannot be used, with the reason in the first column."""
+        return self._ordered.invalid
+
+    @property
+    def buffered(self) -> int:
+        """How many rows wait for others that may come before them."""
+        if self._merge is not None:
+            return sum(map(self._merge.buffered, self._merge.sources))
+        return 0 if self._reorderer is None else self._reorderer.buffered
+
+    @property
     def rows_kept(self) -> int:
         """How many rows are kept because an undecided match may need them."""
         return 0 if self._operator is None else self._operator.rows_kept
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
+        self._check()
         inner = pack({"empty": True}, []) if self._operator is None else self._operator.state()
-        if self._identifiers is None:
+        front = self._merge or self._reorderer
+        if self._identifiers is None and front is None:
             return inner
-        waiting = b"" if self._merge is None else self._merge.state()
+        waiting = b"" if front is None else front.state()
         parts = pa.table({"part": pa.array([inner, waiting], pa.binary())})
-        return pack({"sources": list(self._identifiers)}, [parts])
+        return pack({"sources": self._identifiers and list(self._identifiers)}, [parts])
 
     def restore(self, state: bytes) -> None:
         """Go on from bytes that `state` returned."""
         header, tables = unpack(state)
         if header.get("sources") != (self._identifiers and list(self._identifiers)):
             raise StateError("the saved state belongs to a stream with other sources")
+        if header.get("empty"):
+            return
+        in_order = "sources" not in header
+        if in_order is not (self._identifiers is None and self._query.order_of_arrival is None):
+            raise StateError(
+                "the saved state belongs to a query without disorder"
+                if in_order
+                else "the saved state belongs to a query with disorder",
+                hint="resume it with the query that it was saved from, or start from the input",
+            )
         waiting = b""
-        if self._identifiers is not None:
+        if not in_order:
             state, waiting = tables[0].column("part").to_pylist()
             header, tables = unpack(state)
         if header.get("empty"):
             return
-        self.bind(tables[-1].schema)
+        ordered = in_order or self._identifiers is not None
+        # Rows that wait have all columns, those that are kept only what the query needs.
+        self.bind((tables if ordered else unpack(waiting)[1])[-1].schema)
         assert self._operator is not None
         self._operator.restore(state)
-        if self._merge is not None:
-            self._merge.restore(waiting)
+        front = self._merge or self._reorderer
+        if front is not None:
+            front.restore(waiting)
 
-    def _operator_for(
-        self, schema: pa.Schema
-    ) -> MatchOperator | AppliedOperator | WindowedOperator:
-        if self._query.windows is not None:
-            return windowed_operator(self._query, schema)
-        if self._query.operator is not None:
-            return AppliedOperator(self._query, schema)
-        task = prepare(self._query, schema, timeouts=self._timeouts)
-        matcher = choose_matcher(task).matcher
-        compile_in_background(matcher)
-        return MatchOperator(task, matcher)
+    @property
+    def _ordered(self) -> Released:
+        if self._query.order_of_arrival is None:
+            raise DataError(
+                "the query takes its events in order", hint='write disorder(op.KSlack("2 s"))'
+            )
+        if self._released is None:
+            raise DataError("nothing has been pushed yet")
+        return self._released
 
     def _merged(self, source: str | None) -> SourceMerge:
         if self._identifiers is None:
@@ -258,7 +330,7 @@ class StreamMatcher:
         assert self._merge is not None
         return self._merge
 
-    def _released(self) -> pa.Table:
+    def _merge_on(self) -> pa.Table:
         """Match the events that no source holds back any more, and let time pass up to there."""
         assert self._merge is not None
         operator = self._bound("go on")
@@ -269,7 +341,17 @@ class StreamMatcher:
             time = time_of(operator.bound, time // ticks_of(_time_type(operator.bound)))
         return self._remember(*pushed, operator.advance(time))
 
-    def _bound(self, action: str) -> MatchOperator | AppliedOperator | WindowedOperator:
+    def _go_on(self, released: Released) -> pa.Table:
+        """Match the events whose turn it is, and let time pass up to the watermark."""
+        operator = self._bound("go on")
+        self._released = released
+        self._failed = True
+        emitted = push_until(operator, released.rows, released.watermark)
+        self._failed = False
+        return self._remember(emitted)
+
+    def _bound(self, action: str) -> StreamOperator:
+        self._check()
         if self._operator is None:
             raise DataError(
                 f"cannot {action} before the first push",
@@ -277,10 +359,14 @@ class StreamMatcher:
             )
         return self._operator
 
+    def _check(self) -> None:
+        """Refuse to go on where events that were put in order could not be matched."""
+        if self._failed:
+            raise DataError("an earlier push failed", hint="resume the query from a saved state")
+
     def _remember(self, *emitted: Emitted) -> pa.Table:
-        matches = pa.concat_tables([one.matches for one in emitted])
-        self._last = Emitted(matches, pa.concat_tables([one.timed_out for one in emitted]))
-        return matches
+        self._last = joined(list(emitted))
+        return self._last.matches
 
 
 def _time_column(bound: BoundQuery) -> str:

@@ -32,6 +32,7 @@ from outpace.local.parallel.metrics import Metrics
 from outpace.local.parallel.operator import BLOCK_ROWS, MEMORY, ParallelOperator
 from outpace.local.parallel.reader import Batch, SourceReader
 from outpace.local.parallel.worker import Done
+from outpace.local.stream import check_sources
 from outpace.pattern.query import Query
 from outpace.pattern.windows import LandmarkWindows
 
@@ -87,6 +88,7 @@ def run(
             f"a query is expected, not an object of type {type(query).__name__}",
             hint='write op.Query("name").pattern("A B")',
         )
+    check_sources(query)
     listed = [sources] if isinstance(sources, Source) else list(sources)
     if not listed or not all(isinstance(source, Source) for source in listed):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
