@@ -1,9 +1,9 @@
 """What a push costs when many keys have been seen, and what is kept of keys that are silent.
 
-Run `python bench/keys.py`; `--help` lists the options. Each block has as many events as keys. First
-every key has an event, block by block; then blocks go round the keys, and their processor time
-counts. Then time passes until nothing of what was seen can match any more, and the state is saved.
-Prints a JSON object for each query and number of keys.
+Run `python bench/keys.py`; `--help` lists the options. First every key has an event, in ten blocks;
+then blocks of 1000 events, each of another key, go round the keys, and their processor time counts.
+Then time passes until nothing of what was seen can match any more, further blocks follow, and the
+state is saved. Prints a JSON object for each query and number of keys.
 """
 
 import argparse
@@ -17,6 +17,9 @@ import outpace as op
 
 #: Events of a block, all of different keys.
 BLOCK = 1000
+
+#: Blocks that do not count.
+WARM = 5
 
 SCHEMA = pa.schema({"ts": pa.int64(), "key": pa.int64(), "type": pa.int64()})
 
@@ -34,29 +37,17 @@ def main():
 
 def measured(name, keys, pushes):
     # All events are A: each waits for a B of its key, for as long as WITHIN or a window allows.
-    rounds = keys // BLOCK
-    query = QUERIES[name](BLOCK * 2 * (rounds + pushes))
-    stream = op.open(query, schema=SCHEMA)
-    for block in range(rounds + 5):
-        stream.push(events(block, keys))
-    costs = []
-    for block in range(rounds + 5, rounds + 5 + pushes):
-        table = events(block, keys)
-        started = time.process_time()
-        stream.push(table)
-        costs.append(time.process_time() - started)
+    span = 2 * (keys + (pushes + WARM) * BLOCK)
+    stream = op.open(QUERIES[name](span), schema=SCHEMA)
+    for first in range(0, keys, keys // 10):
+        stream.push(events(first, keys // 10, keys))
+    costs = push_all(stream, keys, keys, pushes)
     live = len(stream.state())
-    later = BLOCK * 8 * (rounds + pushes)
     started = time.process_time()
-    stream.advance(later)
+    stream.advance(4 * span)
     expired_ms = (time.process_time() - started) * 1e3
-    costs_later = []
-    for block in range(pushes):
-        table = events(block, keys, start=later)
-        started = time.process_time()
-        stream.push(table)
-        costs_later.append(time.process_time() - started)
-    stream.advance(2 * later)
+    costs_later = push_all(stream, 4 * span, keys, pushes)
+    stream.advance(8 * span)
     return {
         "query": name,
         "keys": keys,
@@ -69,11 +60,22 @@ def measured(name, keys, pushes):
     }
 
 
-def events(block, keys, start=0):
-    number = np.arange(block * BLOCK, (block + 1) * BLOCK)
+def push_all(stream, first, keys, pushes):
+    """Push blocks and return the processor seconds of each but the first ones."""
+    costs = []
+    for block in range(WARM + pushes):
+        table = events(first + block * BLOCK, BLOCK, keys)
+        started = time.process_time()
+        stream.push(table)
+        costs.append(time.process_time() - started)
+    return costs[WARM:]
+
+
+def events(first, size, keys):
+    number = np.arange(first, first + size)
     # Neighbours in time are far apart by key, as they are in a stream of many.
     key = number * 7919 % keys
-    return pa.table({"ts": start + number, "key": key, "type": np.zeros(BLOCK, np.int64)}, SCHEMA)
+    return pa.table({"ts": number, "key": key, "type": np.zeros(size, np.int64)}, SCHEMA)
 
 
 def chain(name):
