@@ -20,12 +20,12 @@ WARM := $(NUMBA_CACHE_DIR)/.warm-$(KERNELS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup java test lint unit demo bench format lock clean
+.PHONY: help setup java postgres test lint unit demo bench chaos format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) java ## create .venv from the lock file and look for Java; nothing else
+setup: $(READY) java postgres ## create .venv from the lock file, look for Java and PostgreSQL; nothing else
 
 $(READY):
 	@$(PYTHON) scripts/check_python.py
@@ -46,6 +46,10 @@ $(WARM): | setup
 java:
 	@sh scripts/java.sh
 
+# Only the sink into PostgreSQL needs a server, and only in the tests.
+postgres:
+	@sh scripts/postgres.sh
+
 test: lint unit ## run everything CI runs: linters, types, import rules, tests, doctests, docs
 
 lint: setup ## run ruff, mypy --strict and the import rules
@@ -62,6 +66,9 @@ demo: setup $(WARM) ## run the demo
 
 bench: setup $(WARM) ## run the benchmark; choose with BENCH="--host local --workload w1 --n 1000000"
 	$(BIN)/outpace bench $(BENCH)
+
+chaos: setup $(WARM) ## kill streaming queries 100 times and compare; one run again with SEED=17
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 format: setup ## sort imports and format the code
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,7 @@
-"""What all tests share: Hypothesis profiles and the folder of shared material."""
+"""What all tests share: Hypothesis profiles, shared material, and what a machine must have."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,13 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the folder ../shared is not here")
     return folder
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skips what needs Java where there is none."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java 17 or newer, and none is here")
 
 
 @pytest.fixture(scope="session")

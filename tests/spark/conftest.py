@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def java() -> None:
-    """Skips what needs Java where there is none."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java 17 or newer, and none is here")
 
 
 @pytest.fixture(scope="session")

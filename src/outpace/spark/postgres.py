@@ -11,6 +11,7 @@ A task holds one Arrow batch of rows, the driver one line for each task.
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import pyarrow as pa
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from outpace.errors import DataError, OutpaceError, StateError, UnsupportedError
 from outpace.spark.postgres_copy import as_written, column_type, copy_text
@@ -43,6 +42,9 @@ _LOCK_SECONDS_MAX: Final = 60
 _TOKEN: Final = "outpace token"
 #: The batch before the first one.
 _NONE: Final = -1
+
+_PART: Final = re.compile(r'"(?:[^"]|"")+"|[\w$]+')
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))?")
 
 _STAGED: Final = pa.schema([("token", pa.string()), ("rows", pa.int64())])
 _STAGED_ON_SPARK: Final = "token string, rows bigint"
@@ -346,16 +348,13 @@ def _parts(table: str) -> tuple[str, ...]:
     >>> _parts("dips"), _parts('reports."my.dips"')
     (('dips',), ('reports', 'my.dips'))
     """
-    try:
-        parsed = exp.to_table(table, dialect="postgres")
-    except (SqlglotError, ValueError):
-        parsed = None
-    names = tuple(part.name for part in parsed.parts) if isinstance(parsed, exp.Table) else ()
-    if not 1 <= len(names) <= 2 or not all(names):
+    if not _NAME.fullmatch(table):
         raise OutpaceError(
-            f"'{table}' is not the name of a table", hint="write 'dips' or 'reports.dips'"
+            f"'{table}' is not the name of a table",
+            hint="write dips or reports.dips, and in double quotes what is not one word",
         )
-    return names
+    parts = _PART.findall(table)
+    return tuple(part[1:-1].replace('""', '"') if part[0] == '"' else part for part in parts)
 
 
 def _query_id(frame: DataFrame) -> str:

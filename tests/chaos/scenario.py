@@ -1,0 +1,83 @@
+"""What happens in one run of the chaos tests, decided by its seed alone."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+from chaos.streams import QUERIES
+
+
+class Victim(Enum):
+    """What is killed."""
+
+    WORKER = "worker"
+    """A Python process that runs tasks."""
+    EXECUTOR = "executor"
+    """A Java process with its Python workers."""
+    DRIVER = "driver"
+    """The program and its Java; executors go on until they notice."""
+    MACHINE = "machine"
+    """Every process of the program at once."""
+
+
+class Sink(Enum):
+    """Where matches go."""
+
+    FILES = "files"
+    """Parquet files, by Spark's own sink."""
+    POSTGRES = "postgres"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A kill: who, how many batches after the kill before it, and how far into the batch."""
+
+    victim: Victim
+    batches: int
+    part: float
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A stream, a sink, and the kills."""
+
+    seed: int
+    query: str
+    sink: Sink
+    form: str
+    kills: tuple[Kill, ...]
+
+    @property
+    def master(self) -> str:
+        """Where Spark runs: with executors of their own where one is killed, or outlives others."""
+        apart = {Victim.EXECUTOR, Victim.DRIVER} & {kill.victim for kill in self.kills}
+        return "local-cluster[2,1,1024]" if apart else "local[2]"
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces the stream comes in: a batch takes one, and no kill comes after them."""
+        return sum(kill.batches for kill in self.kills) + 3
+
+
+def make_scenario(seed: int, kills: int) -> Scenario:
+    """Return the run of a seed; consecutive seeds go through all queries and sinks.
+
+    Examples
+    --------
+    >>> runs = [make_scenario(seed, kills=5) for seed in range(10)]
+    >>> len({(run.query, run.sink) for run in runs}) == len(QUERIES) * len(Sink)
+    True
+    """
+    rng = random.Random(seed)
+    return Scenario(
+        seed,
+        list(QUERIES)[seed % len(QUERIES)],
+        list(Sink)[seed // len(QUERIES) % len(Sink)],
+        rng.choice(["rows", "blocks"]),
+        tuple(
+            Kill(rng.choice(list(Victim)), rng.randint(1, 3), rng.uniform(0, 1.1))
+            for _ in range(kills)
+        ),
+    )

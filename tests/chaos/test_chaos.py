@@ -1,0 +1,33 @@
+"""A bounded number of the kills of `make chaos`: every row is in the sink once, whatever died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chaos.harness import run_scenario
+from chaos.scenario import Kill, Scenario, Sink, Victim
+
+pytestmark = pytest.mark.slow
+
+
+def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
+    java: None, tmp_path: Path
+) -> None:
+    kills = (Kill(Victim.WORKER, 2, 0.4), Kill(Victim.MACHINE, 2, 0.7))
+    scenario = Scenario(1, "negation", Sink.FILES, "rows", kills)
+    outcome = run_scenario(scenario, tmp_path, None)
+    assert outcome.ok, outcome
+    assert outcome.rows
+    assert any(kill.running for kill in outcome.killed)
+
+
+def test_kills_of_an_executor_and_of_the_driver_leave_every_row_once_in_postgres(
+    java: None, postgres: str, tmp_path: Path
+) -> None:
+    kills = (Kill(Victim.EXECUTOR, 2, 0.5), Kill(Victim.DRIVER, 2, 0.8))
+    scenario = Scenario(2, "windowed", Sink.POSTGRES, "blocks", kills)
+    outcome = run_scenario(scenario, tmp_path, postgres)
+    assert outcome.ok, outcome
+    assert outcome.rows
+    assert any(kill.running for kill in outcome.killed)
