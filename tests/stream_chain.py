@@ -45,12 +45,17 @@ class Chain:
     """Stages whose states are bytes between two batches, each in a new object in every batch."""
 
     def __init__(self, specs: Sequence[StageSpec]) -> None:
-        self._specs = specs
-        self._states: States = [[None] * spec.instances for spec in specs]
+        self.specs = specs
+        self.states: States = [[None] * spec.instances for spec in specs]
+
+    @property
+    def state_bytes(self) -> int:
+        """How large all states are together."""
+        return sum(len(state or b"") for states in self.states for state in states)
 
     def run(self, cells: Sequence[Cell]) -> Given:
         """Run a batch for good."""
-        given, self._states = self._try(cells)
+        given, self.states = self._try(cells)
         return given
 
     def crash(self, cells: Sequence[Cell]) -> Given:
@@ -60,7 +65,7 @@ class Chain:
     def _try(self, cells: Sequence[Cell]) -> tuple[Given, States]:
         states: States = []
         counters: list[list[Counters]] = []
-        for place, (spec, saved) in enumerate(zip(self._specs, self._states, strict=True), 1):
+        for place, (spec, saved) in enumerate(zip(self.specs, self.states, strict=True), 1):
             states.append([])
             counters.append([])
             after: list[Cell] = []

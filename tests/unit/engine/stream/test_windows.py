@@ -9,10 +9,11 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_chain import Chain
-from window_queries import KINDS, PATTERNS, Bounded, tables
+from stream_chain import Chain, Given
+from window_queries import KINDS, PATTERNS, Bounded, pattern, tables
 
 from outpace.engine.match.bits import BitTask, with_bits
 from outpace.engine.match.contract import NO_TIME
@@ -20,15 +21,27 @@ from outpace.engine.match.operator import prepare
 from outpace.engine.stream.cell import Cell, Kind
 from outpace.engine.stream.pack import Packing
 from outpace.engine.stream.split_specs import split_specs
+from outpace.engine.stream.stage import restore_stage
 from outpace.engine.stream.windowed import WindowedStream
 from outpace.engine.window.operator import match_windows, windowed_operator
+from outpace.errors import StateError
 from outpace.pattern.bind_disorder import bind_disorder
 from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, LeastLoaded, RoundRobin, Scheduler
-from outpace.pattern.windows import BetweenWindows, SessionWindows, TimeWindows
+from outpace.pattern.windows import BetweenWindows, CountWindows, SessionWindows, TimeWindows
+from outpace.windows import between
 
+SCHEMA = pa.schema(
+    [
+        ("ts", pa.int64()),
+        ("id", pa.int64()),
+        ("kind", pa.string()),
+        ("key", pa.int64()),
+        ("seq", pa.int64()),
+    ]
+)
 SLACK = 4
 FAR = 1 << 40
 
@@ -122,6 +135,9 @@ class Simulation:
         self._operator = windowed_operator(query, schema)
         self._waiting = schema.empty_table()
         self._clock = NO_TIME
+        self._times: dict[int, int] = {}
+        #: No match that comes now has an event before this time.
+        self.pulse = NO_TIME
         self.found = [stream.bound.output.empty_table()]
         self.expected = [stream.bound.output.empty_table()]
 
@@ -133,12 +149,28 @@ class Simulation:
             for cell in self._packing.pack(rows, told)
         ]
 
-    def run(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> None:
+    def run(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> Given:
         """Run a batch, and check that what comes out is what must, no more and no less."""
         given = self.chain.run(self.cells(tasks, told))
-        self.found += given.tables(Kind.MATCHES)
+        self._times |= {
+            event: time
+            for rows in tasks
+            for event, time in zip(rows["id"].to_pylist(), rows["ts"].to_pylist(), strict=True)
+        }
+        found = given.tables(Kind.MATCHES)
+        starts = [
+            self._times[one]
+            for rows in found
+            if "first" in rows.column_names
+            for one in rows["first"].to_pylist()
+        ]
+        assert all(start >= self.pulse for start in starts)
+        assert given.pulse >= self.pulse
+        self.pulse = given.pulse
+        self.found += found
         self._expect(pa.concat_tables(tasks), told)
         self.check()
+        return given
 
     def check(self) -> None:
         """Compare what came out with what must have by now."""
@@ -226,3 +258,137 @@ def test_the_chain_gives_what_one_operator_gives_batch_by_batch(data: st.DataObj
         assert found == whole
     else:
         assert found == whole[: len(found)]
+
+
+def events(**columns: object) -> pa.Table:
+    """Return events with all columns; those that are not given say nothing."""
+    times = columns["ts"]
+    assert isinstance(times, list)
+    defaults = {"kind": ["x"] * len(times), "key": [0] * len(times), "id": times, "seq": times}
+    return pa.table({**defaults, **columns}, schema=SCHEMA)
+
+
+PAIRS = pattern("A -> B")
+
+
+def test_an_instance_without_windows_holds_nobody_back() -> None:
+    query = PAIRS.over(CountWindows(2, 2)).instances(4, RoundRobin())
+    given = Simulation(query, SCHEMA).run([events(ts=[1, 2], kind=["a", "b"])])
+    assert [rows["last"].to_pylist() for rows in given.tables(Kind.MATCHES)] == [[2]]
+
+
+def test_time_alone_closes_windows_and_lets_their_matches_out() -> None:
+    query = PATTERNS["strict"].over(TimeWindows(10, 10)).instances(2, RoundRobin())
+    simulation = Simulation(query.disorder(Watermark()), SCHEMA)
+    given = simulation.run([events(ts=[1, 2], kind=["a", "b"])])
+    assert not given.tables(Kind.MATCHES)
+    given = simulation.run([events(ts=[])], told=9)
+    assert not given.tables(Kind.MATCHES)
+    given = simulation.run([events(ts=[])], told=10)
+    assert [rows["n"].to_pylist() for rows in given.tables(Kind.MATCHES)] == [[2]]
+
+
+def test_a_pulse_is_as_late_as_undecided_matches_allow() -> None:
+    query = PAIRS.over(CountWindows(4, 4)).instances(2, RoundRobin())
+    simulation = Simulation(query, SCHEMA)
+    # An a waits for its b.
+    simulation.run([events(ts=[10, 20, 30], kind=["x", "a", "x"])])
+    assert simulation.pulse == 20
+    # The first window is closed, and the second has seen nothing of use.
+    simulation.run([events(ts=[40, 50], kind=["x", "x"])])
+    assert simulation.pulse == 50
+
+
+def test_the_pulse_of_an_operator_is_where_its_first_open_window_starts() -> None:
+    query = QUERIES["operator"].over(CountWindows(3, 3)).instances(2, RoundRobin())
+    simulation = Simulation(query, SCHEMA)
+    simulation.run([events(ts=[10, 20])])
+    assert simulation.pulse == 10
+    simulation.run([events(ts=[30])])
+    assert simulation.pulse == 30
+    simulation.run([events(ts=[40])])
+    assert simulation.pulse == 40
+
+
+@pytest.mark.parametrize("bits", [False, True])
+def test_events_that_are_late_or_too_far_ahead_go_to_side_outputs(bits: bool) -> None:
+    query = PAIRS.over(CountWindows(4, 4)).instances(2)
+    query = query.disorder(KSlack(2, late="side", invalid="quarantine", ahead=100))
+    simulation = Simulation(query, SCHEMA, bits=bits)
+    chain = simulation.chain
+    chain.run(simulation.cells([events(ts=[10, 11])]))
+    given = chain.run(simulation.cells([events(ts=[8, 9]), events(ts=[500, 12])]))
+    [late], [invalid] = given.tables(Kind.LATE), given.tables(Kind.INVALID)
+    assert late.equals(events(ts=[8]))
+    assert invalid.column_names == ["reason", *SCHEMA.names]
+    assert invalid["ts"].to_pylist() == [500]
+    assert "too far ahead" in invalid["reason"][0].as_py()
+    split = given.counters[0][0]
+    assert (split.events, split.late, split.invalid) == (4, 1, 1)
+
+
+def test_late_events_are_counted_where_they_are_dropped() -> None:
+    simulation = Simulation(PAIRS.over(CountWindows(4, 4)).instances(2), SCHEMA)
+    chain = simulation.chain
+    chain.run(simulation.cells([events(ts=[10])]))
+    given = chain.run(simulation.cells([events(ts=[9, 11])]))
+    assert not given.tables(Kind.LATE)
+    assert (given.counters[0][0].late, given.counters[0][0].released) == (1, 1)
+
+
+def test_the_load_of_an_instance_is_what_it_was_sent() -> None:
+    # One window behind the other, the first as long as three of the others.
+    query = PAIRS.over(between(open="kind = 'a'", close="kind = 'c'"))
+    simulation = Simulation(query.instances(2, LeastLoaded()), SCHEMA)
+    owners = []
+    for start, size in ((0, 6), (10, 2), (20, 2), (30, 2), (40, 2)):
+        kinds = ["a", *["x"] * (size - 1)]
+        given = simulation.run([events(ts=[*range(start, start + size)], kind=kinds)])
+        owners.append([one.open_windows for one in given.counters[1]].index(1))
+        simulation.run([events(ts=[start + size], kind=["c"])])
+    assert owners == [0, 1, 1, 1, 0]
+
+
+def test_counters_say_what_each_stage_holds() -> None:
+    query = PAIRS.over(CountWindows(4, 2)).instances(2, RoundRobin()).disorder(KSlack(10))
+    simulation = Simulation(query, SCHEMA)
+    given = simulation.run([events(ts=[1, 2, 3, 20, 30], kind=["a", "x", "x", "x", "x"])])
+    [[split], matched, [merged]] = given.counters
+    assert (split.events, split.released, split.buffered) == (5, 3, 2)
+    assert [one.open_windows for one in matched] == [1, 1]
+    assert sum(one.kept for one in matched) == 3
+    assert merged.matches == 0
+
+
+@pytest.mark.parametrize("name", ["count", "time", "session", "between"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_states_do_not_grow_with_the_stream(name: str, keyed: bool) -> None:
+    query = PATTERNS["any"].over(WINDOWS[name], numbered=True).instances(3, RoundRobin())
+    query = query.partition_by("key") if keyed else query
+    simulation = Simulation(query.disorder(KSlack(SLACK)), SCHEMA)
+    rng = np.random.default_rng(1)
+    sizes = []
+    for batch in range(60):
+        ids = np.arange(batch * 40, batch * 40 + 40)
+        kinds = rng.choice(list("abcd"), 40).tolist()
+        table = events(
+            ts=(ids // 2 + 10 * batch).tolist(),
+            kind=kinds,
+            key=rng.integers(0, 3, 40).tolist(),
+            id=ids.tolist(),
+            seq=ids.tolist(),
+        )
+        simulation.chain.run(simulation.cells([table]))
+        sizes.append(simulation.chain.state_bytes)
+    assert max(sizes[30:]) < 1.2 * max(sizes[5:30])
+
+
+def test_a_state_is_refused_by_another_number_of_instances() -> None:
+    query = PAIRS.over(CountWindows(4, 4)).instances(2)
+    chain = Simulation(query, SCHEMA).chain
+    cells = Simulation(query, SCHEMA).cells([events(ts=[1])])
+    chain.run(cells)
+    other = Simulation(query.instances(3), SCHEMA).chain
+    for place in range(3):
+        with pytest.raises(StateError):
+            restore_stage(other.specs[place], 0, chain.states[place][0])
