@@ -1,7 +1,8 @@
-"""Ranges of offsets as blocks of a good size: small frames are joined, large ones are split.
+"""Ranges of offsets as blocks of a good size: small frames are joined, others stay as they are.
 
 Which events are in which block depends on the range and on the frames alone, so a range that is
-read again gives the same blocks. A frame of a good size is handed on as it lies in the file.
+read again gives the same blocks. A frame of a good size is handed on as it lies in the file; only
+one that the range cuts is written anew.
 
 Memory: one block, and the frames that are joined into it.
 """
@@ -53,10 +54,19 @@ class Block:
     arrival: int
 
 
-def block_starts(log: Log, start: int, stop: int) -> list[int]:
-    """Return the offsets that the blocks of a range begin with; there may be no event behind one.
+def block_starts(
+    log: Log, start: int, stop: int, wanted: int = EVENTS_WANTED, most: int = EVENTS_MAX
+) -> list[int]:
+    """Return the offsets that the blocks of a range begin with.
 
-    A block never begins inside a frame, unless the frame is cut by the range or is very large.
+    Parameters
+    ----------
+    log
+        The log, refreshed.
+    start, stop
+        The range.
+    wanted, most
+        Frames are joined until a block has `wanted` events, and never to more than `most`.
     """
     starts = [start]
     events = size = 0
@@ -66,10 +76,8 @@ def block_starts(log: Log, start: int, stop: int) -> list[int]:
             if frame.kind is not FrameKind.EVENTS:
                 continue
             low, high = max(start, frame.first), min(stop, frame.stop)
-            full = events >= EVENTS_WANTED or (
-                events and (events + high - low > EVENTS_MAX or size + frame.length > _BYTES_MAX)
-            )
-            if full:
+            beyond = events + high - low > most or size + frame.length > _BYTES_MAX
+            if events >= wanted or (events and beyond):
                 starts.append(low)
                 events = size = 0
             events += high - low
@@ -104,8 +112,7 @@ def read_blocks(
 
 
 def _block(log: Log, parts: list[tuple[Frame, pa.Buffer]], start: int, stop: int) -> Block:
-    cut = [_cut(log, frame, payload, start, stop) for frame, payload in parts]
-    blocks = [block for block in cut if block.events]
+    blocks = [_cut(log, frame, payload, start, stop) for frame, payload in parts]
     if len(blocks) == 1:
         return blocks[0]
     rows = pa.concat_tables(pa.table(read_block(block.data, log.schema)) for block in blocks)

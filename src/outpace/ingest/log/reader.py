@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from outpace.engine.block import read_block
 from outpace.ingest.log.folder import Folder, open_folder
-from outpace.ingest.log.frame import Frame, FrameKind, Headers, frame_of
+from outpace.ingest.log.frame import HEADERS, Frame, FrameKind, Headers, frame_of
 from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
 from outpace.ingest.log.writer import OnInvalid, Sync, Writer
 from outpace.pattern.choice import one_of
@@ -140,7 +140,7 @@ class Log:
         bases = self.folder.bases()
         # A segment without whole frames adds nothing, and the one before it may be torn, too.
         while bases:
-            last = read_last(self.folder, bases[-1])
+            last = read_last(self.folder, bases[-1], self._last)
             if len(last.headers) or len(bases) == 1:
                 self._last = last
                 break
@@ -150,10 +150,12 @@ class Log:
 
     def runs(self, start: int, stop: int) -> Iterator[Run]:
         """Yield the frames with events from `start` on and before `stop`, segment by segment."""
-        if start < self.first and start < stop:
+        if start >= stop:
+            return
+        if start < self.first:
             path = str(self.folder.path)
             lost = Damage(path, 0, start, min(stop, self.first), "the events were trimmed")
-            yield Run(self.first, np.zeros(0, np.dtype([])), (lost,))
+            yield Run(self.first, np.zeros(0, HEADERS), (lost,))
         for number in range(max(0, bisect_right(self._bases, start) - 1), len(self._bases)):
             if self._bases[number] >= stop:
                 break

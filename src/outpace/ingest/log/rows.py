@@ -101,13 +101,14 @@ def reason_of(column: pa.ChunkedArray, time: str, row: int) -> str:
     """Say what is wrong with a time."""
     if not column[row].is_valid:
         return f"the time '{time}' is NULL"
-    shown = column[row].cast(pa.int64()).as_py() if is_instant(column.type) else column[row].as_py()
+    # Python has no dates outside of the range.
+    shown = column[row].value if is_instant(column.type) else column[row].as_py()
     return f"the time '{time}' is out of range: {shown}"
 
 
-def payloads(events: pa.Table, time: str) -> Iterator[Payload]:
-    """Cut events into frames of a bounded size."""
-    per_frame = min(FRAME_EVENTS, max(1, FRAME_BYTES * events.num_rows // max(1, events.nbytes)))
+def payloads(events: pa.Table, time: str, most: int = FRAME_EVENTS) -> Iterator[Payload]:
+    """Cut events into frames with at most so many events, and of a bounded size."""
+    per_frame = min(most, max(1, FRAME_BYTES * events.num_rows // max(1, events.nbytes)))
     for start in range(0, events.num_rows, per_frame):
         part = events.slice(start, per_frame)
         columns = {name: one_array(part[name]) for name in part.column_names}

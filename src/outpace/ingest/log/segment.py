@@ -32,6 +32,7 @@ from outpace.ingest.log.frame import (
 
 #: How much is read at once when the next whole frame after a damaged one is searched for.
 _SEARCH_BYTES: Final = 2**20
+_NONE: Final = np.zeros(0, HEADERS)
 _BROKEN: Final = "a frame is not what its checksum says"
 
 
@@ -174,7 +175,7 @@ def read_index(folder: Folder, base: int, after: int = 0) -> tuple[Headers, bool
             file.seek(after * HEADER_BYTES)
             data = file.read()
     except FileNotFoundError:
-        return np.zeros(0, HEADERS), True
+        return _NONE, True
     headers = whole_headers(data, folder.salt)
     rest = data[headers.nbytes :]
     # Behind the headers there are zeros: room that is kept for the next ones.
@@ -199,9 +200,22 @@ def read_closed(folder: Folder, base: int, stop: int) -> Segment:
     return Segment(base, segment.headers, (*segment.damage, lost), segment.size)
 
 
-def read_last(folder: Folder, base: int) -> Segment:
-    """Read the segment that the writer is at, or was: what is torn at its end is left out."""
-    headers, damaged = read_index(folder, base)
+def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segment:
+    """Read the segment that the writer is at, or was: what is torn at its end is left out.
+
+    Parameters
+    ----------
+    folder, base
+        The log, and the offset that the segment begins with.
+    before
+        What was read before: what was whole then is not checked again.
+    """
+    known = before.headers if before is not None and before.base == base else _NONE
+    headers, damaged = read_index(folder, base, after=max(0, len(known) - 1))
+    if len(known) and len(headers) and headers[0] == known[-1]:
+        headers = np.concatenate([known, headers[1:]])
+    elif len(known):
+        headers, damaged = read_index(folder, base)
     path = folder.events_file(base)
     size = path.stat().st_size if path.exists() else 0
     whole = headers[: np.searchsorted(_ends(headers), size, "right")]
@@ -231,7 +245,7 @@ def scan(folder: Folder, base: int) -> Segment:
     damage: list[Damage] = []
     position, offset = 0, base
     if not folder.events_file(base).exists():
-        return Segment(base, np.zeros(0, HEADERS), (), 0)
+        return Segment(base, _NONE, (), 0)
     with open_segment(folder, base) as reader:
         size = reader.size()
         while position < size:

@@ -40,8 +40,8 @@ from outpace.ingest.log.rows import Payload, fitting, invalid_times, payloads, r
 from outpace.ingest.log.segment_writer import SegmentWriter
 from outpace.pattern.choice import one_of
 
-#: A segment has at most so many frames, so that an index stays small.
-_FRAMES_MAX: Final = 2**16
+#: A segment has at most so many frames, so that an index is small and soon checked.
+_FRAMES_MAX: Final = 2**13
 #: What a disk says that has no room; anything else may have left the file in any state.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
