@@ -5,33 +5,34 @@ It is made of what `/metrics.json` says. Where a terminal has only ASCII, so has
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
-_BAR_WIDTH: Final = 40
+_BAR_WIDTH: Final = 24
 _SPARKS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")
 _BLOCK: Final = "█"
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red", "white")
 _UNITS: Final = ("", "K", "M", "G", "T")
 
-#: A column of the table of stages: its title, the metric, and whether it is a size in bytes.
+#: A column of the table of stages: its title, the metric, and whether it is left out if all are 0.
 _COLUMNS: Final = (
-    ("events/s", "outpace_stage_events_per_second", False),
-    ("matches/s", "outpace_stage_matches_per_second", False),
+    ("in/s", "outpace_stage_events_per_second", False),
+    ("out/s", "outpace_stage_matches_per_second", False),
     ("late", "outpace_stage_late_total", False),
-    ("invalid", "outpace_stage_invalid_total", False),
-    ("buffered", "outpace_stage_buffered", False),
-    ("kept", "outpace_stage_kept", False),
-    ("partials", "outpace_stage_partials", False),
-    ("windows", "outpace_stage_open_windows", False),
-    ("keys", "outpace_stage_keys", False),
-    ("state", "outpace_stage_state_bytes", True),
+    ("invalid", "outpace_stage_invalid_total", True),
+    ("buffer", "outpace_stage_buffered", False),
+    ("kept", "outpace_stage_kept", True),
+    ("partial", "outpace_stage_partials", True),
+    ("windows", "outpace_stage_open_windows", True),
+    ("keys", "outpace_stage_keys", True),
+    ("state", "outpace_stage_state_bytes", False),
 )
 
 
@@ -85,18 +86,17 @@ def amount(value: float, *, binary: bool = False) -> str:
     Examples
     --------
     >>> amount(0), amount(950), amount(1234), amount(25_000_000), amount(0.25)
-    ('0', '950', '1.23 K', '25.0 M', '0.25')
+    ('0', '950', '1.23K', '25.0M', '0.25')
     >>> amount(2048, binary=True)
-    '2.00 KB'
+    '2.00K'
     """
-    base, end = (1024, "B") if binary else (1000, "")
-    step = 0
+    base, step = 1024 if binary else 1000, 0
     while abs(value) >= base and step < len(_UNITS) - 1:
         value, step = value / base, step + 1
     if step == 0:
-        return f"{value:.3g}{f' {end}' if end else ''}"
+        return f"{value:.3g}"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{digits}f} {_UNITS[step]}{end}"
+    return f"{value:.{digits}f}{_UNITS[step]}"
 
 
 def seconds(value: float) -> str:
@@ -122,15 +122,18 @@ def _query(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Itera
     if query["error"]:
         yield Text(f"  {str(query['error']).strip().splitlines()[0]}", style="red")
     yield _delay(query, values, ascii_only)
-    parts = {name[0]: spent for name, spent in values.all("outpace_phase_batch_seconds").items()}
-    if parts:
-        yield _bar("batch", parts, ascii_only)
-    spent: dict[str, float] = {}
+    phases = {name[0]: spent for name, spent in values.all("outpace_phase_batch_seconds").items()}
+    stages: dict[str, float] = {}
     for (_, stage, part), value in values.all("outpace_stage_batch_seconds").items():
-        spent[f"{stage}: {part}"] = spent.get(f"{stage}: {part}", 0.0) + value
-    if spent:
-        yield _bar("stages", spent, ascii_only)
-        yield _stages(values, ascii_only)
+        stages[f"{stage}: {part}"] = stages.get(f"{stage}: {part}", 0.0) + value
+    bars = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(), padding=(0, 1))
+    for title, parts in (("  batch", phases), ("  stages", stages)):
+        if parts:
+            bars.add_row(title, *_bar(parts, ascii_only))
+    if bars.row_count:
+        yield bars
+    if stages:
+        yield Padding(_stages(values), (1, 0, 0, 0))
 
 
 def _title(query: Mapping[str, Any], values: _Values) -> Text:
@@ -157,33 +160,38 @@ def _delay(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Text:
     return Text(said).append(sparkline(history, ascii_only=ascii_only), style="yellow")
 
 
-def _bar(title: str, parts: Mapping[str, float], ascii_only: bool) -> Text:
+def _bar(parts: Mapping[str, float], ascii_only: bool) -> tuple[Text, Text]:
     """Return a bar whose parts are as long as times are, and their names, the longest first."""
     whole = sum(parts.values()) or 1.0
-    text = Text(f"  {title:<7}")
-    names = Text()
+    bar, legend = Text(), Text()
     longest = sorted(parts.items(), key=lambda part: -part[1])
-    shown = [part for part in longest if part[1] / whole >= 0.01][: len(_COLOURS)]
-    for (name, value), colour in zip(shown, _COLOURS, strict=False):
+    shown = [part for part in longest if part[1] / whole >= 0.01]
+    for (name, value), colour in zip(shown, itertools.cycle(_COLOURS), strict=False):
         width = round(value / whole * _BAR_WIDTH)
         # Without colours, parts are told apart by their first letters.
-        text.append(name[:1] * width if ascii_only else _BLOCK * width, style=colour)
-        names.append(f" {name} {seconds(value)}", style=colour)
-    return text.append(names)
+        bar.append((name[:1] if ascii_only else _BLOCK) * width, style=colour)
+        legend.append(f"{name} {seconds(value)}  ", style=colour)
+    return bar, legend
 
 
-def _stages(values: _Values, ascii_only: bool) -> Table:
-    table = Table(box=box.ASCII if ascii_only else box.SIMPLE, pad_edge=False)
+def _stages(values: _Values) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     stages = list(values.all("outpace_stage_events_total"))
     several = len({operator for operator, _ in stages}) > 1
     if several:
-        table.add_column("operator")
-    table.add_column("stage")
-    for title, _, _ in _COLUMNS:
-        table.add_column(title, justify="right")
+        table.add_column("operator", no_wrap=True)
+    table.add_column("stage", no_wrap=True)
+    columns = [
+        (title, name)
+        for title, name, may_miss in _COLUMNS
+        if not may_miss or any(values.all(name).values())
+    ]
+    for title, _ in columns:
+        table.add_column(title, justify="right", no_wrap=True)
     for operator, stage in stages:
         numbers = [
-            amount(values.one(name, operator, stage), binary=binary) for _, name, binary in _COLUMNS
+            amount(values.one(name, operator, stage), binary=name.endswith("_bytes"))
+            for _, name in columns
         ]
         table.add_row(*([operator] if several else []), stage, *numbers)
     return table

@@ -225,9 +225,11 @@ def _take_source(query: _Watched, number: str, source: Mapping[str, Any]) -> flo
     if "offset" in end and "offset" in latest:
         left = behind(end, latest)
         query.set(names.SOURCE_BEHIND_EVENTS, left.events, source=number)
-        query.set(names.SOURCE_BEHIND_BYTES, left.bytes, source=number)
         query.set(names.SOURCE_BEHIND_SECONDS, left.seconds, source=number)
-        query.set(names.SOURCE_LOST, latest.get("lost", 0), source=number)
+        if "bytes" in latest:
+            query.set(names.SOURCE_BEHIND_BYTES, left.bytes, source=number)
+        if "lost" in latest:
+            query.set(names.SOURCE_LOST, latest["lost"], source=number)
         return left.seconds
     if end and latest and (events := _partitions_behind(end, latest)) is not None:
         query.set(names.SOURCE_BEHIND_EVENTS, events, source=number)
