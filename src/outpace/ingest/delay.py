@@ -9,6 +9,7 @@ no event is late for K-slack with the longest delay, and each event comes once.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,14 +82,22 @@ class Delays:
     def cut(self, first: int, stop: int, events_max: int) -> int:
         """Return the last tick up to `stop` before which at most so many events come.
 
-        It is one tick at least, even where more events come at that.
+        It is one tick at least, even where more events come at that. It holds the numbers of the
+        longest delay, however many events are asked for.
         """
-        enough = self.rate.times(np.array([first + events_max], np.int64)) + self.longest_us
-        stop = min(stop, int(self.rate.happened(enough)[0]) + 1)
-        ticks = self._between(first, stop)[1]
-        if len(ticks) <= events_max:
-            return stop
-        return max(first + 1, int(np.partition(ticks, events_max)[events_max]))
+        held = self._held(first)
+
+        def events(tick: int) -> int:
+            return tick - first + held - self._held(tick)
+
+        ticks = range(first + 1, stop + 1)
+        return max(first + bisect_right(ticks, events_max, key=events), min(first + 1, stop))
+
+    def _held(self, tick: int) -> int:
+        """Return how many events that happened before a tick have not come before it."""
+        if not self.longest_us:
+            return 0
+        return int((self._ticks(np.arange(self.reach(tick), tick, dtype=np.int64)) >= tick).sum())
 
     def _between(self, first: int, stop: int) -> tuple[Integers, Integers]:
         numbers = np.arange(self.reach(first), stop, dtype=np.int64)

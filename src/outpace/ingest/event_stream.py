@@ -129,7 +129,7 @@ class EventStream:
 
         What is made for the delays before a piece must not outweigh the piece.
         """
-        ticks = max(ticks, first - self.delays.reach(first))
+        ticks = max(ticks, stop - self.delays.reach(stop))
         for begin in range(first, stop, ticks):
             yield begin, min(begin + ticks, stop)
 

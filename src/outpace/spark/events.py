@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
@@ -38,7 +37,7 @@ from outpace.errors import BindError, DataError, did_you_mean
 from outpace.ingest.event_stream import EventStream, stream_of
 from outpace.ingest.source import BATCH_ROWS
 from outpace.pattern.duration import parse_duration
-from outpace.spark.log_source import SCHEMA_KEY, TIME_KEY
+from outpace.spark.log_source import EVENTS_PER_TRIGGER, SCHEMA_KEY, TIME_KEY
 
 #: How many events a block has: enough that what a block costs does not count.
 BLOCK_EVENTS: Final = 4 * BATCH_ROWS
@@ -59,7 +58,7 @@ class Settings:
     partitions
         How many tasks make them.
     events_max
-        The most events of one micro-batch; None is no limit.
+        The most events of one micro-batch.
     blocks
         Whether a row is a block of events.
     paced
@@ -70,7 +69,7 @@ class Settings:
 
     stream: EventStream
     partitions: int = 1
-    events_max: int | None = None
+    events_max: int = EVENTS_PER_TRIGGER
     blocks: bool = False
     paced: bool = True
     from_now: bool = True
@@ -145,8 +144,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a micro-batch reads at most."""
-        most = self._settings.events_max
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return ReadMaxRows(self._settings.events_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Let time stand still."""
