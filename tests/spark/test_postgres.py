@@ -7,6 +7,10 @@ import decimal
 import itertools
 import json
 import math
+import os
+import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 import outpace as op
 from outpace.spark import postgres as sink
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "postgres" / "dips_to_postgres.py"
+PROGRAM = Path(__file__).resolve().parents[1] / "connect_postgres.py"
 COUNTER = itertools.count()
 
 
@@ -268,3 +274,44 @@ def test_a_crash_after_the_transaction_neither_doubles_rows_nor_stops_the_state(
     add(2, [3, 4])
     run(None)
     assert sorted(rows(database, table)) == [(1,), (2,), (3,), (4,)]
+
+
+def test_the_example_goes_on_where_it_was(postgres: str, java: None, tmp_path: Path) -> None:
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLE), postgres],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    ticks = op.log.read(tmp_path / "dips" / "trades.log")
+    dip = runpy.run_path(str(EXAMPLE))["dip"]
+    with psycopg.connect(postgres) as connection:
+        connection.execute("SET timezone TO 'UTC'")
+        found = connection.execute("SELECT symbol, starts, bottom FROM dips").fetchall()
+    in_process = op.match(ticks, dip).select(["symbol", "starts", "bottom"]).to_pylist()
+    assert len(found) > 10
+    # What is still open at the end is not final yet, so the table may have some more.
+    assert set(map(str, found)) <= {str(tuple(row.values())) for row in in_process}
+    assert len(set(map(str, found))) == len(found)
+    assert f"{len(found)} dips in {ticks.num_rows} trades" in said[1]
+
+
+def test_a_stream_on_connect_is_written_once(
+    postgres: str, java: None, database: psycopg.Connection, tmp_path: Path, table: str
+) -> None:
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, str(PROGRAM), str(tmp_path), postgres, f'"{table}"'],
+            cwd=tmp_path,
+            check=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )
+    assert sorted(rows(database, table)) == [(1,), (2,), (3,), (4,)]
+    assert "killed here" in (tmp_path / "checkpoint.said").read_text(encoding="utf-8")
+    unnamed = (tmp_path / "unnamed.said").read_text(encoding="utf-8")
+    assert "Spark Connect does not tell the function which query" in unnamed
