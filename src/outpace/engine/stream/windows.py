@@ -62,7 +62,12 @@ class WindowStage:
         events = replace(parcel.events, times=time_values(self._bound, columns))
         instance = self._instance
         matches = instance.step(events, parcel.split, arrived=parcel.arrived)
-        self._counters = Counters(kept=instance.rows_kept, open_windows=instance.open_windows)
+        self._counters = Counters(
+            events=rows.num_rows,
+            matches=len(matches),
+            kept=instance.rows_kept,
+            open_windows=instance.open_windows,
+        )
         return Cell(
             Kind.EVENTS,
             block=Found(matches, parcel.arrived, instance.horizon).write(),

@@ -336,6 +336,17 @@ def test_late_events_are_counted_where_they_are_dropped() -> None:
     assert (given.counters[0][0].late, given.counters[0][0].released) == (1, 1)
 
 
+def test_instances_count_the_events_that_they_were_sent() -> None:
+    query = PAIRS.over(CountWindows(4, 2)).instances(2, RoundRobin())
+    simulation = Simulation(query, SCHEMA)
+    given = simulation.chain.run(simulation.cells([events(ts=list(range(8)))]))
+    split, instances = given.counters[0][0], given.counters[1]
+    assert split.released == 8
+    # All but the first two are in two windows, of which each instance has one.
+    assert sum(instance.events for instance in instances) == 14
+    assert sum(instance.open_windows for instance in instances) == 1
+
+
 def test_the_load_of_an_instance_is_what_it_was_sent() -> None:
     # One window behind the other, the first as long as three of the others.
     query = PAIRS.over(between(open="kind = 'a'", close="kind = 'c'"))
