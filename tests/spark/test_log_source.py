@@ -1,4 +1,4 @@
-"""The data source `outpace.log`: what is appended comes out once, in offsets' order, within limits."""
+"""The data source `outpace.log`: what is appended comes out once, within the limits."""
 
 from __future__ import annotations
 

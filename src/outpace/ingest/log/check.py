@@ -1,0 +1,81 @@
+"""A whole look at an event log: every frame of every segment is read, and every index compared.
+
+Nothing is changed. What a writer has not shown yet, or a crash has left at the end, is no damage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from outpace.ingest.log.folder import Folder
+from outpace.ingest.log.frame import FrameKind
+from outpace.ingest.log.segment import Damage, Segment, read_index, scan
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a look at a log found.
+
+    Parameters
+    ----------
+    segments, events, bytes
+        How much is whole.
+    damage
+        Events that cannot be read.
+    indexes
+        Indexes that do not fit their segments; readers do without them.
+    cut
+        Events that a crash took, and that a writer has marked as lost.
+    tail_bytes, unseen
+        Bytes behind the last whole frame, and whole frames that are not in the index yet: the next
+        writer cuts the former and adds the latter.
+    """
+
+    segments: int
+    events: int
+    bytes: int
+    damage: tuple[Damage, ...]
+    indexes: tuple[str, ...]
+    cut: int
+    tail_bytes: int
+    unseen: int
+
+
+def check(folder: Folder) -> Checked:
+    """Read all of a log."""
+    bases = folder.bases()
+    found = [scan(folder, base) for base in bases]
+    damage = [part for segment in found for part in segment.damage]
+    indexes: list[str] = []
+    for segment, following in pairwise(found):
+        if segment.stop != following.base:
+            reason = "a segment is cut short or missing"
+            path = str(folder.events_file(segment.base))
+            damage.append(Damage(path, segment.end, segment.stop, following.base, reason))
+        headers, damaged = read_index(folder, segment.base)
+        if damaged or not np.array_equal(headers, segment.headers):
+            indexes.append(str(folder.index_file(segment.base)))
+    unseen = 0
+    if found:
+        headers, damaged = read_index(folder, found[-1].base)
+        unseen = len(found[-1].headers) - len(headers)
+        if damaged or unseen < 0 or (found[-1].headers[: len(headers)] != headers).any():
+            indexes.append(str(folder.index_file(found[-1].base)))
+    return Checked(
+        len(found),
+        sum(_events(segment, FrameKind.EVENTS) for segment in found),
+        sum(segment.end for segment in found),
+        tuple(sorted(damage, key=lambda part: part.first)),
+        tuple(indexes),
+        sum(_events(segment, FrameKind.CUT) for segment in found),
+        found[-1].size - found[-1].end if found else 0,
+        max(0, unseen),
+    )
+
+
+def _events(segment: Segment, kind: FrameKind) -> int:
+    headers = segment.headers
+    return int(headers["events"][headers["kind"] == kind].sum(dtype=np.int64))
