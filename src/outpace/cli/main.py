@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from outpace.cli.bench import bench
 from outpace.cli.demo import demo
+from outpace.cli.log import log
 from outpace.cli.run import run
 from outpace.cli.study import studies
 from outpace.cli.top import top
@@ -63,4 +64,5 @@ app.command()(demo)
 app.command()(bench)
 app.command()(run)
 app.command()(top)
+app.add_typer(log, name="log")
 app.add_typer(studies, name="study")
