@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import postgres_server
 import typer
+from chaos.burst import run_burst
 from chaos.harness import Outcome, run_scenario
-from chaos.scenario import Sink, make_scenario
+from chaos.scenario import Scenario, Sink, make_scenario
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -26,44 +29,68 @@ def main(
 ) -> None:
     """Kill parts of streaming queries at seeded moments; compare what they have written."""
     chosen = range(seeds) if seed is None else [seed]
-    scenarios = [make_scenario(number, kills) for number in chosen]
-    if postgres_server.programs() is None:
-        kept = [each for each in scenarios if each.sink is not Sink.POSTGRES]
-        CONSOLE.print(f"no PostgreSQL here: {len(scenarios) - len(kept)} runs are left out")
-        scenarios = kept
-    outcomes = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with (
-        tempfile.TemporaryDirectory(prefix="outpace-chaos-") as place,
-        Progress(*columns, TimeElapsedColumn(), console=CONSOLE) as progress,
-    ):
-        bar = progress.add_task("kills", total=sum(len(each.kills) for each in scenarios))
-
-        def run(dsn: str | None) -> None:
-            for scenario in scenarios:
-                name = f"seed {scenario.seed}: {scenario.query} into {scenario.sink.value}"
-                progress.update(bar, description=name)
-                folder = Path(place) / f"seed-{scenario.seed}"
-                folder.mkdir()
-                outcome = run_scenario(scenario, folder, dsn, lambda _: progress.advance(bar))
-                outcomes.append(outcome)
-                if outcome.ok:
-                    shutil.rmtree(folder)
-                    continue
-                kept = Path(tempfile.mkdtemp(prefix=f"outpace-chaos-seed-{scenario.seed}-"))
-                shutil.move(folder, kept)
-                CONSOLE.print(f"seed {scenario.seed} failed: {outcome.failure or ''}")
-                CONSOLE.print(f"its log, checkpoint and output are in {kept}")
-                CONSOLE.print(f"again: make chaos SEED={scenario.seed}")
-
-        if any(each.sink is Sink.POSTGRES for each in scenarios):
-            with postgres_server.server() as dsn:
-                run(dsn)
-        else:
-            run(None)
+    outcomes = run_all([make_scenario(number, kills) for number in chosen])
     CONSOLE.print(as_table(outcomes))
     CONSOLE.print(summary(outcomes))
-    sys.exit(0 if all(each.ok for each in outcomes) else 1)
+    absorbed = seed is not None or run_one_burst()
+    sys.exit(0 if absorbed and all(each.ok for each in outcomes) else 1)
+
+
+def run_all(scenarios: list[Scenario]) -> list[Outcome]:
+    """Run scenarios one after the other, with a bar of the kills."""
+    with ExitStack() as stack:
+        dsn = None
+        if postgres_server.programs() is not None:
+            dsn = stack.enter_context(postgres_server.server())
+        else:
+            kept = [each for each in scenarios if each.sink is not Sink.POSTGRES]
+            CONSOLE.print(f"no PostgreSQL here: {len(scenarios) - len(kept)} runs are left out")
+            scenarios = kept
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        progress = stack.enter_context(Progress(*columns, TimeElapsedColumn(), console=CONSOLE))
+        bar = progress.add_task("kills", total=sum(len(each.kills) for each in scenarios))
+        outcomes = []
+        for scenario in scenarios:
+            name = f"seed {scenario.seed}: {scenario.query} into {scenario.sink.value}"
+            progress.update(bar, description=name)
+            outcomes.append(run_one(scenario, dsn, lambda _: progress.advance(bar)))
+    return outcomes
+
+
+def run_one(scenario: Scenario, dsn: str | None, tell: Callable[[Outcome], None]) -> Outcome:
+    """Run a scenario in a folder that stays where it fails."""
+    folder = Path(tempfile.mkdtemp(prefix=f"outpace-chaos-seed-{scenario.seed}-"))
+    outcome = run_scenario(scenario, folder, dsn, tell)
+    if outcome.ok:
+        shutil.rmtree(folder)
+        return outcome
+    CONSOLE.print(f"seed {scenario.seed} failed: {outcome.failure or 'rows are lost or doubled'}")
+    CONSOLE.print(f"its log, checkpoint and output are in {folder}")
+    CONSOLE.print(f"again: make chaos SEED={scenario.seed}")
+    return outcome
+
+
+def run_one_burst() -> bool:
+    """Run a burst, and return whether it was taken as it should be."""
+    CONSOLE.print("a burst of ten times what the query takes ...")
+    with tempfile.TemporaryDirectory(prefix="outpace-chaos-burst-") as place:
+        seen = run_burst(Path(place), batches=6, events_per_batch=20_000)
+    if seen.failure:
+        CONSOLE.print(f"failed: {seen.failure}")
+        return False
+    table = Table()
+    for name in ("", "Python", "with Java", "behind", "behind for", "took"):
+        table.add_column(name, justify="right")
+    for name, peak in (("steady", seen.steady), ("burst", seen.burst)):
+        sizes = (f"{size / 2**20:.0f} MiB" for size in (peak.python_bytes, peak.all_bytes))
+        behind = (f"{peak.behind_events:,.0f} events", f"{peak.behind_seconds:.1f} s")
+        table.add_row(name, *sizes, *behind, f"{peak.seconds:.1f} s")
+    CONSOLE.print(table)
+    CONSOLE.print(
+        f"{len(seen.batches)} batches of at most {max(seen.batches):,} events; "
+        f"{seen.lost} rows lost, {seen.doubled} doubled"
+    )
+    return not (seen.lost or seen.doubled) and max(seen.batches) <= seen.events_per_batch
 
 
 def as_table(outcomes: list[Outcome]) -> Table:

@@ -26,7 +26,14 @@ class Checkpoint:
     @property
     def read(self) -> int:
         """How many events of the log are in finished batches."""
-        batch = self.committed
+        return self._end(self.committed)
+
+    @property
+    def ends(self) -> list[int]:
+        """How many events of the log each batch leaves behind it."""
+        return [self._end(batch) for batch in range(self.committed + 1)]
+
+    def _end(self, batch: int) -> int:
         if batch < 0:
             return 0
         lines = (self.folder / "offsets" / str(batch)).read_text("utf-8").splitlines()

@@ -1,7 +1,8 @@
 """A streaming query from an event log into a sink, as a program that can be killed at any moment.
 
 It is given a folder with `run.json`, goes on where the checkpoint in it ends, and stops cleanly
-once there is a file `stop`. What Spark's file sink holds in the end goes into `found.parquet`.
+once there is a file `stop`. What Spark's file sink holds in the end goes into `found.parquet`. The
+file `metrics` says where its metrics are served.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def main(folder: Path) -> None:
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = op.spark.session("outpace chaos", master=run["master"], conf=SETTINGS)
+    watched = op.spark.metrics.watch(spark, 0)
+    (folder / "metrics").write_text(watched.url, encoding="utf-8")
     stream = (
         spark.readStream.format("outpace.log")
         .option("form", run["form"])

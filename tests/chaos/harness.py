@@ -7,11 +7,7 @@ supervisor would. In the end the sink must hold the matches of the table, each a
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,18 +19,18 @@ import psycopg
 import pyarrow.parquet as pq
 from chaos import processes
 from chaos.checkpoint import Checkpoint
+from chaos.program import Program
 from chaos.scenario import Kill, Scenario, Sink, Victim
 from chaos.streams import Stream, make_stream
 from psycopg import sql
 
 import outpace as op
 
-TESTS = Path(__file__).resolve().parents[1]
 EVENTS_PER_PIECE = 400
 #: The log is at most so many pieces ahead of the query.
 PIECES_AHEAD = 2
 #: A run without a finished batch for so long has failed.
-STALL_SECONDS_MAX = 300
+STALL_SECONDS_MAX = 900
 #: What a batch takes before one is measured.
 BATCH_SECONDS = 1.0
 
@@ -88,29 +84,34 @@ def run_scenario(
     tell
         Called after every kill.
     """
-    events = scenario.pieces * EVENTS_PER_PIECE
-    stream = make_stream(scenario.query, events, scenario.seed)
+    stream = make_stream(scenario.query, scenario.pieces * EVENTS_PER_PIECE, scenario.seed)
     outcome = Outcome(scenario, rows=stream.expected.num_rows)
-    table = f"chaos_{scenario.seed}_{os.getpid()}_{time.monotonic_ns()}"
-    about = {
+    log = op.log.create(folder / "log", stream.arriving.schema)
+    about: dict[str, object] = {
         "master": scenario.master,
         "query": scenario.query,
         "sink": scenario.sink.value,
         "form": scenario.form,
         "events_per_batch": EVENTS_PER_PIECE,
         "dsn": dsn,
-        "table": table,
+        "table": f"chaos_{scenario.seed}_{time.time_ns()}",
     }
-    (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
-    with _Run(scenario, folder, stream, outcome, tell) as run:
+    with log.writer() as writer, Program(folder, about) as program:
+        run = _Run(program, Checkpoint(folder / "checkpoint"), writer, stream, outcome, tell)
         outcome.failure = run.until_all_is_read() or run.stop()
     outcome.batches = run.checkpoint.committed + 1
     if outcome.failure is None:
-        found = _in_files(folder) if scenario.sink is Sink.FILES else _in_table(str(dsn), table)
-        wanted, there = _counted(stream.expected.to_pylist()), _counted(found)
+        in_files = scenario.sink is Sink.FILES
+        found = _in_files(folder) if in_files else _in_table(str(dsn), str(about["table"]))
+        wanted, there = counted(stream.expected.to_pylist()), counted(found)
         outcome.lost = (wanted - there).total()
         outcome.doubled = (there - wanted).total()
     return outcome
+
+
+def counted(rows: Iterable[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
+    """Return how often each row is there."""
+    return Counter(tuple(sorted(row.items())) for row in rows)
 
 
 class _Run:
@@ -118,32 +119,21 @@ class _Run:
 
     def __init__(
         self,
-        scenario: Scenario,
-        folder: Path,
+        program: Program,
+        checkpoint: Checkpoint,
+        writer: op.log.Writer,
         stream: Stream,
         outcome: Outcome,
         tell: Callable[[Outcome], None],
     ) -> None:
-        self.checkpoint = Checkpoint(folder / "checkpoint")
-        self._folder = folder
+        self.checkpoint = checkpoint
+        self._program = program
+        self._writer = writer
+        self._events = stream.arriving
         self._outcome = outcome
         self._tell = tell
-        self._kills = list(scenario.kills)
-        self._log = op.log.create(folder / "log", stream.arriving.schema).writer()
-        self._stream = stream
+        self._kills = list(outcome.scenario.kills)
         self._began = time.monotonic()
-        self._sessions: list[int] = []
-        self._starts = 0
-        self._program = self._start()
-
-    def __enter__(self) -> _Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._log.close()
-        for session in self._sessions:
-            _end(session)
-        self._program.wait()
 
     def until_all_is_read(self) -> str | None:
         """Feed, kill and start again until all is read; return what went wrong."""
@@ -151,7 +141,7 @@ class _Run:
         durations = [BATCH_SECONDS]
         due: float | None = None
         last = -1  # the batch of the last kill
-        while self.checkpoint.read < self._stream.arriving.num_rows:
+        while self.checkpoint.read < self._events.num_rows:
             self._feed()
             now = time.monotonic()
             if self.checkpoint.committed > seen:
@@ -159,12 +149,12 @@ class _Run:
                     durations.append(now - changed)
                 seen, changed = self.checkpoint.committed, now
             if now - changed > STALL_SECONDS_MAX:
-                return f"no batch was finished in {STALL_SECONDS_MAX} s: {self._said()}"
-            if self._program.poll() is not None:
+                return f"no batch was finished in {STALL_SECONDS_MAX} s: {self._program.said}"
+            if self._program.has_ended:
                 if self._outcome.restarts > 2 * len(self._outcome.scenario.kills):
-                    return f"the program ends again and again: {self._said()}"
+                    return f"the program ends again and again: {self._program.said}"
                 self._outcome.restarts += 1
-                self._program = self._start()
+                self._program.start()
                 changed = now
             planned = self.checkpoint.planned
             if self._kills and due is None and planned >= last + self._kills[0].batches:
@@ -177,23 +167,23 @@ class _Run:
 
     def stop(self) -> str | None:
         """Let the program stop by itself; return what went wrong."""
-        (self._folder / "stop").touch()
-        while (code := _wait(self._program)) != 0:
+        self._program.ask_to_stop()
+        while (code := self._program.wait(STALL_SECONDS_MAX)) != 0:
             if code is None or self._outcome.restarts > 2 * len(self._outcome.scenario.kills):
-                return f"the program did not stop: {self._said()}"
+                return f"the program did not stop: {self._program.said}"
             self._outcome.restarts += 1  # the last kill met it after the last batch
-            self._program = self._start()
+            self._program.start()
         return None
 
     def _feed(self) -> None:
         ahead = self.checkpoint.read + PIECES_AHEAD * EVENTS_PER_PIECE
-        end = self._stream.arriving.num_rows
-        while self._log.stop < min(ahead, end):
-            self._log.append(self._stream.arriving.slice(self._log.stop, EVENTS_PER_PIECE))
+        end = self._events.num_rows
+        while self._writer.stop < min(ahead, end):
+            self._writer.append(self._events.slice(self._writer.stop, EVENTS_PER_PIECE))
 
     def _kill(self, kill: Kill) -> bool:
         """Kill, and return whether there was something to kill."""
-        session = self._program.pid
+        session = self._program.session
         victims = {
             Victim.WORKER: processes.workers,
             Victim.EXECUTOR: processes.executors,
@@ -216,41 +206,6 @@ class _Run:
         self._tell(self._outcome)
         return True
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._starts += 1
-        # A number is free for others once the session is empty.
-        self._sessions = [session for session in self._sessions if processes.processes(session)]
-        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-        with (self._folder / f"driver-{self._starts}.log").open("wb") as log:
-            program = subprocess.Popen(
-                [sys.executable, "-m", "chaos.driver", str(self._folder)],
-                stdout=log,
-                stderr=log,
-                cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
-        self._sessions.append(program.pid)
-        return program
-
-    def _said(self) -> str:
-        log = self._folder / f"driver-{self._starts}.log"
-        return f"{log}\n" + log.read_text("utf-8", "replace")[-2000:]
-
-
-def _wait(program: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return program.wait(STALL_SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _end(session: int) -> None:
-    while alive := processes.processes(session):
-        for each in alive:
-            each.kill()
-        time.sleep(0.05)
-
 
 def _in_files(folder: Path) -> list[dict[str, Any]]:
     return list(pq.read_table(folder / "found.parquet").to_pylist())
@@ -262,7 +217,3 @@ def _in_table(dsn: str, table: str) -> list[dict[str, Any]]:
         cursor = connection.execute(asked)
         names = [column.name for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def _counted(rows: Iterable[dict[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
-    return Counter(tuple(sorted(row.items())) for row in rows)

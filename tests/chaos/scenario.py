@@ -58,7 +58,7 @@ class Scenario:
     @property
     def pieces(self) -> int:
         """How many pieces the stream comes in: a batch takes one, and no kill comes after them."""
-        return sum(kill.batches for kill in self.kills) + 3
+        return sum(kill.batches + 2 for kill in self.kills) + 2
 
 
 def make_scenario(seed: int, kills: int) -> Scenario:

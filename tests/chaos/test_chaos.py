@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from chaos.burst import TIMES, run_burst
 from chaos.harness import run_scenario
 from chaos.scenario import Kill, Scenario, Sink, Victim
 
@@ -31,3 +32,18 @@ def test_kills_of_an_executor_and_of_the_driver_leave_every_row_once_in_postgres
     assert outcome.ok, outcome
     assert outcome.rows
     assert any(kill.running for kill in outcome.killed)
+
+
+def test_a_burst_is_taken_batch_by_batch_in_the_memory_of_a_batch(
+    java: None, tmp_path: Path
+) -> None:
+    seen = run_burst(tmp_path, batches=2, events_per_batch=20_000)
+    assert seen.failure is None, seen
+    assert (seen.lost, seen.doubled) == (0, 0)
+    assert max(seen.batches) <= seen.events_per_batch
+    assert len(seen.batches) >= 2 + 2 * TIMES
+    # The delay is seen while the burst is worked off, and is gone after it.
+    assert seen.burst.behind_events > TIMES * seen.events_per_batch
+    assert seen.burst.behind_seconds > seen.steady.behind_seconds
+    assert seen.behind_at_the_end == 0
+    assert seen.burst.python_bytes < 1.3 * seen.steady.python_bytes, seen
