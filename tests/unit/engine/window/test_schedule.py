@@ -175,6 +175,8 @@ def test_many_windows_at_once_go_where_each_alone_would_go(
     given_to: dict[tuple[int, int], int] = {}
     order: list[tuple[int, int]] = []
     for events, split in stream.pieces([len(stream.partitions) // 2]):
+        saved, schedule = schedule.state(), Schedule(scheduler, instances, keyed=True)
+        schedule.restore(saved)
         order += windows_of(split.opened)
         for delivery in schedule.route(events, split, [0.0] * instances):
             given_to |= dict.fromkeys(windows_of(delivery.split.opened), delivery.instance)
