@@ -9,7 +9,6 @@ no event is late for K-slack with the longest delay, and each event comes once.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,18 +79,21 @@ class Delays:
         return numbers[np.argsort(ticks, kind="stable")]
 
     def cut(self, first: int, stop: int, events_max: int) -> int:
-        """Return the last tick up to `stop` before which at most so many events come.
+        """Return a tick up to `stop` before which at most so many events come, as late as it can.
 
-        It is one tick at least, even where more events come at that. It holds the numbers of the
-        longest delay, however many events are asked for.
+        It is one tick at least, even where more events come at that. It holds the numbers of two
+        longest delays, however many events are asked for.
         """
         held = self._held(first)
-
-        def events(tick: int) -> int:
-            return tick - first + held - self._held(tick)
-
-        ticks = range(first + 1, stop + 1)
-        return max(first + bisect_right(ticks, events_max, key=events), min(first + 1, stop))
+        # Up to here at most so many come, as each tick has one event that happens at it.
+        near = min(stop, max(first, first + events_max - held))
+        room = events_max - (near - first + held - self._held(near))
+        ends = self.rate.times(np.array([near], np.int64)) + self.longest_us
+        stop = min(stop, int(self.rate.happened(ends)[0]) + 1)
+        ticks = self._between(near, stop)[1]
+        if len(ticks) <= room:
+            return max(stop, near)
+        return max(near, first + 1, int(np.partition(ticks, room)[room]))
 
     def _held(self, tick: int) -> int:
         """Return how many events that happened before a tick have not come before it."""
