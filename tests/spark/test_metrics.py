@@ -58,7 +58,8 @@ def served(watched: Watch) -> dict[str, float]:
     for line in lines:
         if not line.startswith("#"):
             name, value = line.rsplit(" ", 1)
-            found[re.sub(r'query="[^"]*",id="[^"]*",?', "", name).replace("{}", "")] = float(value)
+            known = re.sub(r'query="(?:[^"\\]|\\.)*",id="[^"]*",?', "", name)
+            found[known.replace("{}", "")] = float(value)
     return found
 
 
