@@ -16,6 +16,7 @@ from outpace.cli.bench import bench
 from outpace.cli.demo import demo
 from outpace.cli.log import log
 from outpace.cli.run import run
+from outpace.cli.stream import stream
 from outpace.cli.study import studies
 from outpace.cli.top import top
 from outpace.errors import OutpaceError
@@ -63,6 +64,7 @@ def outpace() -> None:
 app.command()(demo)
 app.command()(bench)
 app.command()(run)
+app.command()(stream)
 app.command()(top)
 app.add_typer(log, name="log")
 app.add_typer(studies, name="study")

@@ -81,7 +81,7 @@ def run(
     settings = dict(_setting(text) for text in conf or ())
     asked = read_query(query, name=name, dialect=dialect)
     kind = None if input_format is None else format_named(input_format)
-    read = read_inputs(inputs, kind, TextOptions(schema, _one_character(delimiter), header))
+    read = read_inputs(inputs, kind, TextOptions(schema, one_character(delimiter), header))
     _check_number(asked, read)
     from outpace.cli.run_output import target_of
 
@@ -114,7 +114,8 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _one_character(delimiter: str) -> str:
+def one_character(delimiter: str) -> str:
+    """Return what separates the values of CSV."""
     meant = "\t" if delimiter == "\\t" else delimiter
     if len(meant) != 1 or ord(meant) > 127:
         raise BindError(f"the delimiter is one character, not {delimiter!r}")
@@ -231,15 +232,8 @@ def _parts(asked: Query | SqlText, inputs: Sequence[Input]) -> Iterator[tuple[Qu
     if isinstance(asked, Query):
         yield asked, inputs[0]
         return
-    from outpace.plan.dialect import OWN
-    from outpace.plan.statement import split
     from outpace.spark.sql import whole_table
 
     named = {one.name.lower(): one for one in inputs if one.name is not None}
-    written = "spark" if asked.dialect.lower() == OWN else asked.dialect
-    try:
-        steps = split(asked.text, written, database="spark").steps
-    except OutpaceError as error:
-        raise asked.located(error) from error.__cause__
-    for step in steps:
+    for step in asked.steps():
         yield step.query, None if step.lookups else named.get(whole_table(step) or "")

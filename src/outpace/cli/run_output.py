@@ -39,7 +39,7 @@ _TIMES: Final = {
 }
 
 #: How Spark writes text, so that what is written can be read again without loss.
-_TEXT_OPTIONS: Final = {
+TEXT_OPTIONS: Final = {
     DataFormat.CSV: {"escape": '"', **_TIMES},
     DataFormat.JSON: {"ignoreNullFields": "false", **_TIMES},
     DataFormat.PARQUET: {},
@@ -210,7 +210,7 @@ def _write_parts(frame: DataFrame, parts: Path, format: DataFormat, *, header: b
     """Let Spark write the rows as parts and return how many rows there are."""
     counter = Observation()
     counted = frame.observe(counter, sf.count(sf.lit(1)).alias("rows"))
-    writer = counted.write.options(**_TEXT_OPTIONS[format])
+    writer = counted.write.options(**TEXT_OPTIONS[format])
     if format is DataFormat.CSV:
         writer = writer.option("header", header)
     writer.format(format.value).save(parts.as_uri())

@@ -15,6 +15,8 @@ from pathlib import Path
 from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
 from outpace.pattern.lexer import Source, tokenize
 from outpace.pattern.query import Query
+from outpace.plan.dialect import OWN
+from outpace.plan.statement import Step, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,14 @@ class SqlText:
         if error.text == self.text:
             error.where = str(self.path)
         return error
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the MATCH_RECOGNIZE clauses, each with what it reads."""
+        written = "spark" if self.dialect.lower() == OWN else self.dialect
+        try:
+            return tuple(split(self.text, written, database="spark").steps)
+        except OutpaceError as error:
+            raise self.located(error) from error.__cause__
 
 
 def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace") -> Query | SqlText:

@@ -1,0 +1,345 @@
+"""`outpace stream`: a query over a stream, on Spark, from the shell, until it is stopped.
+
+Ctrl-C and SIGTERM let the batch that runs end, or interrupt it where it takes long; either way the
+same command goes on from where the checkpoint says, and each row is written once. What is wrong
+with the options is said before Spark is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from outpace.cli.run import one_character
+from outpace.cli.run_input import TextOptions
+from outpace.cli.run_query import read_query
+from outpace.cli.stream_input import input_of
+from outpace.cli.stream_output import (
+    CONSOLE,
+    BatchWriter,
+    Checkpoint,
+    FolderWriter,
+    Fork,
+    SparkSink,
+    check_folder,
+    check_remote,
+    checkpoint_of,
+    folder_of,
+    output_of,
+    spark_path,
+)
+from outpace.cli.stream_query import Wanted, check_query, found, pairs
+from outpace.cli.stream_stop import StopRequest
+from outpace.errors import BindError
+from outpace.pattern.duration import parse_duration
+from outpace.spark.session import ROCKSDB, own_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from outpace.cli.stream_status import StatusListener
+
+#: How often the query is looked at.
+_LOOK_SECONDS: Final = 0.25
+#: How long a batch may go on after the stop was asked for.
+_GRACE_SECONDS: Final = 10.0
+#: What a query says whose Spark is gone.
+_SHUT_DOWN: Final = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkC")
+#: A table that goes to a pipe or a file may be this wide.
+_WIDTH_MAX: Final = 2_000
+
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="log:PATH, events:KIND?rate=1000, or a folder of Parquet, JSON or CSV files; "
+        "NAME=… names the table of a statement.",
+    ),
+]
+FromFormat = Annotated[
+    str | None,
+    typer.Option(help="What a folder holds (parquet, csv, json), or any source of Spark."),
+]
+SourceOption = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of the source, KEY=VALUE.")
+]
+To = Annotated[str, typer.Option("--to", help="console, a folder, or postgres:ADDRESS#TABLE.")]
+ToFormat = Annotated[
+    str | None,
+    typer.Option(help="What a folder gets (parquet, csv, json), or any sink of Spark."),
+]
+SinkOption = Annotated[
+    list[str] | None, typer.Option("--to-option", help="An option of a sink of Spark, KEY=VALUE.")
+]
+LateTo = Annotated[str | None, typer.Option(help="A folder for events that come late.")]
+InvalidTo = Annotated[
+    str | None, typer.Option(help="A folder for events without a usable time, and broken lines.")
+]
+TimedOutTo = Annotated[
+    str | None, typer.Option(help="A folder for partial matches that WITHIN ended.")
+]
+
+
+def stream(
+    query: Annotated[Path, typer.Argument(help="A .sql or .py file.")],
+    source: From = None,
+    from_format: FromFormat = None,
+    option: SourceOption = None,
+    to: To = CONSOLE,
+    to_format: ToFormat = None,
+    to_option: SinkOption = None,
+    late_to: LateTo = None,
+    invalid_to: InvalidTo = None,
+    timed_out_to: TimedOutTo = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Where progress is kept; beside an output folder by default.")
+    ] = None,
+    trigger: Annotated[
+        str, typer.Option(help='When batches run: "1 s", once or available-now.')
+    ] = "1 s",
+    slack: Annotated[
+        str | None, typer.Option(help='How long to wait for late events: "2 s".')
+    ] = None,
+    max_events: Annotated[
+        int | None, typer.Option(min=1, help="The most events of one batch.")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(help='Types of columns: "ts bigint, price double".')
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help="What separates the values of CSV.")] = ",",
+    header: Annotated[bool, typer.Option(help="Whether CSV begins with names.")] = True,
+    limit: Annotated[int, typer.Option(min=0, help="Rows of a batch that the console shows.")] = 20,
+    dialect: Annotated[str, typer.Option(help="What the SQL is written in.")] = "outpace",
+    name: Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve metrics here; 0 is any free port.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Where Spark runs; local[*] by default.")
+    ] = None,
+    remote: Annotated[str | None, typer.Option(help="A Spark Connect server, sc://HOST.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", help="A setting of Spark, KEY=VALUE.")
+    ] = None,
+) -> None:
+    """Run a query over a stream; Ctrl-C stops it, and the same command goes on."""
+    settings = pairs(conf, "--conf")
+    timing = trigger_of(trigger)
+    asked = read_query(query, name=name, dialect=dialect)
+    wanted = Wanted(slack, late_to is not None, invalid_to is not None, timed_out_to is not None)
+    read = input_of(
+        source,
+        format=from_format,
+        options=pairs(option, "--option"),
+        events_max=max_events,
+        columns=TextOptions(schema, one_character(delimiter), header),
+    )
+    check_query(asked, read, wanted)
+    address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
+    shown, said = _consoles(to == CONSOLE)
+    output = output_of(
+        to,
+        format=to_format,
+        options=pairs(to_option, "--to-option"),
+        console=shown,
+        limit=limit,
+        stream=checkpoint if address else None,
+    )
+    check_remote(output, address)
+    sides = {"late": late_to, "invalid": invalid_to, "timed_out": timed_out_to}
+    folders = {side: folder_of(text) for side, text in sides.items() if text is not None}
+    sink = _with_sides(output, folders)
+    with _temporary() as temporary, StopRequest(said) as stop:
+        kept = checkpoint_of(checkpoint, output, temporary)
+        for folder in (output, *folders.values()):
+            if isinstance(folder, FolderWriter):
+                check_folder(folder, kept)
+        with (
+            _ended_together(stop, kept, said),
+            own_session(
+                f"outpace stream {query.name}",
+                master=master,
+                remote=remote,
+                conf={**_defaults(), **settings, **kept.settings()},
+            ) as session,
+        ):
+            stop.listen()
+            with _watching(session, metrics_port, said):
+                frame = _counted(found(session, asked, read, wanted), sides=wanted.sides)
+                _run(session, frame, sink, kept, query.stem, timing, stop, said)
+
+
+def trigger_of(text: str) -> dict[str, Any]:
+    """Return what Spark is told of when batches run.
+
+    Examples
+    --------
+    >>> trigger_of("500 ms"), trigger_of("available-now")
+    ({'processingTime': '500 milliseconds'}, {'availableNow': True})
+    """
+    if text == "once":
+        return {"once": True}
+    if text == "available-now":
+        return {"availableNow": True}
+    milliseconds = round(parse_duration(text, where="--trigger").total_seconds() * 1000)
+    return {"processingTime": f"{milliseconds} milliseconds"}
+
+
+def _consoles(rows: bool) -> tuple[Console, Console]:
+    """Return where rows are shown, and where it is said how the query goes.
+
+    They are one if rows go to a terminal: the line of status stays below them.
+    """
+    shown = Console()
+    if rows and shown.is_terminal:
+        return shown, shown
+    return Console(width=_WIDTH_MAX), Console(stderr=True)
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="outpace-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _with_sides(
+    output: BatchWriter | SparkSink, folders: Mapping[str, FolderWriter]
+) -> BatchWriter | SparkSink:
+    if not folders:
+        return output
+    if isinstance(output, SparkSink):
+        raise BindError(
+            f"side outputs do not go with the sink '{output.format}'",
+            hint="--to console, a folder or postgres:ADDRESS#TABLE",
+        )
+    paths = [one.path for one in (output, *folders.values()) if isinstance(one, FolderWriter)]
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise BindError(f"two outputs go to '{twice[0]}'", hint="each has a folder of its own")
+    return Fork({"match": output, **folders})
+
+
+def _defaults() -> dict[str, str]:
+    """Return settings that a stream needs and a server may not have; each partition costs time."""
+    return {
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
+    }
+
+
+@contextmanager
+def _ended_together(stop: StopRequest, checkpoint: Checkpoint, said: Console) -> Iterator[None]:
+    """Take it for a stop if Spark is gone after one was asked for: some signal whole groups."""
+    try:
+        yield
+    except Exception as error:
+        if not stop.asked.is_set() or not _is_cut_off(error):
+            raise
+        said.print(f"Spark was stopped as well{_resumed(checkpoint)}", soft_wrap=True)
+
+
+def _is_cut_off(error: Exception) -> bool:
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    return isinstance(error, ConnectionError | Py4JNetworkError) or bool(
+        _SHUT_DOWN.search(str(error))
+    )
+
+
+@contextmanager
+def _watching(session: SparkSession, port: int | None, said: Console) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from outpace.spark.metrics import watch
+
+    with watch(session, port) as watched:
+        said.print(f"metrics at {watched.url}/metrics", soft_wrap=True, highlight=False)
+        yield
+
+
+def _counted(frame: DataFrame, *, sides: bool) -> DataFrame:
+    """Let Spark count the rows that are written, without those of side outputs."""
+    from pyspark.sql import functions as sf
+
+    from outpace.cli.stream_status import ROWS
+
+    rows = sf.count_if(sf.col("output") == "match") if sides else sf.count(sf.lit(1))
+    return frame.observe(ROWS, rows.alias(ROWS))
+
+
+def _run(
+    session: SparkSession,
+    frame: DataFrame,
+    sink: BatchWriter | SparkSink,
+    checkpoint: Checkpoint,
+    name: str,
+    timing: Mapping[str, Any],
+    stop: StopRequest,
+    said: Console,
+) -> None:
+    """Run the query until it ends, fails or is asked to stop."""
+    from outpace.cli.stream_status import StatusListener, status_view
+
+    listener = StatusListener()
+    session.streams.addListener(listener)
+    if checkpoint.temporary:
+        said.print("without --checkpoint the stream cannot be resumed", style="dim")
+    going = _started(frame, sink, checkpoint, name, timing)
+    with status_view(said, listener) as view:
+        while going.isActive and not stop.asked.wait(_LOOK_SECONDS):
+            view.show()
+        if stop.asked.is_set():
+            said.print("stopping after this batch; once more ends at once", style="dim")
+            _let_batch_end(going, listener)
+        if going.isActive:
+            going.stop()
+        else:
+            going.awaitTermination()  # raises what made it fail
+    # Spark tells of batches a little later than of the end.
+    listener.ended.wait(_GRACE_SECONDS)
+    said.print(_farewell(listener, checkpoint), soft_wrap=True, highlight=False)
+
+
+def _started(
+    frame: DataFrame,
+    sink: BatchWriter | SparkSink,
+    checkpoint: Checkpoint,
+    name: str,
+    timing: Mapping[str, Any],
+) -> StreamingQuery:
+    writer = frame.writeStream.queryName(name).outputMode("append").trigger(**timing)
+    writer = writer.option("checkpointLocation", spark_path(checkpoint.path))
+    if isinstance(sink, SparkSink):
+        return writer.format(sink.format).options(**sink.options).start()
+    return writer.foreachBatch(sink).start()
+
+
+def _let_batch_end(going: StreamingQuery, listener: StatusListener) -> None:
+    """Wait for the batch that runs, a while: one that is interrupted is only run again."""
+    before, until = listener.batch, time.monotonic() + _GRACE_SECONDS
+    while (
+        going.isActive
+        and going.status["isTriggerActive"]
+        and listener.batch == before
+        and time.monotonic() < until
+    ):
+        time.sleep(_LOOK_SECONDS)
+
+
+def _farewell(listener: StatusListener, checkpoint: Checkpoint) -> str:
+    rows = f"{listener.rows:,} {'row' if listener.rows == 1 else 'rows'}"
+    return f"{rows}{_resumed(checkpoint)}"
+
+
+def _resumed(checkpoint: Checkpoint) -> str:
+    return "" if checkpoint.temporary else f"; the same command goes on from {checkpoint.path}"

@@ -1,0 +1,157 @@
+"""The query of `outpace stream`, as the options want it, over its input.
+
+What a query sends to a side output has to have a folder, so that no event is lost without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import outpace as op
+from outpace.cli.run_query import SqlText
+from outpace.cli.stream_input import StreamInput
+from outpace.errors import BindError, OutpaceError
+from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
+from outpace.pattern.query import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the options say of a query.
+
+    Parameters
+    ----------
+    slack
+        How long to wait for late events, in place of what the query says.
+    late, invalid, timed_out
+        Whether these outputs have a folder.
+    """
+
+    slack: str | None = None
+    late: bool = False
+    invalid: bool = False
+    timed_out: bool = False
+
+    @property
+    def sides(self) -> bool:
+        """Whether there is more than matches."""
+        return self.late or self.invalid or self.timed_out
+
+    def of(self, query: Query) -> Query:
+        """Return the query with its disorder as the options want it.
+
+        Examples
+        --------
+        >>> query = op.Query("q").order_by("ts").pattern("A").define(A="price > 1")
+        >>> Wanted(slack="2 s", late=True).of(query).order_of_arrival.late
+        <Late.SIDE: 'side'>
+        """
+        disorder = query.order_of_arrival or InOrder()
+        if self.slack is not None:
+            disorder = _slack(self.slack, disorder)
+        if self.late:
+            disorder = replace(disorder, late=Late.SIDE)
+        if self.invalid:
+            disorder = replace(disorder, invalid=Invalid.QUARANTINE)
+        self._check(query, disorder)
+        changed = disorder != (query.order_of_arrival or InOrder())
+        return query.disorder(disorder) if changed else query
+
+    def _check(self, query: Query, disorder: Disorder) -> None:
+        if disorder.late is Late.SIDE and not self.late:
+            raise BindError(
+                f"the late events of '{query.name}' have no place to go", hint="--late-to FOLDER"
+            )
+        if disorder.invalid is Invalid.QUARANTINE and not self.invalid:
+            raise BindError(
+                f"the invalid events of '{query.name}' have no place to go",
+                hint="--invalid-to FOLDER",
+            )
+        if self.timed_out and (query.bound is None or query.windows is not None):
+            raise BindError(
+                f"'{query.name}' has no partial matches that time out",
+                hint="--timed-out-to goes with WITHIN",
+            )
+
+
+def check_query(asked: Query | SqlText, source: StreamInput, wanted: Wanted) -> None:
+    """Refuse what the options cannot do to a query, before Spark is started."""
+    if isinstance(asked, Query):
+        wanted.of(asked)
+        if wanted.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
+            raise BindError("--invalid-to does not go with this input", hint="name a local folder")
+        return
+    if wanted.sides:
+        raise BindError(
+            "a statement has no side outputs",
+            where=str(asked.path),
+            hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
+        )
+    from outpace.spark.sql import whole_table
+
+    for step in asked.steps():
+        wanted.of(step.query)
+        if wanted.slack is not None and whole_table(step) != source.name.lower():
+            raise BindError(
+                f"--slack goes with a clause that reads '{source.name}' as it is",
+                where=str(asked.path),
+                hint="write DISORDER SLACK '2 s' into the clause",
+            )
+
+
+def found(
+    session: SparkSession, asked: Query | SqlText, source: StreamInput, wanted: Wanted
+) -> DataFrame:
+    """Return the stream of what a query finds: matches, or all outputs where sides are wanted."""
+    if isinstance(asked, SqlText):
+        return _statement(session, asked, source, wanted)
+    query = wanted.of(asked)
+    if wanted.invalid and source.is_text and query.order:
+        frame = source.with_broken_lines(query.order[0].column, session)
+    else:
+        frame = source.blocks(session)
+    return op.search(frame, query).outputs() if wanted.sides else op.match(frame, query)
+
+
+def _statement(
+    session: SparkSession, asked: SqlText, source: StreamInput, wanted: Wanted
+) -> DataFrame:
+    from outpace.spark.sql import sql
+
+    def match(query: Query) -> DataFrame:
+        return op.match(source.blocks(session), wanted.of(query))
+
+    source.rows(session).createOrReplaceTempView(source.name)
+    try:
+        return sql(session, asked.text, asked.dialect, {source.name: match})
+    except OutpaceError as error:
+        raise asked.located(error) from error.__cause__
+
+
+def _slack(text: str, disorder: Disorder) -> KSlack:
+    slack = int(text) if text.isascii() and text.isdigit() else text
+    return KSlack(slack, late=disorder.late, invalid=disorder.invalid, ahead=disorder.ahead)
+
+
+def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    """Return what an option that is given as KEY=VALUE says.
+
+    Examples
+    --------
+    >>> pairs(["subscribe=ticks"], "--option")
+    {'subscribe': 'ticks'}
+    """
+    read = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise BindError(f"'{text}' is no setting", hint=f"{option} KEY=VALUE")
+        read[key.strip()] = value.strip()
+    return read

@@ -1,0 +1,254 @@
+"""`outpace stream`: what it writes is the result in process, over stops; nothing comes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from streamed import events, ordered
+from typer.testing import CliRunner
+
+import outpace as op
+from outpace.cli.main import app
+from outpace.pattern.query import Query
+
+OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
+
+#: Long enough for a machine that does much else; nothing is said about speed.
+SECONDS_MAX = 900
+
+CLAUSE = """MATCH_RECOGNIZE (
+    PARTITION BY key ORDER BY ts
+    MEASURES FIRST(id) AS first, LAST(id) AS last, COUNT(*) AS n
+    PATTERN (A -> B -> C) WITHIN 40
+    DEFINE A AS kind = 'a', B AS kind = 'b', C AS kind = 'c'
+)"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a query, a log of events, and an odd name."""
+    made = tmp_path / "my streams"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    (made / "clause.sql").write_text(CLAUSE)
+    op.log.create("ticks.log", events(1, 1).schema)
+    return made
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """Start the command as a shell does in the foreground."""
+    return subprocess.Popen(
+        [OUTPACE, "stream", *arguments, "--master", "local[2]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    try:
+        out, error = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, out, error
+
+
+def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS_MAX
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def append(table: pa.Table) -> None:
+    with op.log.open("ticks.log").writer() as writer:
+        writer.append(table)
+
+
+def written(folder: str, format: str = "parquet") -> list[dict[str, object]]:
+    """What any reader finds in an output."""
+    if not Path(folder).is_dir():
+        return []
+    files = [str(file) for file in Path(folder).rglob("part-*")]
+    return [row for file in files for row in ds.dataset(file, format=format).to_table().to_pylist()]
+
+
+def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
+    java: None, folder: Path
+) -> None:
+    table = events(300, 1)
+    query = Query.from_sql(CLAUSE)
+    append(table.slice(0, 200))
+    arguments = ("clause.sql", "--from", "log:ticks.log", "--to", "found")
+
+    code, out, error = ended(started(*arguments, "--trigger", "available-now"))
+    assert (code, out) == (0, ""), error
+    first = written("found")
+    assert first
+    place = folder / "found.checkpoint"
+    assert error == f"{len(first)} rows; the same command goes on from {place}\n"
+
+    append(table.slice(200))
+    good = ordered(op.match(table, query).to_pylist())
+    assert len(good) > len(first)
+    process = started(*arguments, "--trigger", "100 ms", "--metrics-port", "0")
+    wait_for(process, lambda: len(written("found")) >= len(good))
+    process.send_signal(signal.SIGINT)
+    code, _, error = ended(process)
+    assert code == 0, error
+    assert "metrics at http://127.0.0.1:" in error
+    assert f"{len(good) - len(first)} rows; the same command goes on from {place}\n" in error
+    assert ordered(written("found")) == good
+
+    Path("clause.sql").write_text(CLAUSE.replace("WITHIN 40", "WITHIN 50"))
+    code, _, error = ended(started(*arguments, "--trigger", "available-now"))
+    assert code == 2
+    assert error.startswith("[state] ")
+    assert "Traceback" not in error
+    assert ordered(written("found")) == good
+
+
+def test_late_events_and_broken_lines_go_to_folders_of_their_own(java: None, folder: Path) -> None:
+    Path("in").mkdir()
+    rows = [
+        {"id": 0, "ts": 10, "key": "x", "kind": "a"},
+        {"id": 1, "ts": 12, "key": "x", "kind": "b"},
+        {"id": 2, "ts": 30, "key": "x", "kind": "c"},
+    ]
+    lines = [json.dumps(row) for row in rows]
+    lines.insert(1, '{"id": 7, "ts": 11, "key": "x", "kind": ')
+    Path("in/1.jsonl").write_text("\n".join([*lines, '{"id": 8, "ts": "noon", "key": "x"}']) + "\n")
+    process = started(
+        *(
+            "clause.sql",
+            "--from",
+            "in",
+            "--schema",
+            "id bigint, ts bigint, key string, kind string",
+        ),
+        *("--to", "found", "--to-format", "json", "--late-to", "late", "--invalid-to", "invalid"),
+        *("--slack", "5", "--trigger", "100 ms", "--timed-out-to", "timed out"),
+    )
+    wait_for(process, lambda: len(written("invalid")) == 2)
+    later = [
+        {"id": 3, "ts": 9, "key": "x", "kind": "b"},
+        {"id": 4, "ts": 50, "key": "x", "kind": "a"},
+        {"id": 5, "ts": 900, "key": "x", "kind": "end"},
+    ]
+    hidden = Path("in/.2.jsonl")
+    hidden.write_text("".join(json.dumps(row) + "\n" for row in later))
+    hidden.rename("in/2.jsonl")
+    wait_for(process, lambda: bool(written("late") and written("timed out")))
+    process.send_signal(signal.SIGTERM)
+    code, out, error = ended(process)
+    assert (code, out) == (0, ""), error
+    assert "1 row; the same command goes on from " in error
+    assert written("found", "json") == [{"key": "x", "first": 0, "last": 2, "n": 3}]
+    assert [row["id"] for row in written("late")] == [3]
+    broken = {str(row["_corrupt_record"]) for row in written("invalid")}
+    assert broken == {lines[1], '{"id": 8, "ts": "noon", "key": "x"}'}
+
+
+def test_a_statement_over_generated_events_on_the_console(java: None, folder: Path) -> None:
+    Path("dips.sql").write_text(
+        """SELECT symbol, n + 0 AS n FROM ticks MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY ts
+            MEASURES COUNT(*) AS n
+            PATTERN (STRT DOWN{2,} UP) WITHIN INTERVAL '1' MINUTE
+            DEFINE DOWN AS close < PREV(close), UP AS close > PREV(close)
+        ) WHERE n > 3"""
+    )
+    source = "ticks=events:stock?limit=2000&rate=1000&paced=false&keys=4&start=2024-01-02T09:30:00"
+    code, out, error = ended(
+        started("dips.sql", "--from", source, "--trigger", "available-now", "--limit", "3")
+    )
+    assert code == 0, error
+    assert error.startswith("without --checkpoint the stream cannot be resumed\n")
+    names, *rows, more = out.splitlines()
+    assert names.split() == ["symbol", "n"]
+    assert len(rows) == 3
+    assert all(int(row.split()[1]) > 3 for row in rows)
+    left = int(more.removeprefix("and ").removesuffix(" more").replace(",", ""))
+    assert error.endswith(f"\n{left + 3:,} rows\n")
+
+
+REFUSED = {
+    "no query": (
+        ["missing.sql", "--from", "log:ticks.log"],
+        "there is no query file 'missing.sql'",
+    ),
+    "no input": (["clause.sql"], "there is no input"),
+    "no log": (["clause.sql", "--from", "log:other.log"], "is no event log"),
+    "no kind of events": (["clause.sql", "--from", "events:smple?rate=5"], "smple"),
+    "no rate": (["clause.sql", "--from", "events:simple?rate=x"], "the option 'rate' is"),
+    "no option": (["clause.sql", "--from", "events:simple?rat=5"], "has no option 'rat'"),
+    "no folder": (["clause.sql", "--from", "nothing"], "there is no file or folder"),
+    "empty folder": (["clause.sql", "--from", "empty"], "there are no files in"),
+    "one file": (["clause.sql", "--from", "clause.sql"], "'clause.sql' is one file"),
+    "no trigger": (["clause.sql", "--from", "log:ticks.log", "--trigger", "soon"], "soon"),
+    "no slack": (["clause.sql", "--from", "log:ticks.log", "--slack", "2 parsecs"], "parsecs"),
+    "no setting": (["clause.sql", "--from", "log:ticks.log", "--conf", "x"], "'x' is no setting"),
+    "no parent": (["clause.sql", "--from", "log:ticks.log", "--to", "a/b"], "there is no folder"),
+    "rows of files": (["clause.sql", "--from", "json", "--max-events", "5"], "--max-events goes"),
+    "no table": (["clause.sql", "--from", "log:ticks.log", "--to", "postgres:x"], "names no table"),
+    "other files": (["clause.sql", "--from", "log:ticks.log", "--to", "json"], "holds more than"),
+    "other checkpoint": (["clause.sql", "--from", "log:ticks.log", "--to", "old"], "[state]"),
+    "no checkpoint": (["clause.sql", "--from", "log:ticks.log", "--to-format", "noop"], "a folder"),
+    "sides of a sink": (
+        ["clause.sql", "--from", "log:ticks.log", "--to-format", "noop", "--late-to", "late"],
+        "side outputs do not go with the sink 'noop'",
+    ),
+    "one folder twice": (
+        ["clause.sql", "--from", "log:ticks.log", "--to", "x", "--late-to", "./x"],
+        "two outputs go to",
+    ),
+    "sides of a statement": (
+        ["statement.sql", "--from", "log:ticks.log", "--late-to", "late"],
+        "a statement has no side outputs",
+    ),
+    "slack of a subquery": (
+        ["statement.sql", "--from", "log:ticks.log", "--slack", "5"],
+        "--slack goes with a clause that reads 'ticks' as it is",
+    ),
+    "nowhere to go": (["side.sql", "--from", "log:ticks.log"], "--late-to FOLDER"),
+    "no timeouts": (
+        ["window.sql", "--from", "log:ticks.log", "--timed-out-to", "x"],
+        "has no partial matches that time out",
+    ),
+    "console far away": (
+        ["clause.sql", "--from", "log:ticks.log", "--remote", "sc://127.0.0.1:1"],
+        "do not come to the console",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_arguments_are_refused_before_spark_is_started(folder: Path, name: str) -> None:
+    Path("empty").mkdir()
+    Path("json").mkdir()
+    Path("json/1.jsonl").write_text('{"ts": 1}\n')
+    Path("old/batch=0").mkdir(parents=True)
+    Path("statement.sql").write_text(f"SELECT * FROM (SELECT * FROM ticks WHERE id > 5) {CLAUSE}")
+    Path("side.sql").write_text(CLAUSE.replace("WITHIN 40", "WITHIN 40 DISORDER SLACK 5 LATE SIDE"))
+    Path("window.sql").write_text(CLAUSE.replace("WITHIN 40", ""))
+    arguments, said = REFUSED[name]
+    before = sorted(Path().iterdir())
+    done = CliRunner().invoke(app, ["stream", *arguments])
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
+    assert done.stderr.startswith("[")
+    assert done.stdout == ""
+    assert sorted(Path().iterdir()) == before
