@@ -3,8 +3,8 @@
 A process has either classic or Connect sessions, so this one is started by a test. It reads a list
 of (name, dialect, statement) from `asked.json` in the folder that it is given, and writes to
 `answered.json` what each statement gives (columns and rows, or an error), what is found in the
-files that it writes there, in windows too, and what `outpace run` says of the inputs in the folder
-`run`.
+files that it writes there, in windows and streams too, and what `outpace run` says of the inputs
+in the folder `run`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 
+import streamed
 import windowed_parity
 from file_parity import from_files, write_files
 from pyspark.errors import PySparkException
@@ -24,6 +25,11 @@ from typer.testing import CliRunner
 import outpace as op
 from outpace.cli.main import app
 from outpace.cli.progress import ConnectFeed
+from outpace.spark.session import ROCKSDB
+
+#: The events of streams, and the queries that run over them.
+STREAM = (150, 3)
+STREAMED = {name: streamed.QUERIES[name] for name in ("keyed", "three stages")}
 
 COMMANDS = [
     ["statement.sql", "-i", "ticks.parquet", "-o", "found.parquet"],
@@ -48,6 +54,17 @@ def windows(session: SparkSession, folder: Path) -> dict[str, windowed_parity.An
         "frame": windowed_parity.from_frame(session, folder, windowed_parity.CONNECT_FRAME),
         "files": windowed_parity.from_files(session, folder, windowed_parity.CONNECT_FILES),
     }
+
+
+def streams(session: SparkSession, folder: Path) -> dict[str, streamed.Rows]:
+    """Run queries over a stream, one of them fed by another."""
+    session.conf.set(streamed.PROVIDER, ROCKSDB)
+    streamed.write_pieces(streamed.pieces(streamed.events(*STREAM), 3, 2), folder / "in")
+    stream = streamed.read_pieces(session, folder / "in")
+    frames = {name: op.match(stream, query) for name, query in STREAMED.items()}
+    frames["chained"] = op.match(frames["keyed"], streamed.CHAINED)
+    streamed.run(streamed.together(frames), folder)
+    return streamed.apart(streamed.rows_of(session, folder), frames)
 
 
 def commands(session: SparkSession, folder: Path) -> dict[str, object]:
@@ -79,6 +96,7 @@ def main(folder: Path) -> None:
         "statements": found,
         "files": from_files(session, folder),
         "windows": windows(session, folder / "windows"),
+        "streams": streams(session, folder / "streams"),
         "commands": commands(session, folder / "run"),
     }
     (folder / "answered.json").write_text(json.dumps(answers), encoding="utf-8")

@@ -22,6 +22,9 @@ from outpace.pattern.query import Query
 
 Rows = list[dict[str, Any]]
 
+#: The setting that names the state store.
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
 #: An event of a key of its own that fits no variable, so late that it decides all that time can.
 END = 1_000_000
 
@@ -32,6 +35,42 @@ def kinds(text: str) -> Query:
     query = op.Query("q").order_by("ts").pattern(text)
     query = query.define({name: f"kind = '{name.lower()}'" for name in names})
     return query.measures(first="FIRST(id)", last="LAST(id)", n="COUNT(*)")
+
+
+#: What comes out of a stream that has passed its last deadline is all that the table has.
+QUERIES: dict[str, Query] = {
+    "keyed": kinds("A -> B -> C").partition_by("key").within(40).measures(at="LAST(ts)"),
+    "keyed, strict, compares": (
+        op.Query("q")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("UP{2,}")
+        .within(60)
+        .define(UP="v > PREV(v)")
+        .measures(first="FIRST(id)", last="LAST(id)")
+    ),
+    "no key, absence": kinds("A -> !B").within(7).no_skip(),
+    "no key, all": kinds("A ->> B").within(9),
+    "rows": kinds("A -> B").within(12).measures(c="CLASSIFIER()").all_rows_per_match(),
+    "time windows": kinds("A -> B").over(op.windows.time(30, slide=10)),
+    "keyed session windows": kinds("A -> B").partition_by("key").over(op.windows.session(6)),
+    "three stages": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
+    "three stages, numbered keys": (
+        kinds("A -> B").partition_by("key").over(op.windows.time(30, slide=15), numbered=True)
+    ),
+}
+
+
+#: A query over the matches of the keyed one: none follows for so long.
+CHAINED = (
+    op.Query("chained")
+    .partition_by("key")
+    .order_by("at")
+    .pattern("P -> !Q")
+    .within(15)
+    .measures(since="P.at")
+    .no_skip()
+)
 
 
 def events(size: int, seed: int, *, keys: int = 4) -> pa.Table:

@@ -14,7 +14,9 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
+import streamed
 import windowed_parity
+from connect_session import STREAM, STREAMED
 from file_parity import in_process
 from run_inputs import bad_csv, expected, rows, write_inputs
 from statements import ERRORS, PARITY, answer, read_public_cases, ticks
@@ -37,6 +39,7 @@ def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) ->
     check_statements(answers["statements"], questions, cases)
     assert answers["files"] == in_process()
     check_windows(answers["windows"])
+    check_streams(answers["streams"])
     check_commands(answers["commands"], tmp_path / "run", bad)
 
 
@@ -71,6 +74,15 @@ def check_windows(answers: dict[str, windowed_parity.Answers]) -> None:
     for found in answers.values():
         assert found == {name: expected[name] for name in found}
     assert tuple(answers["frame"]) == windowed_parity.CONNECT_FRAME
+
+
+def check_streams(answers: dict[str, streamed.Rows]) -> None:
+    table = streamed.events(*STREAM)
+    expected = {name: op.match(table, query) for name, query in STREAMED.items()}
+    expected["chained"] = op.match(expected["keyed"], streamed.CHAINED)
+    for name, found in answers.items():
+        assert streamed.ordered(found) == streamed.ordered(expected[name].to_pylist()), name
+        assert found, name
 
 
 def check_commands(answers: dict[str, Any], folder: Path, bad: list[str]) -> None:

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from streamed import (
     END,
+    PROVIDER,
+    QUERIES,
     apart,
     events,
     kinds,
@@ -27,34 +29,8 @@ from streamed import (
 import outpace as op
 from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import BindError, UnsupportedError
-from outpace.pattern.query import Query
 from outpace.spark.placement import partition_of
 from outpace.spark.session import ROCKSDB
-
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-
-#: What comes out of a stream that has passed its last deadline is all that the table has.
-QUERIES: dict[str, Query] = {
-    "keyed": kinds("A -> B -> C").partition_by("key").within(40),
-    "keyed, strict, compares": (
-        op.Query("q")
-        .partition_by("key")
-        .order_by("ts")
-        .pattern("UP{2,}")
-        .within(60)
-        .define(UP="v > PREV(v)")
-        .measures(first="FIRST(id)", last="LAST(id)")
-    ),
-    "no key, absence": kinds("A -> !B").within(7).no_skip(),
-    "no key, all": kinds("A ->> B").within(9),
-    "rows": kinds("A -> B").within(12).measures(c="CLASSIFIER()").all_rows_per_match(),
-    "time windows": kinds("A -> B").over(op.windows.time(30, slide=10)),
-    "keyed session windows": kinds("A -> B").partition_by("key").over(op.windows.session(6)),
-    "three stages": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
-    "three stages, numbered keys": (
-        kinds("A -> B").partition_by("key").over(op.windows.time(30, slide=15), numbered=True)
-    ),
-}
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from outpace.engine.match.bits import BITS, BitTask
 from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import fingerprint, kept_columns, prepare
 from outpace.engine.match.output import timed_out_schema
+from outpace.engine.stream.operator import make_operator, reach_back
 from outpace.engine.stream.order_match import OrderMatchStage
 from outpace.engine.stream.pack import CORRUPT, REASON, Packing
 from outpace.engine.stream.split_specs import split_specs
@@ -26,7 +27,7 @@ from outpace.errors import UnsupportedError
 from outpace.pattern.bind import bind_operator
 from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bind_windows import BoundWindows, ByTime, bind_windows
-from outpace.pattern.bound import BoundQuery
+from outpace.pattern.bound import BoundQuery, Read
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query, Rows
@@ -113,15 +114,22 @@ class StreamPlan(Crossing):
         """The columns of events that cannot be used; `late` ones have those of the input."""
         return pa.schema([pa.field(REASON, pa.string()), *self.bound.schema])
 
-    @property
-    def pulses(self) -> bool:
-        """Whether the stages can tell how far time has come for a query behind them.
+    def tells_time_in(self, column: str) -> bool:
+        """Say whether the stages know how far time has come in a column of the matches.
 
-        They cannot where a match may start any time ago.
+        They do where it holds the time of an event of the match, and where no match may start any
+        time ago.
         """
-        windows = self.layout.windows
-        timed = windows is not None and isinstance(windows.kind, ByTime)
-        return timed or (windows is None and self.bound.within is not None)
+        time = self.layout.disorder.time
+        measures = {measure.name: measure.expression for measure in self.bound.measures}
+        shown = measures.get(column)
+        timed = (
+            column == time if shown is None else isinstance(shown, Read) and shown.column == time
+        )
+        if not timed:
+            return False
+        operator = make_operator(self.bound.query, self.bound.schema, task=self.layout.task)
+        return reach_back(operator) is not None
 
     def lines(self) -> list[str]:
         r"""Return what `explain()` shows of the plan.

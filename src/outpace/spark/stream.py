@@ -197,7 +197,8 @@ def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
     """Return the query with what tells it the time: its own events, or the query before it."""
     disorder = query.order_of_arrival
     if before is not None:
-        told = disorder is None and before.plan.pulses
+        column = query.order[0].column if query.order else ""
+        told = disorder is None and before.plan.tells_time_in(column)
         return query.disorder(Watermark()) if told else query
     if not isinstance(disorder, Watermark) or not query.order:
         return query
