@@ -111,10 +111,10 @@ class Delays:
         """Return the tick at which each of some numbers in a row comes."""
         if not self.longest_us or not len(numbers):
             return numbers
-        delayed = self._draw(0, numbers, _MILLION) < round(self.share * _MILLION)
-        delays = 1 + self._draw(1, numbers, self.longest_us)
-        ends = self.rate.times(numbers) + delays
-        ticks = np.where(delayed, self.rate.happened(ends - 1), numbers)
+        (late,) = np.nonzero(self._draw(0, numbers, _MILLION) < round(self.share * _MILLION))
+        delays = 1 + self._draw(1, numbers, self.longest_us)[late]
+        ticks = numbers.copy()
+        ticks[late] = self.rate.happened(self.rate.times(numbers[late]) + delays - 1)
         return ticks if self.events is None else np.minimum(ticks, self.events - 1)
 
     def _draw(self, which: int, numbers: Integers, below: int) -> Integers:
