@@ -197,6 +197,10 @@ REFUSED = {
     "no option": (["clause.sql", "--from", "events:simple?rat=5"], "has no option 'rat'"),
     "no folder": (["clause.sql", "--from", "nothing"], "there is no file or folder"),
     "empty folder": (["clause.sql", "--from", "empty"], "there are no files in"),
+    "no format": (
+        ["clause.sql", "--from", "json", "--schema", "ts bigint"],
+        "--from-format parquet, csv or json",
+    ),
     "one file": (["clause.sql", "--from", "clause.sql"], "'clause.sql' is one file"),
     "no trigger": (["clause.sql", "--from", "log:ticks.log", "--trigger", "soon"], "soon"),
     "no slack": (["clause.sql", "--from", "log:ticks.log", "--slack", "2 parsecs"], "parsecs"),

@@ -12,17 +12,18 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from outpace.cli.run import one_character
 from outpace.cli.run_input import TextOptions
 from outpace.cli.run_query import read_query
-from outpace.cli.stream_input import input_of
+from outpace.cli.stream_input import input_of, spark_path
 from outpace.cli.stream_output import (
     CONSOLE,
     BatchWriter,
@@ -35,7 +36,6 @@ from outpace.cli.stream_output import (
     checkpoint_of,
     folder_of,
     output_of,
-    spark_path,
 )
 from outpace.cli.stream_query import Wanted, check_query, found, pairs
 from outpace.cli.stream_stop import StopRequest
@@ -146,7 +146,8 @@ def stream(
     )
     check_query(asked, read, wanted)
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
-    shown, said = _consoles(to == CONSOLE)
+    stop = StopRequest()
+    shown, said = _consoles(to == CONSOLE, stop)
     output = output_of(
         to,
         format=to_format,
@@ -159,7 +160,7 @@ def stream(
     sides = {"late": late_to, "invalid": invalid_to, "timed_out": timed_out_to}
     folders = {side: folder_of(text) for side, text in sides.items() if text is not None}
     sink = _with_sides(output, folders)
-    with _temporary() as temporary, StopRequest(said) as stop:
+    with _temporary() as temporary, stop:
         kept = checkpoint_of(checkpoint, output, temporary)
         for folder in (output, *folders.values()):
             if isinstance(folder, FolderWriter):
@@ -174,6 +175,8 @@ def stream(
             ) as session,
         ):
             stop.listen()
+            if stop.asked.is_set():
+                return
             with _watching(session, metrics_port, said):
                 frame = _counted(found(session, asked, read, wanted), sides=wanted.sides)
                 _run(session, frame, sink, kept, query.stem, timing, stop, said)
@@ -195,7 +198,26 @@ def trigger_of(text: str) -> dict[str, Any]:
     return {"processingTime": f"{milliseconds} milliseconds"}
 
 
-def _consoles(rows: bool) -> tuple[Console, Console]:
+class _Pipe(Console):
+    """Standard output that is no terminal; who reads it may have read enough, and that is no error.
+
+    Parameters
+    ----------
+    stop
+        What is asked to stop then.
+    """
+
+    def __init__(self, stop: StopRequest) -> None:
+        super().__init__(width=_WIDTH_MAX)
+        self._stop = stop
+
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        self._stop.asked.set()
+
+
+def _consoles(rows: bool, stop: StopRequest) -> tuple[Console, Console]:
     """Return where rows are shown, and where it is said how the query goes.
 
     They are one if rows go to a terminal: the line of status stays below them.
@@ -203,7 +225,11 @@ def _consoles(rows: bool) -> tuple[Console, Console]:
     shown = Console()
     if rows and shown.is_terminal:
         return shown, shown
-    return Console(width=_WIDTH_MAX), Console(stderr=True)
+    return _Pipe(stop), Console(stderr=True)
+
+
+def _say(said: Console, text: str) -> None:
+    said.print(Text(text), soft_wrap=True)
 
 
 @contextmanager
@@ -244,7 +270,7 @@ def _ended_together(stop: StopRequest, checkpoint: Checkpoint, said: Console) ->
     except Exception as error:
         if not stop.asked.is_set() or not _is_cut_off(error):
             raise
-        said.print(f"Spark was stopped as well{_resumed(checkpoint)}", soft_wrap=True)
+        _say(said, f"Spark was stopped as well{_resumed(checkpoint)}")
 
 
 def _is_cut_off(error: Exception) -> bool:
@@ -263,7 +289,7 @@ def _watching(session: SparkSession, port: int | None, said: Console) -> Iterato
     from outpace.spark.metrics import watch
 
     with watch(session, port) as watched:
-        said.print(f"metrics at {watched.url}/metrics", soft_wrap=True, highlight=False)
+        _say(said, f"metrics at {watched.url}/metrics")
         yield
 
 
@@ -293,13 +319,13 @@ def _run(
     listener = StatusListener()
     session.streams.addListener(listener)
     if checkpoint.temporary:
-        said.print("without --checkpoint the stream cannot be resumed", style="dim")
+        _say(said, "without --checkpoint the stream cannot be resumed")
     going = _started(frame, sink, checkpoint, name, timing)
     with status_view(said, listener) as view:
         while going.isActive and not stop.asked.wait(_LOOK_SECONDS):
             view.show()
         if stop.asked.is_set():
-            said.print("stopping after this batch; once more ends at once", style="dim")
+            _say(said, "stopping after this batch; once more ends at once")
             _let_batch_end(going, listener)
         if going.isActive:
             going.stop()
@@ -307,7 +333,7 @@ def _run(
             going.awaitTermination()  # raises what made it fail
     # Spark tells of batches a little later than of the end.
     listener.ended.wait(_GRACE_SECONDS)
-    said.print(_farewell(listener, checkpoint), soft_wrap=True, highlight=False)
+    _say(said, _farewell(listener, checkpoint))
 
 
 def _started(

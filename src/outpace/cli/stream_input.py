@@ -159,6 +159,17 @@ def input_of(
     return _files(name or TABLE, place, format, given, read)
 
 
+def spark_path(path: Path) -> str:
+    """Return a path as Spark takes it: unlike a URI nothing in it is escaped.
+
+    Examples
+    --------
+    >>> spark_path(Path("/data/my dips/batch=7"))
+    'file:///data/my dips/batch=7'
+    """
+    return f"file://{path}"
+
+
 def _log(name: str | None, path: str, options: dict[str, str]) -> StreamInput:
     from outpace.ingest.log.reader import Log
     from outpace.spark.log_source import read_options
@@ -209,21 +220,28 @@ def _files(
         options = {"mode": "FAILFAST", **options}
     if kind is DataFormat.CSV:
         layout = {"sep": read.delimiter, "header": str(read.header).lower(), "escape": '"'}
-        options = {**layout, **options}
-    return StreamInput(name, kind.value, options, str(path), schema)
+        # The names of the header have to be those of the schema, in its order.
+        options = {**layout, "enforceSchema": str(not read.header).lower(), **options}
+    return StreamInput(name, kind.value, options, spark_path(path), schema)
 
 
 def _kind_and_schema(
     path: Path, kind: DataFormat | None, read: TextOptions
 ) -> tuple[DataFormat, pa.Schema | None]:
-    """Return what a folder holds: as its files say, or the options where there are none yet."""
+    """Return what files hold: as the options say, then nothing is looked at, or as they say."""
+    schema = None if read.schema is None else parse_schema(read.schema)
+    if kind is not None and schema is not None:
+        return kind, schema
     if path.is_dir() and not any(one.name[:1] not in "._" for one in path.iterdir()):
-        if kind is None or read.schema is None:
-            raise DataError(
-                f"there are no files in '{path}' yet",
-                hint='say what will come: --from-format json --schema "ts bigint, price double"',
-            )
-        return kind, parse_schema(read.schema)
+        raise DataError(
+            f"there are no files in '{path}' yet",
+            hint='say what will come: --from-format json --schema "ts bigint, price double"',
+        )
+    if schema is not None:
+        raise BindError(
+            "the columns are named, but not what the files are",
+            hint="--from-format parquet, csv or json",
+        )
     found = read_inputs([f"{TABLE}={path}"], kind, read)[0]
     kind = kind or format_of(found.files[0])
     assert kind is not None

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outpace.cli.run_input import DataFormat, format_named
+from outpace.cli.stream_input import spark_path
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -297,17 +298,6 @@ def check_folder(folder: FolderWriter, checkpoint: Checkpoint) -> None:
             detail=f"there is none in '{checkpoint.path}'",
             hint="name that checkpoint, or another folder for the output",
         )
-
-
-def spark_path(path: Path) -> str:
-    """Return a path as Spark takes it: unlike a URI nothing in it is escaped.
-
-    Examples
-    --------
-    >>> spark_path(Path("/data/my dips/batch=7"))
-    'file:///data/my dips/batch=7'
-    """
-    return f"file://{path}"
 
 
 def check_remote(output: BatchWriter | SparkSink, address: str | None) -> None:

@@ -16,15 +16,14 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 class StopRequest:
     """Hears the signals while its block runs.
 
-    Parameters
+    Attributes
     ----------
-    console
-        Where it is said that the first one was heard.
+    asked
+        Set by the first of them, or by whoever wants the query to stop.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self) -> None:
         self.asked = threading.Event()
-        self._console = console
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -49,7 +48,7 @@ class StopRequest:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self.asked.is_set():
-            self._console.show_cursor(True)
+            Console(stderr=True).show_cursor()  # which the line of status has hidden
             # Java ends by itself when this process does; what is half done is done again.
             os._exit(128 + number)
         self.asked.set()

@@ -1,0 +1,145 @@
+"""`outpace stream` without Spark: what it shows, how it hears signals, how options are read."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+import outpace as op
+from outpace.cli.run_input import TextOptions
+from outpace.cli.stream_input import input_of
+from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
+from outpace.cli.stream_query import Wanted
+from outpace.cli.stream_status import StatusListener, status_view
+from outpace.errors import BindError
+from outpace.pattern.disorder import Invalid, KSlack, Late
+
+QUERY = op.Query("q").order_by("ts").pattern("A").define(A="price > 1").within(5)
+
+
+def test_the_table_on_the_console_grows_and_keeps_its_columns() -> None:
+    console = Console(file=io.StringIO(), width=60)
+    writer = ConsoleWriter(console, limit=2)
+    writer.show(pa.table({"symbol": ["ACME", None], "n": [1, 20]}), 2)
+    writer.show(pa.table({"symbol": ["[b]", "LONGER"], "n": [3, 4]}), 1005)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert [line.split() for line in lines] == [
+        ["symbol", "n"],
+        ["ACME", "1"],
+        ["NULL", "20"],
+        ["[b]", "3"],
+        ["LONGER", "4"],
+        ["and", "1,003", "more"],
+    ]
+    assert len({line.rstrip().index(line.split()[1]) for line in (lines[1], lines[3])}) == 1
+
+
+PROGRAM = """
+import sys, time
+from outpace.cli.stream_stop import StopRequest
+with StopRequest() as stop:
+    print("ready", flush=True)
+    stop.asked.wait()
+    print("asked", flush=True)
+    if sys.argv[1] == "twice":
+        time.sleep(600)
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", ["once", "twice"])
+def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals, times: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, times],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "asked\n"
+        if times == "twice":
+            process.send_signal(number)
+        out = process.stdout.read()
+        process.wait(timeout=120)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    expected = (0, "ended\n") if times == "once" else (128 + number, "")
+    assert (process.returncode, out) == expected
+
+
+def test_a_checkpoint_keeps_the_number_of_partitions(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert not checkpoint.is_begun
+    assert checkpoint.settings() == {}
+    (tmp_path / "offsets").mkdir()
+    told = {"batchWatermarkMs": 0, "conf": {"spark.sql.shuffle.partitions": "7"}}
+    (tmp_path / "offsets" / "12").write_text(f'v1\n{json.dumps(told)}\n{{"offset": 3}}')
+    assert checkpoint.is_begun
+    assert checkpoint.settings() == {"spark.sql.shuffle.partitions": "7"}
+
+
+def test_the_checkpoint_is_beside_a_folder_and_temporary_for_the_console(tmp_path: Path) -> None:
+    beside = checkpoint_of(None, FolderWriter(tmp_path / "dips"), tmp_path / "t")
+    assert beside == Checkpoint(tmp_path / "dips.checkpoint")
+    console = ConsoleWriter(Console(), 1)
+    assert checkpoint_of(None, console, tmp_path / "t") == Checkpoint(tmp_path / "t", True)
+    assert checkpoint_of("c", console, tmp_path / "t") == Checkpoint(Path("c").absolute())
+
+
+def test_options_change_the_disorder_of_a_query_and_keep_the_rest() -> None:
+    said = QUERY.disorder(op.KSlack(5, ahead=100))
+    assert Wanted().of(said) is said
+    changed = Wanted(slack="7", late=True, invalid=True).of(said).order_of_arrival
+    assert changed == KSlack(7, late=Late.SIDE, invalid=Invalid.QUARANTINE, ahead=100)
+    assert Wanted(slack="2 s").of(QUERY).order_of_arrival == op.KSlack("2 s")
+    with pytest.raises(BindError, match="invalid events of 'q' have no place"):
+        Wanted(late=True).of(QUERY.disorder(op.InOrder(invalid="quarantine")))
+
+
+def test_inputs_have_a_name_for_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    op.log.create("trades.log", pa.schema({"ts": pa.int64()}))
+    columns = TextOptions("ts bigint")
+    assert input_of("log:trades.log").name == "trades"
+    assert input_of("t=log:trades.log", events_max=5).options == {"maxEventsPerTrigger": "5"}
+    assert input_of("t=log:trades.log").name == "t"
+    assert input_of("events:simple").name == "events"
+    assert input_of(None, format="kafka", options={"subscribe": "x"}).name == "input"
+    assert input_of("new/ticks", format="json", columns=columns).name == "ticks"
+    assert (
+        input_of("new/ticks", format="json", columns=columns).path == f"file://{tmp_path}/new/ticks"
+    )
+
+
+def test_the_header_of_csv_has_to_fit_the_schema() -> None:
+    columns = TextOptions("ts bigint, price double", ";")
+    read = input_of("ticks", format="csv", columns=columns).options
+    assert (read["sep"], read["header"], read["enforceSchema"]) == (";", "true", "false")
+    bare = TextOptions("ts bigint, price double", header=False)
+    assert input_of("ticks", format="csv", columns=bare).options["enforceSchema"] == "true"
+
+
+def test_the_line_of_status_is_gone_from_a_terminal_afterwards() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    listener = StatusListener()
+    with status_view(console, listener) as view:
+        view.show()
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "waiting for the first batch" in shown
+    assert shown.endswith("\x1b[2K")
