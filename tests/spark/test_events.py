@@ -89,6 +89,32 @@ def test_the_clock_says_what_is_due_and_how_far_behind_a_query_is() -> None:
     assert at(reader, 60_000_000).latestOffset(end, ReadAllAvailable())["offset"] == 30
 
 
+def test_a_burst_is_taken_in_bounded_batches_and_the_delay_is_told() -> None:
+    # A query that manages 3000 events a second meets ten times the usual thousand for two seconds.
+    options = {"rate": "1000", "burst": "10x 2 s every 30 s", "disorder": "500 ms"}
+    reader = at(EventsStreamReader(options | {"maxEventsPerTrigger": "3000"}), 0)
+    place, now, taken = reader.initialOffset(), 0, 0
+    waited = []
+    while now < 60_000_000:
+        end = at(reader, now).latestOffset(place, reader.getDefaultReadLimit())
+        left = behind(end, reader.reportLatestOffset() or {})
+        events_in_batch = sum(
+            len(reader._settings.stream.delays.arriving(task.first, task.stop))
+            for task in reader.partitions(place, end)
+        )
+        assert events_in_batch <= 3000
+        waited.append((now, left.seconds))
+        taken, place = taken + events_in_batch, end
+        now += max(250_000, events_in_batch * 1_000_000 // 3000)
+    calm = [seconds for at_us, seconds in waited if 5_000_000 < at_us < 28_000_000]
+    burst = [seconds for at_us, seconds in waited if 30_000_000 < at_us < 40_000_000]
+    after = [seconds for at_us, seconds in waited if 45_000_000 < at_us < 58_000_000]
+    assert max(calm) == 0
+    assert 4 < max(burst) < 6
+    assert max(after) == 0
+    assert 86_000 < taken < 98_000
+
+
 def test_other_options_than_those_of_the_first_start_are_refused() -> None:
     place = EventsStreamReader(OPTIONS).initialOffset()
     more = EventsStreamReader(OPTIONS | {"partitions": "4", "maxEventsPerTrigger": "9"})
