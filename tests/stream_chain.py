@@ -35,6 +35,11 @@ class Given:
         return [read_table(cell.block) for cell in self.cells if cell.kind is kind]
 
     @property
+    def own_cells(self) -> list[Cell]:
+        """The cells that stages made, without those that they handed on."""
+        return [cell for cell in self.cells if cell.stage]
+
+    @property
     def pulse(self) -> int:
         """How far time has come for what reads the matches."""
         (pulse,) = (cell.watermark for cell in self.cells if cell.kind is Kind.PULSE)
@@ -55,14 +60,11 @@ class Chain:
 
     def run(self, cells: Sequence[Cell]) -> Given:
         """Run a batch for good."""
-        given, self.states = self._try(cells)
+        given, self.states = self.crash(cells)
         return given
 
-    def crash(self, cells: Sequence[Cell]) -> Given:
-        """Run a batch whose result and states are lost."""
-        return self._try(cells)[0]
-
-    def _try(self, cells: Sequence[Cell]) -> tuple[Given, States]:
+    def crash(self, cells: Sequence[Cell]) -> tuple[Given, States]:
+        """Run a batch of which nothing is kept, and return what it gave and the states after."""
         states: States = []
         counters: list[list[Counters]] = []
         for place, (spec, saved) in enumerate(zip(self.specs, self.states, strict=True), 1):

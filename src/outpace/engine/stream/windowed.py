@@ -7,7 +7,6 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from outpace.engine.match.bits import BITS
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import kept_columns
@@ -53,11 +52,6 @@ class WindowedStream:
         """The windows; it is known when those of an operator start, which keeps no rows."""
         windows = bind_windows(self.query, self.events)
         return replace(windows, time=self.disorder.time) if self.task is None else windows
-
-    @property
-    def shown(self) -> list[str]:
-        """The columns of events that are set aside: all but those of bits."""
-        return [name for name in self.events.names if not name.startswith(BITS)]
 
     @property
     def columns(self) -> tuple[str, ...]:
