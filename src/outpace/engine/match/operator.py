@@ -150,14 +150,17 @@ class MatchOperator:
         """How many partitions anything is kept of."""
         return len(self._partitions)
 
-    def push(self, table: pa.Table) -> Emitted:
-        """Take the next rows and return what they make final; after an error nothing is taken."""
+    def push(self, table: pa.Table, watermark: int = NO_TIME) -> Emitted:
+        """Take the next rows and return what they make final; after an error nothing is taken.
+
+        With a watermark, it is promised as well that no later row has a time before that.
+        """
         self._check_open()
         self._check_schema(table.schema)
         rows = table.select(self._columns)
         key, added = self._partitions.number(rows)
         try:
-            tried = self._try(rows, key)
+            tried = self._try(rows, key, watermark=watermark)
         except BaseException:
             self._partitions.forget(added)
             raise

@@ -201,8 +201,11 @@ class Reorderer:
             "greatest": self._clock.greatest,
             "watermark": self._clock.watermark,
             "counts": [counts.events, counts.released, counts.late, counts.invalid],
+            "runs": [len(run) for run in self._runs],
         }
-        return pack(header, [self._last, self._runs.rows])
+        # Runs stay as they are: joining them would cost more than all else that is saved.
+        rows = pa.concat_tables([self._schema.empty_table(), *(run.rows for run in self._runs)])
+        return pack(header, [self._last, rows])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process.
@@ -220,10 +223,13 @@ class Reorderer:
             raise StateError("the events that wait in the saved state have other columns")
         greatest, watermark = int(str(header["greatest"])), int(str(header["watermark"]))
         self._clock = replace(self._clock, greatest=greatest, watermark=watermark)
-        counts = header["counts"]
+        counts, sizes = header["counts"], header["runs"]
         assert isinstance(counts, list)
+        assert isinstance(sizes, list)
         self._counts = Counts(*map(int, counts))
-        self._runs.replace(sorted_run(rows, self._ticks_of(rows)))
+        ends = np.cumsum([0, *sizes]).tolist()
+        runs = [rows.slice(end - size, size) for end, size in zip(ends[1:], sizes, strict=True)]
+        self._runs.replace([Run(run, self._ticks_of(run)) for run in runs])
 
     def _release(self, rows: pa.Table, before: int | None) -> pa.Table:
         """Let events wait, and take out those before a time, in the total order."""

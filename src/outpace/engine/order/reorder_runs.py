@@ -9,6 +9,7 @@ Memory: at most twice the bytes of the events that wait.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,11 +101,9 @@ class Runs:
             self._runs.append(one)
         return joined(due if len(due) == 1 else due[1:])
 
-    @property
-    def rows(self) -> pa.Table:
-        """The rows that wait, in the order of time."""
-        return joined(self._runs or [self._nothing]).rows
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
 
-    def replace(self, run: Run) -> None:
-        """Let nothing but these wait."""
-        self._runs = [run] if len(run) else []
+    def replace(self, runs: list[Run]) -> None:
+        """Let nothing but these runs wait, which were those of others."""
+        self._runs = runs

@@ -66,18 +66,15 @@ def make_operator(
     return MatchOperator(task, matcher)
 
 
-def goes_by_time(operator: StreamOperator) -> bool:
-    """Say whether the passing of time decides anything."""
-    query = operator.bound.query
-    return operator.bound.within is not None or query.windows is not None
-
-
 def push_until(operator: StreamOperator, rows: pa.Table, watermark: int) -> Emitted:
     """Push rows, let time pass up to a watermark, and return what became final."""
-    emitted = [operator.push(rows)] if rows.num_rows else []
-    if watermark != NO_TIME and goes_by_time(operator):
-        emitted.append(operator.advance(watermark))
-    return joined([*emitted] or [operator.push(rows)])
+    bound = operator.bound
+    if bound.within is None and bound.query.windows is None:
+        watermark = int(NO_TIME)  # Time decides nothing.
+    if isinstance(operator, MatchOperator):
+        return operator.push(rows, watermark)
+    pushed = operator.push(rows)
+    return pushed if watermark == NO_TIME else joined([pushed, operator.advance(watermark)])
 
 
 def joined(emitted: list[Emitted]) -> Emitted:

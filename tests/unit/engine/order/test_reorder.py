@@ -395,5 +395,5 @@ def test_rows_that_wait_do_not_keep_the_memory_of_rows_that_went():
         times = np.arange(start, start + size)
         tested.push(pa.table({"ts": times, "text": ["x" * 100] * size}, schema))
     assert tested.buffered == 11
-    [run] = tested._runs._runs
+    [run] = tested._runs
     assert run.rows.get_total_buffer_size() < 4 * run.rows.nbytes

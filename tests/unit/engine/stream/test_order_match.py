@@ -1,0 +1,293 @@
+"""Instances that order and match, in micro-batches with crashes, give what the table gives."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import outpace as op
+from outpace.engine.match.contract import NO_TIME
+from outpace.engine.stream.cell import Cell, Counters, Kind, cell_batch, read_cells
+from outpace.engine.stream.stage import restore_stage, run_step, save_stage
+from outpace.engine.stream.table_block import read_table
+from outpace.errors import DataError, StateError
+from outpace.plan.stream import StreamPlan, plan_stream
+
+#: A time that decides all that time can.
+END = 10_000
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("ts", pa.int64()),
+        ("seq", pa.int64()),
+        ("key", pa.string()),
+        ("kind", pa.string()),
+        ("v", pa.int64()),
+    ]
+)
+
+
+@dataclass
+class Simulated:
+    """A chain of one stage, run batch by batch as a cluster would, with re-runs of a batch."""
+
+    plan: StreamPlan
+    random: random.Random
+    states: dict[int, bytes] = field(default_factory=dict)
+    out: dict[Kind, list[Any]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+    pulse: int = int(NO_TIME)
+    counters: list[Counters] = field(default_factory=list)
+
+    def batch(self, table: pa.Table, watermark: int = NO_TIME) -> None:
+        """Run a batch whose rows lie in several tasks; nothing of a crashed run counts."""
+        cells = list(self.packed(table, watermark))
+        given, states, self.counters = self.step(cells)
+        while self.random.random() < 0.4:
+            assert self.step(cells) == (given, states, self.counters)
+        self.states = states
+        pulses = [cell.watermark for cell in given if cell.kind is Kind.PULSE]
+        for cell in given:
+            if cell.kind is not Kind.PULSE:
+                self.out[cell.kind] += read_table(cell.block).to_pylist()
+        # Only batches after this one must keep what the pulses promise.
+        self.check_pulse(given)
+        if pulses:
+            self.pulse = min(pulses)
+
+    def check_pulse(self, given: list[Cell]) -> None:
+        for cell in given:
+            if cell.kind is Kind.MATCHES:
+                table = read_table(cell.block)
+                assert min(table["first_time"].to_pylist()) >= self.pulse
+
+    def packed(self, table: pa.Table, watermark: int) -> Iterable[Cell]:
+        cut = self.random.randint(0, table.num_rows)
+        for task, part in enumerate((table.slice(0, cut), table.slice(cut))):
+            for position, cell in enumerate(self.plan.packing.pack(part, watermark)):
+                if cell.kind is Kind.INVALID:
+                    self.out[Kind.INVALID] += read_table(cell.block).to_pylist()
+                elif cell.kind is Kind.EVENTS:
+                    yield replace(cell, sender=task, position=position)
+
+    def step(self, cells: list[Cell]) -> tuple[list[Cell], dict[int, bytes], list[Counters]]:
+        [spec] = self.plan.stages
+        given, states, counters = [], {}, []
+        for number in range(spec.instances):
+            mine = [cell for cell in cells if cell.instance == number]
+            self.random.shuffle(mine)
+            stage = restore_stage(spec, number, self.states.get(number))
+            crossed = list(read_cells(cell_batch(mine)))
+            given += run_step(stage, crossed, number, 1)
+            states[number] = save_stage(spec, stage)
+            counters.append(stage.counters)
+        # Buffers of cells are compared by what they hold.
+        return [replace(cell, block=bytes(cell.block)) for cell in given], states, counters
+
+
+def simulated(query: op.Query, instances: int = 1, seed: int = 0, **options: Any) -> Simulated:
+    return Simulated(plan_stream(query, SCHEMA, instances, **options), random.Random(seed))
+
+
+def kinds(pattern: str, within: int | None = 6) -> op.Query:
+    query = (
+        op.Query("q")
+        .order_by("ts")
+        .pattern(pattern)
+        .define({name: f"kind = '{name.lower()}'" for name in "ABC" if name in pattern})
+        .measures(first="FIRST(id)", last="LAST(id)", n="COUNT(*)", first_time="FIRST(ts)")
+    )
+    return query if within is None else query.within(within)
+
+
+class Sums(op.Operator):
+    """A user-defined operator: the sum of a window."""
+
+    output = pa.schema([("sum", pa.int64()), ("first_time", pa.int64())])
+
+    def __init__(self) -> None:
+        self.sum, self.first = 0, END
+
+    def process(self, events: pa.Table) -> None:
+        self.sum += sum(events["v"].to_pylist())
+        self.first = min([self.first, *events["ts"].to_pylist()])
+
+    def close(self) -> dict[str, list[int]]:
+        return {"sum": [self.sum], "first_time": [self.first]}
+
+    def state(self) -> bytes:
+        return f"{self.sum} {self.first}".encode()
+
+    def restore(self, data: bytes) -> None:
+        self.sum, self.first = map(int, data.split())
+
+
+QUERIES = {
+    "strict": kinds("A B+ C"),
+    "next": kinds("A -> B -> C").skip_to_next_row(),
+    "any": kinds("A ->> B"),
+    "deadline": kinds("A -> !B").no_skip(),
+    "path": kinds("A -> B").define(B="kind = 'b' AND v > A.v"),
+    "all rows": kinds("A B").all_rows_per_match(),
+    "unbounded": kinds("A -> B", within=None),
+    "time windows": kinds("A -> B").over(op.windows.time(4, slide=2)),
+    "sessions": kinds("A ->> B", within=None).over(op.windows.session(2)),
+    "operator": op.Query("q").order_by("ts").apply(Sums).over(op.windows.time(5)),
+}
+
+
+@st.composite
+def shuffled(draw: st.DrawFn) -> tuple[pa.Table, pa.Table, int]:
+    """Draw events in order, the same as they arrive, and how far they are out of order then."""
+    size = draw(st.integers(0, 14))
+    slack = draw(st.integers(0, 6))
+    numbers = st.lists(st.integers(0, 3), min_size=size, max_size=size)
+    gaps, kind, keys, values = (draw(numbers) for _ in range(4))
+    delays = draw(st.lists(st.integers(0, slack), min_size=size, max_size=size))
+    times = list(itertools.accumulate(gaps))
+    rows = [
+        (row, times[row], row, f"k{keys[row]}", "abcx"[kind[row]], values[row])
+        for row in range(size)
+    ]
+    end = (size, END, size, "end", "end", 0)
+    arrival = sorted(range(size), key=lambda row: (times[row] + delays[row], -row))
+    return table([*rows, end]), table([*(rows[row] for row in arrival), end]), slack
+
+
+def table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+
+
+def as_set(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def parts_of(rows: pa.Table, places: list[int]) -> list[pa.Table]:
+    bounds = [0, *sorted(place % rows.num_rows for place in places), rows.num_rows]
+    return [rows.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=8)
+@given(
+    drawn=shuffled(),
+    places=st.lists(st.integers(0, 14), max_size=4),
+    keyed=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_batches_with_crashes_give_what_the_table_gives(name, drawn, places, keyed, seed):
+    ordered, arriving, slack = drawn
+    query = QUERIES[name].partition_by("key") if keyed else QUERIES[name]
+    query = query.disorder(op.KSlack(slack))
+    chain = simulated(query, instances=3, seed=seed)
+    for part in parts_of(arriving, places):
+        chain.batch(part)
+    expected = op.match(ordered, query).to_pylist()
+    if name == "operator":
+        # The window of the last event is open.
+        expected = [row for row in expected if row["first_time"] < END]
+    assert as_set(chain.out[Kind.MATCHES]) == as_set(expected)
+    assert chain.out[Kind.LATE] == chain.out[Kind.INVALID] == []
+
+
+@settings(max_examples=15)
+@given(shuffled(), st.lists(st.integers(0, 14), max_size=4), st.integers(1, 4))
+def test_partial_matches_time_out_on_every_instance(drawn, places, instances):
+    ordered, arriving, slack = drawn
+    query = kinds("A -> B -> C").partition_by("key")
+    chain = simulated(query.disorder(op.KSlack(slack)), instances, timeouts=True)
+    for part in parts_of(arriving, places):
+        chain.batch(part)
+    matcher = op.open(query, timeouts=True)
+    matcher.push(ordered)
+    # Rows are numbered by instance.
+    expected = [{**row, "rows": None} for row in matcher.timed_out.to_pylist()]
+    assert as_set([{**row, "rows": None} for row in chain.out[Kind.TIMED_OUT]]) == as_set(expected)
+
+
+def event(number: int, time: int | None, kind: str = "x", key: str = "k") -> tuple[Any, ...]:
+    return number, time, number, key, kind, 0
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_late_and_invalid_events_come_out_with_the_columns_of_the_input(instances):
+    disorder = op.KSlack(2, late="side", invalid="quarantine", ahead=50)
+    query = kinds("A -> B").partition_by("key").disorder(disorder)
+    chain = simulated(query, instances)
+    chain.batch(table([event(0, 10, "a", "p"), event(1, 12, "x", "q"), event(2, None, "x", "q")]))
+    late, far = event(3, 9, "b", "p"), event(4, 500, "b", "q")
+    chain.batch(table([late, far, event(5, 11, "b", "p")]))
+    chain.batch(table([event(6, 20)]))
+    assert chain.out[Kind.LATE] == table([late]).to_pylist()
+    assert [row["reason"] for row in chain.out[Kind.INVALID]] == [
+        "the time column 'ts' is NULL",
+        "the time 500 is too far ahead of 12",
+    ]
+    assert list(chain.out[Kind.INVALID][1]) == ["reason", *SCHEMA.names]
+    assert [(row["first"], row["last"]) for row in chain.out[Kind.MATCHES]] == [(0, 5)]
+
+
+def test_dropped_late_events_are_counted_and_not_given():
+    chain = simulated(kinds("A -> B").disorder(op.KSlack(0)))
+    chain.batch(table([event(0, 10, "a")]))
+    chain.batch(table([event(1, 5, "b"), event(2, 11, "b"), event(3, 12)]))
+    [counters] = chain.counters
+    assert (counters.events, counters.late, counters.released, counters.buffered) == (2, 1, 2, 0)
+    assert (counters.matches, counters.kept, chain.out[Kind.LATE]) == (1, 0, [])
+
+
+def test_an_event_too_far_ahead_fails_the_batch_of_its_instance():
+    chain = simulated(kinds("A -> B").disorder(op.KSlack(2, ahead=50)))
+    chain.batch(table([event(0, 10)]))
+    with pytest.raises(DataError, match="the time 500 is too far ahead of 11"):
+        chain.batch(table([event(1, 11), event(2, 500, "b")]))
+
+
+def test_an_instance_without_events_hears_the_time():
+    query = kinds("A -> !B").partition_by("key").disorder(op.KSlack(0))
+    chain = simulated(query, instances=4)
+    chain.batch(table([event(0, 1, "a", "p")]))
+    assert chain.out[Kind.MATCHES] == []
+    chain.batch(table([event(1, 7, "x", other) for other in "qrst"]))
+    assert [row["first"] for row in chain.out[Kind.MATCHES]] == [0]
+
+
+def test_time_that_is_told_releases_events():
+    chain = simulated(kinds("A -> B").disorder(op.Watermark()))
+    chain.batch(table([event(0, 2, "b"), event(1, 1, "a")]), watermark=1)
+    assert chain.out[Kind.MATCHES] == []
+    chain.batch(SCHEMA.empty_table(), watermark=3)
+    assert [row["last"] for row in chain.out[Kind.MATCHES]] == [0]
+
+
+@pytest.mark.parametrize(
+    ("query", "pulse"),
+    [
+        (kinds("A -> B"), 100 - 6),
+        (kinds("A -> B").within(6, "previous to current"), None),
+        (kinds("A -> B", within=None), None),
+        (kinds("A -> B").define(A="NEXT(v) > 1"), None),
+        (kinds("A -> B").over(op.windows.time(20, slide=5)), 100 - 20),
+        (kinds("A -> B").over(op.windows.count(4)), None),
+    ],
+)
+def test_a_pulse_tells_how_far_back_a_match_may_reach_where_there_is_a_bound(query, pulse):
+    chain = simulated(query)
+    chain.batch(table([event(0, 100)]))
+    assert chain.pulse == (NO_TIME if pulse is None else pulse)
+
+
+def test_a_state_of_another_query_is_refused():
+    saved = simulated(kinds("A -> B"))
+    saved.batch(table([event(0, 1, "a")]))
+    [spec] = simulated(kinds("A -> B -> C")).plan.stages
+    with pytest.raises(StateError, match="belongs to another query"):
+        restore_stage(spec, 0, saved.states[0])

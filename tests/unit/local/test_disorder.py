@@ -1,0 +1,288 @@
+"""A stream out of order gives what its table gives, no match too early and none too late."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import outpace as op
+
+Rows = list[dict[str, Any]]
+
+
+def kinds(pattern: str) -> op.Query:
+    return (
+        op.Query("q")
+        .order_by("ts")
+        .pattern(pattern)
+        .define({name: f"kind = '{name.lower()}'" for name in "ABCD" if name in pattern})
+        .measures(ids="ARRAY_AGG(id)", labels="ARRAY_AGG(CLASSIFIER())")
+        .within(5)
+    )
+
+
+QUERIES = {
+    "strict": kinds("A B+ C"),
+    "undecided": kinds("(A B C A | A B)"),
+    "next": kinds("A -> B -> C").skip_to_next_row(),
+    "any": kinds("A ->> B"),
+    "deadline": kinds("A -> !B").no_skip(),
+    "numbered": kinds("A !B C").measures(n="MATCH_NUMBER()"),
+    "time windows": kinds("A -> B").over(op.windows.time(4, slide=2), numbered=True),
+    "sessions": kinds("A ->> B").over(op.windows.session(2)),
+    "count windows": kinds("A -> B").over(op.windows.count(4, slide=2), duplicates=True),
+}
+
+
+@st.composite
+def shuffled(draw: st.DrawFn) -> tuple[pa.Table, list[int], int]:
+    """Draw events in order, an order of arrival, and how far that is out of order."""
+    size = draw(st.integers(0, 14))
+    slack = draw(st.integers(0, 6))
+    numbers = st.lists(st.integers(0, 3), min_size=size, max_size=size)
+    gaps, kind, keys = (draw(numbers) for _ in range(3))
+    delays = draw(st.lists(st.integers(0, slack), min_size=size, max_size=size))
+    times = list(itertools.accumulate(gaps))
+    table = pa.table(
+        {
+            "ts": pa.array(times, pa.int64()),
+            "seq": pa.array(range(size), pa.int64()),
+            "id": pa.array(range(size), pa.int64()),
+            "kind": pa.array(["abcd"[number] for number in kind], pa.string()),
+            "key": pa.array(keys, pa.int64()),
+        }
+    )
+    # No event arrives behind one that is more than the slack later.
+    arrival = sorted(range(size), key=lambda row: (times[row] + delays[row], -row))
+    return table, arrival, slack
+
+
+def feed(query: op.Query, parts: list[pa.Table], *, resume: bool, timeouts: bool = False) -> Any:
+    matcher = op.open(query, schema=parts[0].schema, timeouts=timeouts)
+    found, out, late = [], [], []
+    for part in parts:
+        found += matcher.push(part).to_pylist()
+        out += matcher.timed_out.to_pylist()
+        late += matcher.late.to_pylist()
+        if resume:
+            matcher = op.resume(query, matcher.state(), timeouts=timeouts)
+    found += matcher.finish().to_pylist()
+    return found, out + matcher.timed_out.to_pylist(), late
+
+
+def cut(table: pa.Table, places: list[int]) -> list[pa.Table]:
+    bounds = [0, *sorted(place % (table.num_rows + 1) for place in places), table.num_rows]
+    return [table.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
+
+
+def as_set(rows: Rows) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=12)
+@given(
+    drawn=shuffled(),
+    places=st.lists(st.integers(0, 14), max_size=5),
+    keyed=st.booleans(),
+    resume=st.booleans(),
+)
+def test_with_enough_slack_the_result_is_that_of_the_table(name, drawn, places, keyed, resume):
+    table, arrival, slack = drawn
+    query = QUERIES[name].partition_by("key") if keyed else QUERIES[name]
+    query = query.disorder(op.KSlack(slack))
+    parts = cut(table.take(pa.array(arrival, pa.int64())), places)
+    found, _, late = feed(query, parts, resume=resume)
+    assert late == []
+    assert as_set(found) == as_set(op.match(table, query).to_pylist())
+
+
+@settings(max_examples=30)
+@given(shuffled(), st.lists(st.integers(0, 14), max_size=5), st.booleans())
+def test_partial_matches_time_out_as_in_a_stream_in_order(drawn, places, resume):
+    table, arrival, slack = drawn
+    query = kinds("A -> B -> C").partition_by("key")
+    in_order = op.open(query, timeouts=True)
+    expected = in_order.push(table).to_pylist()
+    expected_out = in_order.timed_out.to_pylist()
+    expected += in_order.finish().to_pylist()
+    parts = cut(table.take(pa.array(arrival, pa.int64())), places)
+    found, out, _ = feed(query.disorder(op.KSlack(slack)), parts, resume=resume, timeouts=True)
+    assert as_set(found) == as_set(expected)
+    assert as_set(out) == as_set(expected_out)
+
+
+@settings(max_examples=25)
+@given(shuffled(), st.lists(st.integers(0, 14), max_size=5))
+def test_telling_the_time_gives_what_slack_gives(drawn, places):
+    table, arrival, slack = drawn
+    query = QUERIES["deadline"].partition_by("key")
+    waiting = op.open(query.disorder(op.KSlack(slack)), schema=table.schema)
+    told = op.open(query.disorder(op.Watermark()), schema=table.schema)
+    greatest = None
+    for part in cut(table.take(pa.array(arrival, pa.int64())), places):
+        times = part["ts"].to_pylist()
+        greatest = max([*times, *([] if greatest is None else [greatest])], default=None)
+        expected = waiting.push(part).to_pylist()
+        assert told.push(part).to_pylist() == []
+        if greatest is not None:
+            assert told.advance(greatest - slack).to_pylist() == expected
+            assert told.buffered == waiting.buffered
+    assert told.finish().to_pylist() == waiting.finish().to_pylist()
+
+
+#: Patterns whose matches two more events can always prevent while they are undecided.
+DECIDABLE = ["(A B C D | A B)", "A B+", "A -> !B", "A B C", "A !B C"]
+
+
+@pytest.mark.parametrize("pattern", DECIDABLE)
+@settings(max_examples=12)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abcd")), min_size=1, max_size=5),
+    st.integers(0, 3),
+)
+def test_what_is_emitted_is_what_no_later_event_can_change(pattern, arrived, slack):
+    """Try every pair of events that may still come: what all results share is out, and no more."""
+    query = kinds(pattern).within(4)
+    matcher = op.open(query.disorder(op.KSlack(slack)))
+    events: list[tuple[int, int, str, int]] = []
+    out: list[Any] = []
+    for number, (time, kind) in enumerate(arrived):
+        row = {"ts": [time], "seq": [number], "id": [number], "kind": [kind]}
+        out += [match["ids"] for match in matcher.push(row).to_pylist()]
+        if not matcher.late.num_rows:
+            events.append((time, number, kind, number))
+    watermark = max(time for time, _, _, _ in events) - slack
+    times = range(watermark, watermark + 6)
+    # They come before all events of the same time.
+    more = [(time, -1, kind, 100) for time in times for kind in "abcd"]
+    futures = [(), *((one,) for one in more), *itertools.product(more, more)]
+    certain = shared_by_all(query, events, futures)
+    assert sorted(out) == sorted(certain)
+
+
+def shared_by_all(query: op.Query, events: list[Any], futures: list[Any]) -> list[Any]:
+    """Return the matches of events that are found whatever comes."""
+    rows = [
+        (case, *event)
+        for case, future in enumerate(futures)
+        for event in sorted([*events, *future])
+    ]
+    columns = zip(*rows, strict=True)
+    table = pa.table(
+        dict(zip(("case", "ts", "seq", "kind", "id"), map(list, columns), strict=True))
+    )
+    found: dict[int, set[tuple[int, ...]]] = {case: set() for case in range(len(futures))}
+    for match in op.match(table, query.partition_by("case")).to_pylist():
+        found[match["case"]].add(tuple(match["ids"]))
+    return [list(match) for match in set.intersection(*found.values()) if 100 not in match]
+
+
+def test_a_preferred_alternative_is_waited_for_until_it_cannot_come():
+    def opened() -> op.StreamMatcher:
+        matcher = op.open(kinds("(A B C D | A B)").within(10).disorder(op.KSlack(0)))
+        rows = {"ts": [1, 2, 3], "id": [1, 2, 3], "kind": list("abc")}
+        assert matcher.push(rows).num_rows == 0
+        return matcher
+
+    # Time 3 may still see a D; at 4 all events of time 3 are known, and D may come.
+    assert opened().push({"ts": [4], "id": [4], "kind": ["d"]}).num_rows == 0
+    assert opened().advance(4).num_rows == 0
+    assert opened().advance(10).num_rows == 0
+    assert opened().advance(11)["ids"].to_pylist() == [[1, 2]]
+    rows = {"ts": [4, 5], "id": [4, 5], "kind": ["b", "b"]}
+    assert opened().push(rows)["ids"].to_pylist() == [[1, 2]]
+    rows = {"ts": [4, 5], "id": [4, 5], "kind": ["d", "b"]}
+    assert opened().push(rows)["ids"].to_pylist() == [[1, 2, 3, 4]]
+
+
+def test_an_absence_is_emitted_by_an_event_of_another_key():
+    query = kinds("A -> !B").partition_by("key").disorder(op.KSlack(2))
+    matcher = op.open(query)
+    assert matcher.push({"ts": [1], "id": [0], "kind": ["a"], "key": [1]}).num_rows == 0
+    assert matcher.push({"ts": [7], "id": [1], "kind": ["x"], "key": [2]}).num_rows == 0
+    found = matcher.push({"ts": [8], "id": [2], "kind": ["x"], "key": [2]})
+    assert found["ids"].to_pylist() == [[0]]
+
+
+def test_late_events_are_dropped_passed_or_shown():
+    rows = [{"ts": [5], "id": [0], "kind": ["a"]}, {"ts": [3, 6], "id": [1, 2], "kind": ["b", "x"]}]
+    seen = {}
+    for late in ("drop", "pass", "side"):
+        matcher = op.open(kinds("A -> B").disorder(op.KSlack(0, late=late)))
+        matcher.push(rows[0])
+        found = matcher.push(rows[1]).to_pylist()
+        assert matcher.late["id"].to_pylist() == [1]
+        assert matcher.late.column_names == ["ts", "id", "kind"]
+        seen[late] = [match["ids"] for match in [*found, *matcher.finish().to_pylist()]]
+        assert matcher.late.num_rows == 0
+    assert seen == {"drop": [], "pass": [[0, 1]], "side": []}
+
+
+def test_invalid_events_are_set_aside_with_a_reason():
+    disorder = op.KSlack(0, invalid="quarantine", ahead=100)
+    matcher = op.open(kinds("A -> B").disorder(disorder))
+    ts = pa.array([1, None, 999, 2], pa.int64())
+    rows = pa.table({"ts": ts, "id": [0, 1, 2, 3], "kind": ["a", "a", "a", "b"]})
+    matcher.push(rows)
+    assert matcher.invalid.select(["reason", "id"]).to_pylist() == [
+        {"reason": "the time is NULL", "id": 1},
+        {"reason": "the time 999 is too far ahead of 2", "id": 2},
+    ]
+    assert matcher.finish()["ids"].to_pylist() == [[0, 3]]
+
+
+def test_sources_and_disorder_do_not_go_together():
+    query = kinds("A").disorder(op.KSlack(1))
+    for opened in (
+        lambda: op.open(query, sources=["a"]),
+        lambda: op.run(query, op.sources.simple_events(10)),
+    ):
+        with pytest.raises(op.BindError, match="the events of a source come in order"):
+            opened()
+
+
+def test_side_outputs_ask_for_disorder():
+    matcher = op.open(kinds("A"))
+    with pytest.raises(op.DataError, match="takes its events in order"):
+        _ = matcher.late
+    with pytest.raises(op.DataError, match="nothing has been pushed yet"):
+        _ = op.open(kinds("A").disorder(op.KSlack(1))).invalid
+
+
+def test_a_state_goes_with_disorder_or_without():
+    rows = {"ts": [1], "id": [0], "kind": ["a"]}
+    plain, slack = kinds("A -> B"), kinds("A -> B").disorder(op.KSlack(1))
+    for saved, other in ((plain, slack), (slack, plain)):
+        matcher = op.open(saved)
+        matcher.push(rows)
+        with pytest.raises(op.StateError, match="the saved state belongs to a query with"):
+            op.resume(other, matcher.state())
+    larger = kinds("A -> B").disorder(op.KSlack(3))
+    matcher = op.open(slack)
+    matcher.push(rows)
+    assert op.resume(larger, matcher.state()).buffered == 1
+
+
+def test_a_push_that_fails_in_matching_ends_the_matcher():
+    query = op.Query("q").order_by("ts").pattern("A").define(A="10 / x > 1").measures(at="A.ts")
+    matcher = op.open(query.define(A="CAST(x AS INT) > 1").disorder(op.KSlack(0)))
+    state = matcher.state()
+    with pytest.raises(op.OutpaceError):
+        matcher.push({"ts": [1, 2], "x": ["many", "7"]})
+    with pytest.raises(op.DataError, match="an earlier push failed"):
+        matcher.push({"ts": [3], "x": ["7"]})
+    assert op.resume(query.disorder(op.KSlack(0)), state).buffered == 0
+
+
+def test_disorder_changes_nothing_for_a_table():
+    query = kinds("A -> B")
+    table = pa.table({"ts": [3, 1, 2], "id": [0, 1, 2], "kind": ["b", "a", "c"]})
+    expected = op.match(table, query).to_pylist()
+    assert expected
+    assert op.match(table, query.disorder(op.KSlack(1, late="side"))).to_pylist() == expected
