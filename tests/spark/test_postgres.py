@@ -194,6 +194,12 @@ def test_a_table_that_is_there_keeps_its_types_and_defaults(
     database.execute(sql.SQL(made).format(sql.Identifier(table)))
     op.spark.postgres.writer(postgres, f'"{table}"', stream="s")(numbers(spark, 7, 8), 0)
     assert rows(database, table) == [("new", decimal.Decimal("7.0"))]
+    # A row that its key refuses stops the batch, and leaves nothing of it.
+    write = op.spark.postgres.writer(postgres, f'"{table}"', stream="s")
+    with pytest.raises(op.DataError, match="PostgreSQL does not take a row"):
+        write(numbers(spark, 6, 8), 1)
+    write(numbers(spark, 8, 9), 1)
+    assert len(rows(database, table)) == 2
 
 
 def test_a_column_may_be_added_between_two_batches(
@@ -217,7 +223,7 @@ def test_what_cannot_be_written_is_named(
         write(spark.sql("SELECT 1 AS other"), 1)
     with pytest.raises(Exception, match="invalid input syntax for type bigint") as refused:
         write(spark.sql("SELECT 'x' AS number"), 1)
-    assert "[data] PostgreSQL does not take a value" in str(refused.value)
+    assert "[data] PostgreSQL does not take a row" in str(refused.value)
     # And the stream goes on once the cause is removed.
     write(numbers(spark, 1, 2), 1)
     assert sorted(rows(database, table)) == [(0,), (1,)]

@@ -116,13 +116,16 @@ class PostgresWriter:
         columns = {field.name: column_type(field.name, field.dataType) for field in fields}
         with _connected(self.dsn) as connection:
             _prepare(connection, target, columns)
-            if _is_finished(connection, target, batch):
-                # Spark's own state still has to follow the batch, so the plan runs in any case.
-                frame.write.format("noop").mode("overwrite").save()
-                return
-            stage = partial(_stage, self.dsn, target.staging, tuple(columns))
-            staged = as_written(frame).mapInArrow(stage, _STAGED_ON_SPARK).collect()
-            rows = {row["token"]: row["rows"] for row in staged}
+            finished = _is_finished(connection, target, batch)
+        if finished:
+            # Spark's own state still has to follow the batch, so the plan runs in any case.
+            frame.write.format("noop").mode("overwrite").save()
+            return
+        stage = partial(_stage, self.dsn, target.staging, tuple(columns))
+        staged = as_written(frame).mapInArrow(stage, _STAGED_ON_SPARK).collect()
+        rows = {row["token"]: row["rows"] for row in staged}
+        # Not the connection from before: one that is silent for a long time may be cut.
+        with _connected(self.dsn) as connection:
             _finish(connection, target, tuple(columns), batch, rows)
 
 
@@ -135,7 +138,8 @@ class _Target:
 
     @property
     def name(self) -> str:
-        return ".".join(self.table)
+        words = (part.replace('"', '""') for part in self.table)
+        return ".".join(word if re.fullmatch(r"[\w$]+", word) else f'"{word}"' for word in words)
 
     @property
     def staging(self) -> tuple[str, ...]:
@@ -152,6 +156,7 @@ def _prepare(connection: Connection, target: _Target, columns: Mapping[str, str]
     from psycopg import sql
 
     with connection.transaction():
+        _wait_not_for_ever(connection)
         # Two streams that start at once would both make the table of batches.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [BATCHES])
         if not _columns(connection, target.batches):
@@ -257,7 +262,7 @@ def _finish(
         sql.Identifier(*name) for name in (target.table, target.staging, target.batches)
     )
     with connection.transaction():
-        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS_MAX}s'")
+        _wait_not_for_ever(connection)
         # The row is there before it is asked for, so that it can be locked.
         first = "INSERT INTO {} VALUES (%s, %s, %s, now()) ON CONFLICT DO NOTHING"
         connection.execute(sql.SQL(first).format(batches), [*key, _NONE])
@@ -281,6 +286,11 @@ def _finish(
                 )
         done = "UPDATE {} SET batch = %s, finished = now() WHERE stream = %s AND sink = %s"
         connection.execute(sql.SQL(done).format(batches), [batch, *key])
+
+
+def _wait_not_for_ever(connection: Connection) -> None:
+    """Let the transaction fail where another one has what it needs for too long."""
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{_LOCK_SECONDS_MAX}s"])
 
 
 def _stage(
@@ -317,11 +327,15 @@ def _connected(dsn: str) -> Iterator[Connection]:
     except psycopg.errors.LockNotAvailable as error:
         raise StateError(
             "another program writes the same stream into PostgreSQL",
-            detail=f"it holds the stream's row in {BATCHES} for {_LOCK_SECONDS_MAX} s",
+            detail=f"it has held a lock for {_LOCK_SECONDS_MAX} s: {str(error).strip()}",
             hint="stop one of the two, or give the writers different names for their streams",
         ) from error
-    except psycopg.DataError as error:
-        raise DataError("PostgreSQL does not take a value", detail=str(error).strip()) from error
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        raise DataError(
+            "PostgreSQL does not take a row",
+            detail=str(error).strip(),
+            hint="once the cause is removed, start the query again: it goes on with this batch",
+        ) from error
     except psycopg.Error as error:
         raise OutpaceError(
             "PostgreSQL did not do what it was asked to",
