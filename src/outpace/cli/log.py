@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from outpace.cli.log_input import Rejected, find_input, input_tables, standard_input
+from outpace.cli.log_input import Place, Rejected, find_input, input_tables, standard_input
 from outpace.cli.run_input import format_named
 from outpace.engine.match.times import from_integers
 from outpace.errors import DataError
@@ -159,7 +159,7 @@ def _needed(known: pa.Schema | None, to: Path) -> pa.Schema:
     return known
 
 
-def _append(target: Log, tables: Iterator[tuple[str, pa.Table]], bad: Rejected, sync: str) -> int:
+def _append(target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: Rejected, sync: str) -> int:
     appended = 0
     with target.writer(sync=sync) as writer:
         if not writer.recovered.clean:
@@ -175,11 +175,11 @@ def _append(target: Log, tables: Iterator[tuple[str, pa.Table]], bad: Rejected, 
     return appended
 
 
-def _fitting(table: pa.Table, schema: pa.Schema, place: str) -> pa.Table:
+def _fitting(table: pa.Table, schema: pa.Schema, place: Place) -> pa.Table:
     try:
         return fitting(table, schema)
     except DataError as error:
-        error.where = error.where or place
+        error.where = f"what begins with {place(0)}"
         raise
 
 

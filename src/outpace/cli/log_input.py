@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,10 +35,16 @@ from outpace.plan.text_lines import (
     open_text,
     pieces_of,
 )
-from outpace.plan.text_parse import PARSE_ERRORS, Fault, Parse, TextFormat, fault_of, parser
+from outpace.plan.text_parse import PARSE_ERRORS, Fault, TextFormat, fault_of, parser
 
 #: What is read from standard input at once, at most.
 _READ_BYTES: Final = 2**20
+
+
+#: Says where a row of a table was read.
+Place: TypeAlias = Callable[[int], str]
+
+_HINT: Final = "--rejected FILE keeps such lines apart and goes on"
 
 
 @dataclass
@@ -48,34 +54,32 @@ class Rejected:
     file: IO[str] | None = None
     count: int = field(default=0, init=False)
 
-    def line(self, place: str, fault: Fault) -> None:
+    def line(self, place: str, fault: Fault, line: bytes) -> None:
         """Reject a line."""
         where = place + (f", column {fault.column}" if fault.column else "")
         if self.file is None:
             detail, hint = f"the line: {fault.line}", fault.hint or _HINT
             raise DataError(fault.message, where=where, detail=detail, hint=hint)
-        self._write({"place": where, "reason": fault.message, "line": fault.line})
+        self._write(
+            {"place": where, "reason": fault.message, "line": line.decode("utf-8", "replace")}
+        )
 
-    def events(self, place: str, rows: pa.Table, time: str) -> pa.Table:
+    def events(self, place: Place, rows: pa.Table, time: str) -> pa.Table:
         """Reject events without a usable time and return the others."""
         invalid = invalid_times(rows[time])
-        if not invalid.any():
-            return rows
         for row in np.flatnonzero(invalid).tolist():
             reason = reason_of(rows[time], time, row)
             if self.file is None:
-                raise DataError(reason, where=f"{place}, row {row} of what was read", hint=_HINT)
+                raise DataError(reason, where=place(row), hint=_HINT)
+            # Python has no dates outside of the range, so the time is in the reason alone.
             (event,) = rows.drop_columns([time]).slice(row, 1).to_pylist()
-            self._write({"place": place, "reason": reason, "event": event})
-        return rows.filter(pa.array(~invalid))
+            self._write({"place": place(row), "reason": reason, "event": event})
+        return rows.filter(pa.array(~invalid)) if invalid.any() else rows
 
     def _write(self, said: dict[str, object]) -> None:
         assert self.file is not None
         self.file.write(json.dumps(said, ensure_ascii=False, default=str) + "\n")
         self.count += 1
-
-
-_HINT: Final = "--rejected FILE keeps such lines apart and goes on"
 
 
 def find_input(
@@ -121,85 +125,83 @@ def find_input(
 
 def input_tables(
     content: FileList | TextList, rejected: Rejected
-) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of files in order, each table with its place."""
-    if isinstance(content, FileList):
-        for group in content.groups:
-            for table in content.batches(group, content.schema.names):
-                yield group.name, table
+) -> Iterator[tuple[Place, pa.Table]]:
+    """Yield the rows of files in order, each table with what tells where its rows are."""
+    if isinstance(content, TextList):
+        yield from _text_tables(content, rejected)
         return
-    yield from _text_tables(content, rejected)
+    for group in content.groups:
+        first = 0
+        for table in content.batches(group, content.schema.names):
+            yield partial(_row_place, group.name, first), table
+            first += table.num_rows
 
 
-def _text_tables(content: TextList, rejected: Rejected) -> Iterator[tuple[str, pa.Table]]:
-    for piece in content.pieces:
-        arguments = (content.format, content.schema, piece.names, content.delimiter)
-        with closing(open_text(content.filesystem, piece.path)) as file:
-            for offset, block in blocks_of(file, piece):
-                number = _numbering(content, piece.path, offset)
-                for table in _good_rows(arguments, block, piece.path, number, rejected):
-                    yield piece.path, table
-
-
-def _numbering(content: TextList, path: str, offset: int) -> Callable[[], int]:
-    """Return what counts the lines before a block, where that is asked for."""
-
-    def count() -> int:
-        with closing(open_text(content.filesystem, path)) as file:
-            return line_number(file, offset)
-
-    return count
-
-
-def standard_input(schema: pa.Schema, rejected: Rejected) -> Iterator[tuple[str, pa.Table]]:
+def standard_input(schema: pa.Schema, rejected: Rejected) -> Iterator[tuple[Place, pa.Table]]:
     """Yield events from JSON lines on standard input, as soon as their lines have come."""
-    arguments = (TextFormat.JSON, schema, schema.names, ",")
-    rest, lines = b"", 1
+    rest, number = b"", 1
     while data := os.read(sys.stdin.fileno(), _READ_BYTES):
         whole, line_end, rest = (rest + data).rpartition(b"\n")
         if len(rest) > LINE_BYTES_MAX:
-            raise DataError("a line is too long", where=f"standard input, line {lines}")
-        for table in _good_rows(arguments, whole, "standard input", partial(int, lines), rejected):
-            yield "standard input", table
-        lines += whole.count(b"\n") + len(line_end)
-    for table in _good_rows(arguments, rest, "standard input", partial(int, lines), rejected):
-        yield "standard input", table
+            raise DataError("a line is too long", where=f"standard input, line {number}")
+        lines = _Lines("standard input", whole.split(b"\n"), partial(int, number))
+        yield from lines.tables((TextFormat.JSON, schema, schema.names, ","), rejected)
+        number += whole.count(b"\n") + len(line_end)
+    lines = _Lines("standard input", rest.split(b"\n"), partial(int, number))
+    yield from lines.tables((TextFormat.JSON, schema, schema.names, ","), rejected)
 
 
-def _good_rows(
-    arguments: tuple[TextFormat, pa.Schema, Sequence[str], str],
-    block: bytes,
-    name: str,
-    number: Callable[[], int],
-    rejected: Rejected,
-) -> Iterator[pa.Table]:
-    """Yield the rows of a block but for those of bad lines, which are rejected."""
-    parse = parser(*arguments)
-    lines = block.split(b"\n")
-    counted: list[int] = []
-
-    def reject(index: int) -> None:
-        if not counted:
-            counted.append(number())
-        fault = fault_of(*arguments, lines[index])
-        rejected.line(f"{name}, line {counted[0] + index}", fault)
-
-    yield from _halved(parse, lines, 0, len(lines), reject)
+def _row_place(name: str, first: int, row: int) -> str:
+    return f"{name}, row {first + row}"
 
 
-def _halved(
-    parse: Parse, lines: list[bytes], low: int, high: int, reject: Callable[[int], None]
-) -> Iterator[pa.Table]:
-    """Parse lines together; where that fails, each half on its own, down to a single line."""
-    try:
-        table = parse(b"\n".join(lines[low:high]))
-    except PARSE_ERRORS:
-        if high - low == 1:
-            reject(low)
-            return
-        middle = (low + high) // 2
-        yield from _halved(parse, lines, low, middle, reject)
-        yield from _halved(parse, lines, middle, high, reject)
-    else:
-        if table.num_rows:
-            yield table
+def _text_tables(content: TextList, rejected: Rejected) -> Iterator[tuple[Place, pa.Table]]:
+    for piece in content.pieces:
+        with closing(open_text(content.filesystem, piece.path)) as file:
+            for offset, block in blocks_of(file, piece):
+                number = partial(_line_number, content, piece.path, offset)
+                lines = _Lines(piece.path, block.split(b"\n"), number)
+                form = (content.format, content.schema, piece.names, content.delimiter)
+                yield from lines.tables(form, rejected)
+
+
+def _line_number(content: TextList, path: str, offset: int) -> int:
+    with closing(open_text(content.filesystem, path)) as file:
+        return line_number(file, offset)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of a file, and what counts the number of the first, where that is asked for."""
+
+    name: str
+    lines: list[bytes]
+    number: Callable[[], int]
+
+    def tables(
+        self, form: tuple[TextFormat, pa.Schema, Sequence[str], str], rejected: Rejected
+    ) -> Iterator[tuple[Place, pa.Table]]:
+        """Yield the rows but for those of bad lines, which are rejected."""
+        parse = parser(*form)
+        # Lines are parsed together; where that fails, each half on its own, down to a single line.
+        open_ranges = [(0, len(self.lines))]
+        while open_ranges:
+            low, high = open_ranges.pop()
+            try:
+                table = parse(b"\n".join(self.lines[low:high]))
+            except PARSE_ERRORS:
+                if high - low > 1:
+                    middle = (low + high) // 2
+                    open_ranges += [(middle, high), (low, middle)]
+                    continue
+                line = self.lines[low]
+                rejected.line(
+                    f"{self.name}, line {self.number() + low}", fault_of(*form, line), line
+                )
+            else:
+                if table.num_rows:
+                    yield partial(self._place, low, high), table
+
+    def _place(self, low: int, high: int, row: int) -> str:
+        filled = [index for index in range(low, high) if self.lines[index].strip()]
+        return f"{self.name}, line {self.number() + filled[row]}"

@@ -55,14 +55,15 @@ def check(folder: Folder) -> Checked:
             reason = "a segment is cut short or missing"
             path = str(folder.events_file(segment.base))
             damage.append(Damage(path, segment.end, segment.stop, following.base, reason))
-        headers, damaged = read_index(folder, segment.base)
-        if damaged or not np.array_equal(headers, segment.headers):
+        index = read_index(folder, segment.base)
+        if index.garbage or not np.array_equal(index.headers, segment.headers):
             indexes.append(str(folder.index_file(segment.base)))
     unseen = 0
     if found:
-        headers, damaged = read_index(folder, found[-1].base)
-        unseen = len(found[-1].headers) - len(headers)
-        if damaged or unseen < 0 or (found[-1].headers[: len(headers)] != headers).any():
+        index = read_index(folder, found[-1].base)
+        seen = found[-1].headers[: len(index.headers)]
+        unseen = len(found[-1].headers) - len(index.headers)
+        if index.garbage or not np.array_equal(index.headers, seen):
             indexes.append(str(folder.index_file(found[-1].base)))
     return Checked(
         len(found),

@@ -75,7 +75,7 @@ def recover(folder: Folder) -> Recovered:
     if not bases:
         return Recovered(0)
     base = bases[-1]
-    claimed, _ = read_index(folder, base)
+    claimed = read_index(folder, base).headers
     whole = scan(folder, base)
     cut = whole.size - whole.end
     if cut:
@@ -118,7 +118,7 @@ def _write_index(folder: Folder, base: int, data: bytes) -> None:
 
 
 def _last_arrival(folder: Folder, base: int) -> int:
-    headers, _ = read_index(folder, base)
+    headers = read_index(folder, base).headers
     return frame_of(headers[-1]).arrival if len(headers) else 0
 
 
@@ -131,7 +131,7 @@ def _segments(folder: Folder) -> list[int]:
     for path in sorted(folder.path.glob("[0-9]*.index")):
         base = int(path.stem)
         if not bases or base > bases[-1]:
-            if len(read_index(folder, base)[0]):
+            if len(read_index(folder, base).headers):
                 folder.events_file(base).touch()
                 bases.append(base)
             else:

@@ -168,30 +168,48 @@ def open_segment(folder: Folder, base: int) -> Iterator[SegmentReader]:
         os.close(handle)
 
 
-def read_index(folder: Folder, base: int, after: int = 0) -> tuple[Headers, bool]:
-    """Return the headers that an index has after the first ones, and whether more follow damage."""
+@dataclass(frozen=True)
+class Index:
+    """What an index says.
+
+    Parameters
+    ----------
+    headers
+        The headers up to the first bytes that are none.
+    damaged
+        Whether there is no index, or a header follows bytes that are none.
+    garbage
+        Whether other bytes than zeros follow the headers: damage, or a header that is just being
+        written. Zeros are room for the next headers.
+    """
+
+    headers: Headers
+    damaged: bool
+    garbage: bool
+
+
+def read_index(folder: Folder, base: int, after: int = 0) -> Index:
+    """Read the index of a segment, without some headers at its beginning."""
     try:
         with folder.index_file(base).open("rb") as file:
             file.seek(after * HEADER_BYTES)
             data = file.read()
     except FileNotFoundError:
-        return _NONE, True
+        return Index(_NONE, damaged=True, garbage=False)
     headers = whole_headers(data, folder.salt)
     rest = data[headers.nbytes :]
-    # Behind the headers there are zeros: room that is kept for the next ones.
-    return headers, any(
-        read_header(rest[place : place + HEADER_BYTES], folder.salt) is not None
-        for place in range(HEADER_BYTES, len(rest), HEADER_BYTES)
-    )
+    later = range(HEADER_BYTES, len(rest.rstrip(b"\0")), HEADER_BYTES)
+    damaged = any(read_header(rest[at : at + HEADER_BYTES], folder.salt) for at in later)
+    return Index(headers, damaged, any(rest))
 
 
 def read_closed(folder: Folder, base: int, stop: int) -> Segment:
     """Read a segment that another follows, which begins with offset `stop`."""
     path = folder.events_file(base)
     size = path.stat().st_size if path.exists() else 0
-    headers, damaged = read_index(folder, base)
-    segment = _told(path, base, headers, size)
-    if damaged or segment is None or segment.stop != stop or segment.end > size:
+    index = read_index(folder, base)
+    segment = _told(path, base, index.headers, size)
+    if index.damaged or segment is None or segment.stop != stop or segment.end > size:
         segment = scan(folder, base)
     if segment.stop == stop:
         return segment
@@ -211,16 +229,18 @@ def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segme
         What was read before: what was whole then is not checked again.
     """
     known = before.headers if before is not None and before.base == base else _NONE
-    headers, damaged = read_index(folder, base, after=max(0, len(known) - 1))
+    index = read_index(folder, base, after=max(0, len(known) - 1))
+    headers = index.headers
     if len(known) and len(headers) and headers[0] == known[-1]:
         headers = np.concatenate([known, headers[1:]])
     elif len(known):
-        headers, damaged = read_index(folder, base)
+        index = read_index(folder, base)
+        headers = index.headers
     path = folder.events_file(base)
     size = path.stat().st_size if path.exists() else 0
     whole = headers[: np.searchsorted(_ends(headers), size, "right")]
     segment = _told(path, base, whole, size)
-    return scan(folder, base) if damaged or segment is None else segment
+    return scan(folder, base) if index.damaged or segment is None else segment
 
 
 def _told(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
