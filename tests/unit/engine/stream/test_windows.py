@@ -30,7 +30,14 @@ from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, LeastLoaded, RoundRobin, Scheduler
-from outpace.pattern.windows import BetweenWindows, CountWindows, SessionWindows, TimeWindows
+from outpace.pattern.windows import (
+    BetweenWindows,
+    CountWindows,
+    SessionWindows,
+    TimeWindows,
+    Windows,
+)
+from outpace.plan.stream import plan_stream
 from outpace.windows import between
 
 SCHEMA = pa.schema(
@@ -258,6 +265,27 @@ def test_the_chain_gives_what_one_operator_gives_batch_by_batch(data: st.DataObj
         assert found == whole
     else:
         assert found == whole[: len(found)]
+
+
+@given(data=st.data())
+def test_rows_that_no_step_can_use_need_not_travel(data: st.DataObject) -> None:
+    query = data.draw(st.sampled_from([PATTERNS[name] for name in ("next", "within", "any")]))
+    windows = data.draw(st.sampled_from([one for one in WINDOWS.values() if is_timed(one)]))
+    query = query.over(windows, duplicates=data.draw(st.booleans())).instances(3)
+    table = data.draw(tables())
+    plan = plan_stream(query, table.schema, 2)
+    assert plan.packing.drop
+    chain = Chain(plan.stages)
+    found = [plan.bound.output.empty_table()]
+    batches = [(batch, NO_TIME) for batch in cut(data, table, 3)]
+    for batch, told in [*batches, (table.slice(0, 0), FAR)]:
+        found += chain.run(plan.packing.pack(batch, told)).tables(Kind.MATCHES)
+    assert pa.concat_tables(found).to_pylist() == match_windows(query, table).table.to_pylist()
+
+
+def is_timed(windows: Windows) -> bool:
+    """Say whether windows are of time."""
+    return isinstance(windows, TimeWindows)
 
 
 def events(**columns: object) -> pa.Table:
