@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,23 +45,34 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    """Start the command as a shell does in the foreground."""
-    return subprocess.Popen(
-        [OUTPACE, "stream", *arguments, "--master", "local[2]"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+Started = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def started(java: None, folder: Path) -> Iterator[Started]:
+    """Starts the command; what still runs at the end of the test is killed."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [OUTPACE, "stream", *arguments, "--master", "local[2]"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    try:
-        out, error = process.communicate(timeout=SECONDS_MAX)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    out, error = process.communicate(timeout=SECONDS_MAX)
     return process.returncode, out, error
 
 
@@ -80,14 +91,12 @@ def append(table: pa.Table) -> None:
 
 def written(folder: str, format: str = "parquet") -> list[dict[str, object]]:
     """What any reader finds in an output."""
-    if not Path(folder).is_dir():
-        return []
-    files = [str(file) for file in Path(folder).rglob("part-*")]
+    files = [str(file) for file in Path(folder).glob("batch=*/part-*")]
     return [row for file in files for row in ds.dataset(file, format=format).to_table().to_pylist()]
 
 
 def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
-    java: None, folder: Path
+    started: Started, folder: Path
 ) -> None:
     table = events(300, 1)
     query = Query.from_sql(CLAUSE)
@@ -121,7 +130,7 @@ def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
     assert ordered(written("found")) == good
 
 
-def test_late_events_and_broken_lines_go_to_folders_of_their_own(java: None, folder: Path) -> None:
+def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Started) -> None:
     Path("in").mkdir()
     rows = [
         {"id": 0, "ts": 10, "key": "x", "kind": "a"},
@@ -162,7 +171,7 @@ def test_late_events_and_broken_lines_go_to_folders_of_their_own(java: None, fol
     assert broken == {lines[1], '{"id": 8, "ts": "noon", "key": "x"}'}
 
 
-def test_a_statement_over_generated_events_on_the_console(java: None, folder: Path) -> None:
+def test_a_statement_over_generated_events_on_the_console(started: Started) -> None:
     Path("dips.sql").write_text(
         """SELECT symbol, n + 0 AS n FROM ticks MATCH_RECOGNIZE (
             PARTITION BY symbol ORDER BY ts
