@@ -6,7 +6,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -29,11 +30,13 @@ def main(
 ) -> None:
     """Kill parts of streaming queries at seeded moments; compare what they have written."""
     chosen = range(seeds) if seed is None else [seed]
-    outcomes = run_all([make_scenario(number, kills) for number in chosen])
+    scenarios = [make_scenario(number, kills) for number in chosen]
+    outcomes = run_all(scenarios)
     CONSOLE.print(as_table(outcomes))
     CONSOLE.print(summary(outcomes))
-    absorbed = seed is not None or run_one_burst()
-    sys.exit(0 if absorbed and all(each.ok for each in outcomes) else 1)
+    done = len(outcomes) == len(scenarios) and all(each.ok for each in outcomes)
+    absorbed = seed is not None or (done and run_one_burst())
+    sys.exit(0 if done and absorbed else 1)
 
 
 def run_all(scenarios: list[Scenario]) -> list[Outcome]:
@@ -43,13 +46,14 @@ def run_all(scenarios: list[Scenario]) -> list[Outcome]:
         if postgres_server.programs() is not None:
             dsn = stack.enter_context(postgres_server.server())
         else:
-            kept = [each for each in scenarios if each.sink is not Sink.POSTGRES]
-            CONSOLE.print(f"no PostgreSQL here: {len(scenarios) - len(kept)} runs are left out")
-            scenarios = kept
+            CONSOLE.print("no PostgreSQL here: runs that write into it write files instead")
+            scenarios = [replace(each, sink=Sink.FILES) for each in scenarios]
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         progress = stack.enter_context(Progress(*columns, TimeElapsedColumn(), console=CONSOLE))
         bar = progress.add_task("kills", total=sum(len(each.kills) for each in scenarios))
-        outcomes = []
+        outcomes: list[Outcome] = []
+        # Ctrl-C ends it with what is known so far.
+        stack.enter_context(suppress(KeyboardInterrupt))
         for scenario in scenarios:
             name = f"seed {scenario.seed}: {scenario.query} into {scenario.sink.value}"
             progress.update(bar, description=name)
