@@ -14,7 +14,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from outpace.engine.match.contract import NO_TIME
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import NO_TIME, Matcher, Task
 from outpace.engine.match.operator import Emitted
 from outpace.engine.match.times import as_integer, time_of
 from outpace.engine.order.merge import SourceMerge, ticks_of
@@ -166,7 +167,7 @@ class StreamMatcher:
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
         operator = make_operator(
-            self._query, schema, timeouts=self._timeouts, chosen=compile_in_background
+            self._query, schema, timeouts=self._timeouts, choose=_compiled_soon
         )
         if self._identifiers is not None:
             self._merge = SourceMerge(self._identifiers, time=_time_column(operator.bound))
@@ -367,6 +368,14 @@ class StreamMatcher:
     def _remember(self, *emitted: Emitted) -> pa.Table:
         self._last = joined(list(emitted))
         return self._last.matches
+
+
+def _compiled_soon(task: Task) -> Matcher:
+    """Return the matcher of a pattern; without windows it is compiled while it works already."""
+    matcher = choose_matcher(task).matcher
+    if task.bound.query.windows is None:
+        compile_in_background(matcher)
+    return matcher
 
 
 def _time_column(bound: BoundQuery) -> str:

@@ -14,7 +14,8 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from outpace.engine.match.bits import BITS, BitTask
-from outpace.engine.match.contract import Task
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import fingerprint, kept_columns, prepare
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.stream.operator import make_operator, reach_back
@@ -305,8 +306,21 @@ def _stages(
 def _order_match(query: Query, schema: pa.Schema, timeouts: bool, number: int) -> OrderMatchStage:
     layout = lay_out(query, schema, timeouts=timeouts)
     return OrderMatchStage(
-        query, schema, layout.disorder, layout.columns, layout.task, timeouts=timeouts
+        query,
+        schema,
+        layout.disorder,
+        layout.columns,
+        layout.task,
+        timeouts=timeouts,
+        matcher=_matcher(query, schema, timeouts),
     )
+
+
+@lru_cache(maxsize=64)
+def _matcher(query: Query, schema: pa.Schema, timeouts: bool) -> Matcher | None:
+    """Return what matches the pattern in all batches of a process; None where there is none."""
+    task = lay_out(query, schema, timeouts=timeouts).task
+    return None if task is None else choose_matcher(task).matcher
 
 
 def _order(disorder: BoundDisorder) -> str:

@@ -141,6 +141,11 @@ class MatchOperator:
         return self.task.bound
 
     @property
+    def reach(self) -> Reach:
+        """How far the query looks beyond the rows of a match."""
+        return self._reach
+
+    @property
     def rows_kept(self) -> int:
         """How many rows an undecided match may still need."""
         return len(self._kept)

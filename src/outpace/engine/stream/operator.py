@@ -14,7 +14,6 @@ from outpace.engine.apply import AppliedOperator
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME, Matcher, Task
 from outpace.engine.match.operator import Emitted, MatchOperator, kept_columns, prepare
-from outpace.engine.match.reach import reach_of
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.operator import WindowedOperator, windowed_operator
 from outpace.pattern.bind_windows import ByTime, bind_windows
@@ -29,7 +28,7 @@ def make_operator(
     *,
     task: Task | None = None,
     timeouts: bool = False,
-    chosen: Callable[[Matcher], object] = lambda _: None,
+    choose: Callable[[Task], Matcher] = lambda task: choose_matcher(task).matcher,
 ) -> StreamOperator:
     """Return what runs a query over a stream that comes in order.
 
@@ -41,8 +40,9 @@ def make_operator(
         The pattern as it is matched, where rows bring bits; by default that of the query.
     timeouts
         Whether partial matches that WITHIN ended are returned as well.
-    chosen
-        Is called with the matcher of a pattern without windows: a host may want to compile it.
+    choose
+        Says how a pattern is matched; by default the fastest way that covers it. A host that makes
+        an operator often gives the same matcher again, which keeps what it has computed.
 
     Examples
     --------
@@ -57,13 +57,9 @@ def make_operator(
         return AppliedOperator(query, schema)
     task = prepare(query, schema, timeouts=timeouts) if task is None else task
     if query.windows is not None:
-        columns = kept_columns(task, task.bound.schema)
-        return WindowedOperator(
-            task.bound, bind_windows(query, schema), WindowMatcher(task), columns
-        )
-    matcher = choose_matcher(task).matcher
-    chosen(matcher)
-    return MatchOperator(task, matcher)
+        columns, instance = kept_columns(task, task.bound.schema), WindowMatcher(task, choose(task))
+        return WindowedOperator(task.bound, bind_windows(query, schema), instance, columns)
+    return MatchOperator(task, choose(task))
 
 
 def push_until(operator: StreamOperator, rows: pa.Table, watermark: int) -> Emitted:
@@ -98,6 +94,6 @@ def reach_back(operator: StreamOperator) -> int | None:
         kind = bind_windows(bound.query, bound.schema).kind
         return kind.size if isinstance(kind, ByTime) else None
     whole = bound.query.bound is not None and bound.query.bound.kind is WithinKind.FIRST_TO_LAST
-    if not isinstance(operator, MatchOperator) or not whole or reach_of(operator.task).ahead:
+    if not isinstance(operator, MatchOperator) or not whole or operator.reach.ahead:
         return None
     return bound.within

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from outpace.engine.match.contract import NO_TIME, Task
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import NO_TIME, Matcher, Task
 from outpace.engine.match.operator import Emitted, MatchOperator
 from outpace.engine.state import pack, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
@@ -46,6 +47,8 @@ class OrderMatchStage:
         The pattern as it is matched, where rows bring bits; by default that of the query.
     timeouts
         Whether partial matches that WITHIN ended are given as well.
+    matcher
+        How the pattern is matched; by default the fastest way. Instances may share it.
 
     Examples
     --------
@@ -72,8 +75,15 @@ class OrderMatchStage:
         task: Task | None = None,
         *,
         timeouts: bool = False,
+        matcher: Matcher | None = None,
     ) -> None:
-        self._operator = make_operator(query, schema, task=task, timeouts=timeouts)
+        self._operator = make_operator(
+            query,
+            schema,
+            task=task,
+            timeouts=timeouts,
+            choose=lambda task: matcher or choose_matcher(task).matcher,
+        )
         known = schema if task is None else task.bound.schema
         events = pa.schema([known.field(name) for name in columns])
         self._ordering = Ordering(self._operator.bound, disorder, events)
