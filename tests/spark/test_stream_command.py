@@ -141,13 +141,8 @@ def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Starte
     lines.insert(1, '{"id": 7, "ts": 11, "key": "x", "kind": ')
     Path("in/1.jsonl").write_text("\n".join([*lines, '{"id": 8, "ts": "noon", "key": "x"}']) + "\n")
     process = started(
-        *(
-            "clause.sql",
-            "--from",
-            "in",
-            "--schema",
-            "id bigint, ts bigint, key string, kind string",
-        ),
+        *("clause.sql", "--from", "in", "--from-format", "json"),
+        *("--schema", "id bigint, ts bigint, key string, kind string"),
         *("--to", "found", "--to-format", "json", "--late-to", "late", "--invalid-to", "invalid"),
         *("--slack", "5", "--trigger", "100 ms", "--timed-out-to", "timed out"),
     )

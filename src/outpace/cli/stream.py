@@ -12,7 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -38,7 +38,7 @@ from outpace.cli.stream_output import (
     output_of,
 )
 from outpace.cli.stream_query import Wanted, check_query, found, pairs
-from outpace.cli.stream_stop import StopRequest
+from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.errors import BindError
 from outpace.pattern.duration import parse_duration
 from outpace.spark.session import ROCKSDB, own_session
@@ -55,8 +55,6 @@ _LOOK_SECONDS: Final = 0.25
 _GRACE_SECONDS: Final = 10.0
 #: What a query says whose Spark is gone.
 _SHUT_DOWN: Final = re.compile(r"SparkContext (was|has been) (shut ?down|stopped)|stopped SparkC")
-#: A table that goes to a pipe or a file may be this wide.
-_WIDTH_MAX: Final = 2_000
 
 From = Annotated[
     str | None,
@@ -198,25 +196,6 @@ def trigger_of(text: str) -> dict[str, Any]:
     return {"processingTime": f"{milliseconds} milliseconds"}
 
 
-class _Pipe(Console):
-    """Standard output that is no terminal; who reads it may have read enough, and that is no error.
-
-    Parameters
-    ----------
-    stop
-        What is asked to stop then.
-    """
-
-    def __init__(self, stop: StopRequest) -> None:
-        super().__init__(width=_WIDTH_MAX)
-        self._stop = stop
-
-    def on_broken_pipe(self) -> None:
-        with suppress(SystemExit):
-            super().on_broken_pipe()
-        self._stop.asked.set()
-
-
 def _consoles(rows: bool, stop: StopRequest) -> tuple[Console, Console]:
     """Return where rows are shown, and where it is said how the query goes.
 
@@ -225,7 +204,7 @@ def _consoles(rows: bool, stop: StopRequest) -> tuple[Console, Console]:
     shown = Console()
     if rows and shown.is_terminal:
         return shown, shown
-    return _Pipe(stop), Console(stderr=True)
+    return PipeConsole(stop), Console(stderr=True)
 
 
 def _say(said: Console, text: str) -> None:

@@ -1,14 +1,21 @@
-"""Stopping `outpace stream`: the first Ctrl-C or SIGTERM asks, the second one ends at once."""
+"""Stopping `outpace stream`: the first Ctrl-C or SIGTERM asks, the second one ends at once.
+
+When nobody reads the rows any more, that asks as well.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Final
 
 from rich.console import Console
+
+#: A table that goes to a pipe or a file may be this wide.
+_WIDTH_MAX: Final = 2_000
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,3 +59,23 @@ class StopRequest:
             # Java ends by itself when this process does; what is half done is done again.
             os._exit(128 + number)
         self.asked.set()
+
+
+class PipeConsole(Console):
+    """Standard output that is no terminal; who reads it may have read enough, and that is no error.
+
+    Parameters
+    ----------
+    stop
+        What is asked to stop then.
+    """
+
+    def __init__(self, stop: StopRequest) -> None:
+        super().__init__(width=_WIDTH_MAX)
+        self._stop = stop
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing more, and ask to stop."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        self._stop.asked.set()

@@ -82,6 +82,37 @@ def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals, times
     assert (process.returncode, out) == expected
 
 
+READ_ENOUGH = """
+from outpace.cli.stream_stop import PipeConsole, StopRequest
+stop = StopRequest()
+console = PipeConsole(stop)
+console.print("row")
+input()
+assert not stop.asked.is_set()
+console.print("row")
+console.print("row")
+raise SystemExit(7 if stop.asked.is_set() else 1)
+"""
+
+
+def test_it_asks_to_stop_when_nobody_reads_the_rows() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_ENOUGH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"row\n"
+        process.stdout.close()
+        process.stdin.write(b"go on\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=120) == 7
+
+
 def test_a_checkpoint_keeps_the_number_of_partitions(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert not checkpoint.is_begun
