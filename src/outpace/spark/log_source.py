@@ -47,8 +47,9 @@ from outpace.pattern.choice import one_of
 SCHEMA_KEY: Final = "outpace.schema"
 #: And the one that has the name of their time column.
 TIME_KEY: Final = "outpace.time"
-#: A micro-batch takes at most so many events where nothing is said.
+#: A micro-batch takes at most so many events, and so many bytes, where neither is said.
 EVENTS_PER_TRIGGER: Final = 2**22
+BYTES_PER_TRIGGER: Final = 2**26
 
 _NUMBERS: Final = ("first", "events", "least", "greatest", "arrival")
 _OPTIONS: Final = (
@@ -104,11 +105,15 @@ def read_options(options: Mapping[str, str]) -> LogOptions:
     if not given.get("path"):
         raise BindError("outpace.log needs a path", hint='.load("ticks.log")')
     start = given.get("startingOffset", "earliest").lower()
+    events = _number(given, "maxEventsPerTrigger", 1)
+    size = _number(given, "maxBytesPerTrigger", 1)
+    if events is None and size is None:
+        events, size = EVENTS_PER_TRIGGER, BYTES_PER_TRIGGER
     return LogOptions(
         given["path"],
         one_of(Form, given.get("form", "rows").lower(), "the option 'form'"),
-        _number(given, "maxEventsPerTrigger", 1),
-        _number(given, "maxBytesPerTrigger", 1),
+        events,
+        size,
         start if start in ("earliest", "latest") else _needed(given, "startingOffset", 0),
         _number(given, "endingOffset", 0),
         _number(given, "partitions", 1) or 2,
@@ -196,9 +201,10 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a micro-batch takes at most."""
-        if self._options.events_max is None and self._options.bytes_max is not None:
-            return ReadMaxBytes(self._options.bytes_max)
-        return ReadMaxRows(self._options.events_max or EVENTS_PER_TRIGGER)
+        if self._options.events_max is not None:
+            return ReadMaxRows(self._options.events_max)
+        assert self._options.bytes_max is not None
+        return ReadMaxBytes(self._options.bytes_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take what is there now for all that there is."""
@@ -209,12 +215,13 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         log = self._opened()
         log.refresh()
         begin = int(start["offset"])
-        events = bytes_max = None
-        if not isinstance(limit, ReadAllAvailable):
-            events = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            bytes_max = self._options.bytes_max
         _check_start(log, begin)
-        end = log.end_of(begin, events=events, bytes=bytes_max)
+        if isinstance(limit, ReadAllAvailable):
+            end = log.stop
+        else:
+            # Spark knows one limit at a time, and this source has two.
+            asked = self._options
+            end = log.end_of(begin, events=asked.events_max, bytes=asked.bytes_max)
         if self._target is not None:
             end = min(end, max(self._target, begin))
         self._planned = end

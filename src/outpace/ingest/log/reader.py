@@ -11,21 +11,31 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.block import read_block
+from outpace.engine.match.contract import Integers
 from outpace.ingest.log.folder import Folder, open_folder
-from outpace.ingest.log.frame import HEADERS, Frame, FrameKind, Headers, frame_of
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    HEADERS,
+    Frame,
+    FrameKind,
+    Headers,
+    frame_of,
+)
 from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
 from outpace.ingest.log.writer import OnInvalid, Sync, Writer
 from outpace.pattern.choice import one_of
 
-#: How many closed segments a reader remembers the headers of: at most 4 MiB each.
+#: How many closed segments a reader remembers the headers of: at most 512 KiB each.
 _REMEMBERED: Final = 4
+_BROKEN: Final = "a block is not what its checksum says"
 
 
 class OnDamage(Enum):
@@ -219,30 +229,32 @@ class Log:
     ) -> Iterator[tuple[Frame, pa.Buffer]]:
         """Yield the frames that have events of a range of offsets, with their blocks."""
         skip = one_of(OnDamage, on_damage, "on_damage") is OnDamage.SKIP
-        found: list[Damage] = [] if lost is None else lost
         for run in self.runs(start, stop):
-            for damage in run.damage:
-                if not skip:
-                    raise damage.error()
-                found.append(damage)
-            if not len(run.headers):
-                continue
+            for found in chain(run.damage, self._read(run)):
+                if not isinstance(found, Damage):
+                    yield found
+                elif not skip:
+                    raise found.error()
+                elif lost is not None:
+                    lost.append(found)
+
+    def _read(self, run: Run) -> Iterator[tuple[Frame, pa.Buffer] | Damage]:
+        path = str(self.folder.events_file(run.base))
+        frames = [frame_of(record) for record in run.headers]
+        if not frames:
+            return
+        try:
             with open_segment(self.folder, run.base) as reader:
-                for record in run.headers:
-                    frame = frame_of(record)
+                for frame in frames:
                     if frame.kind is not FrameKind.EVENTS:
                         continue
                     payload = reader.payload(frame)
-                    if payload is not None:
+                    if payload is None:
+                        yield Damage(path, frame.position, frame.first, frame.stop, _BROKEN)
+                    else:
                         yield frame, payload
-                        continue
-                    reason = "a block is not what its checksum says"
-                    damage = Damage(
-                        str(reader.path), frame.position, frame.first, frame.stop, reason
-                    )
-                    if not skip:
-                        raise damage.error()
-                    found.append(damage)
+        except FileNotFoundError:
+            yield Damage(path, 0, frames[0].first, frames[-1].stop, "the segment was deleted")
 
     def end_of(self, start: int, *, events: int | None = None, bytes: int | None = None) -> int:
         """Return how far to read from an offset on: at most so many events and bytes.
@@ -251,39 +263,49 @@ class Log:
         less than half of what is allowed.
         """
         stop = self.stop if events is None else min(self.stop, start + events)
-        if events is None and bytes is None:
+        if bytes is None and stop == self.stop:
             return stop
-        whole, room = start, bytes
+        whole, room = start, float("inf") if bytes is None else bytes
         for run in self.runs(start, stop):
-            for record in run.headers:
-                frame = frame_of(record)
-                begin = max(start, frame.first)
-                size = frame.length * (frame.stop - begin) / max(1, frame.events)
-                if room is not None and size > room:
-                    stop = min(stop, begin + int((frame.stop - begin) * room / size))
-                    return self._rounded(start, whole, max(stop, start + 1))
-                if frame.stop > stop:
-                    return self._rounded(start, whole, stop)
-                whole = frame.stop
-                room = None if room is None else room - int(size)
+            stops, sizes = self._left(run, start)
+            taken = np.cumsum(sizes)
+            fits = int(np.searchsorted(taken, room, "right"))
+            count = min(fits, int(np.searchsorted(stops, stop, "right")))
+            if count:
+                whole = int(stops[count - 1])
+            if count < len(stops):
+                if count == fits:
+                    left = room - (taken[count - 1] if count else 0)
+                    begin = max(start, int(run.headers[count]["first"]))
+                    part = int((int(stops[count]) - begin) * left / sizes[count])
+                    stop = min(stop, max(begin + part, start + 1))
+                return whole if 2 * (whole - start) >= stop - start else stop
+            room -= taken[-1] if len(taken) else 0
         return stop
-
-    def _rounded(self, start: int, whole: int, stop: int) -> int:
-        return whole if 2 * (whole - start) >= stop - start else stop
 
     def behind(self, offset: int) -> Behind:
         """Say how far somebody is behind who has read up to an offset."""
-        size, arrival, events = 0, None, 0
-        for run in self.runs(offset, self.stop):
-            headers = run.headers
-            if not len(headers):
-                continue
-            if arrival is None:
-                arrival = int(headers[0]["arrival"])
-            left = np.minimum(headers["events"], headers["first"] + headers["events"] - offset)
-            size += int((headers["length"] * left / np.maximum(headers["events"], 1)).sum())
-            events += int(left.sum())
-        return Behind(events, size, arrival)
+        place = max(offset, self.first)
+        for run in self.runs(place, self.stop):
+            if len(run.headers):
+                _, sizes = self._left(run, offset)
+                later = [base for base in self._bases if base > run.base]
+                size = int(sizes.sum()) + sum(map(self._size, later))
+                return Behind(self.stop - place, size, int(run.headers[0]["arrival"]))
+        return Behind(self.stop - place, 0, None)
+
+    def _left(self, run: Run, start: int) -> tuple[Integers, npt.NDArray[np.float64]]:
+        """Return where frames stop, and how many bytes they have from an offset on."""
+        stops = run.headers["first"] + run.headers["events"]
+        events = np.maximum(run.headers["events"], 1)
+        sizes = HEADER_BYTES + run.headers["length"].astype(np.float64)
+        return stops, sizes * np.minimum(stops - start, events) / events
+
+    def _size(self, base: int) -> int:
+        try:
+            return self.folder.events_file(base).stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def arrival_before(self, offset: int) -> int:
         """Return when the last event before an offset came; 0 where there is none."""

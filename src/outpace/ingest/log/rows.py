@@ -24,6 +24,8 @@ from outpace.pattern.types import is_instant, type_name
 #: A frame has at most so many events, and about so many bytes before its numbers are narrowed.
 FRAME_EVENTS: Final = 2**18
 FRAME_BYTES: Final = 2**25
+#: The numbers of fewer events are not narrowed: saying how would take what it saves.
+NARROW_EVENTS: Final = 2**9
 #: A payload must fit a cell of Spark.
 _PAYLOAD_BYTES_MAX: Final = 2**30
 
@@ -113,7 +115,11 @@ def payloads(events: pa.Table, time: str, most: int = FRAME_EVENTS) -> Iterator[
         part = events.slice(start, per_frame)
         columns = {name: one_array(part[name]) for name in part.column_names}
         times = as_integers(columns[time])
-        (cell,) = block_cells([narrow_rows(columns)])
+        if part.num_rows < NARROW_EVENTS:
+            block = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        else:
+            block = narrow_rows(columns)
+        (cell,) = block_cells([block])
         data = cell.as_buffer()
         if len(data) > _PAYLOAD_BYTES_MAX:
             raise DataError(

@@ -270,10 +270,11 @@ def scan(folder: Folder, base: int) -> Segment:
         size = reader.size()
         while position < size:
             frame = reader.frame_at(position)
-            if frame is None or frame.first != offset:
+            if frame is None or frame.first < offset:
                 frame = reader.next_frame(position + 8, offset)
                 if frame is None:
                     break
+            if frame.first > offset:
                 damage.append(Damage(str(reader.path), position, offset, frame.first, _BROKEN))
             frames.append(frame)
             position, offset = frame.end, frame.stop

@@ -54,27 +54,32 @@ class SegmentWriter:
         parts = [write_header(frame, self._salt), payload, padding]
         _write_all(self._events, parts, frame.position)
 
-    def show(self, frames: Sequence[Frame]) -> None:
-        """Let readers see frames that were written."""
+    def show(self, frames: Sequence[Frame], *, durable: bool) -> None:
+        """Let readers see frames that were written, on the disk first if they are to be durable."""
         headers = b"".join(write_header(frame, self._salt) for frame in frames)
+        if durable:
+            os.fdatasync(self._events)
         _write_all(self._index, [headers], self.frames * HEADER_BYTES)
         self.frames += len(frames)
         self.end = frames[-1].end
+        if durable:
+            os.fdatasync(self._index)
 
     def cut(self) -> None:
         """Cut off what was written and is not seen."""
         os.ftruncate(self._events, self.end)
 
     def sync(self) -> None:
-        """Force frames to the disk."""
+        """Force all that was written to the disk."""
         os.fdatasync(self._events)
+        os.fdatasync(self._index)
 
     def close(self, *, durable: bool) -> None:
         """Close the files, with their content on the disk if it is to be durable."""
         try:
-            if durable:
-                os.fdatasync(self._events)
             os.ftruncate(self._index, self.frames * HEADER_BYTES)
+            if durable:
+                self.sync()
         finally:
             os.close(self._index)
             os.close(self._events)

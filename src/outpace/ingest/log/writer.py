@@ -1,7 +1,7 @@
 """The writer of an event log: one at a time, whole appends, and nothing lost that was promised.
 
 An append is seen by readers when it is whole. It fails without a trace (a full disk, say) unless it
-is larger than a segment; then the error says how many of its events are in the log. What a crash
+needs more than one segment; then the error says how many of its events are in the log. What a crash
 has left half written is cut when the next writer opens the log. Events wait in no buffer of the
 writer: a crash of its process loses none that were appended. What a crash of the machine may take
 is what is not synchronised yet:
@@ -29,12 +29,7 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder, create_folder, open_folder
-from outpace.ingest.log.frame import (
-    HEADER_BYTES,
-    Frame,
-    FrameKind,
-    payload_checksum,
-)
+from outpace.ingest.log.frame import HEADER_BYTES, Frame, FrameKind, payload_checksum
 from outpace.ingest.log.recover import Recovered, recover
 from outpace.ingest.log.rows import Payload, fitting, invalid_times, payloads, reason_of
 from outpace.ingest.log.segment_writer import SegmentWriter
@@ -124,9 +119,10 @@ class Writer:
             self._broken = f"events could not be forced to the disk: {self._syncing.failure}"
         if self._broken is not None:
             raise DataError(
-                "the log cannot be appended to by this writer", detail=self._broken,
+                "the log cannot be appended to by this writer",
+                detail=self._broken,
                 hint="close it and open the log again: what is half written is cut then",
-            )  # fmt: skip
+            )
         table = pa.table(events) if isinstance(events, pa.RecordBatch) else events
         table = fitting(table, self._folder.schema)
         now = time.time_ns() // 1000 if arrival_us is None else arrival_us
@@ -138,6 +134,10 @@ class Writer:
         except OSError as error:
             self._undo(error)
             raise self._failed(error, self._stop - first, table.num_rows) from error
+        except BaseException:
+            if self._broken is None:
+                self._segment.cut()
+            raise
         return range(first, self._stop)
 
     def sync(self) -> None:
@@ -202,14 +202,11 @@ class Writer:
         """Let readers see frames."""
         if not frames:
             return
-        if self._sync is Sync.ALWAYS:
-            self._segment.sync()
-        try:
-            self._segment.show(frames)
-        except OSError as error:
-            self._broken = f"the index could not be written: {error}"
-            raise
+        # Whatever ends this early, the log itself knows best how far it came: open it again.
+        self._broken = "it was interrupted when it let readers see an append"
+        self._segment.show(frames, durable=self._sync is Sync.ALWAYS)
         self._stop = frames[-1].stop
+        self._broken = None
         if self._syncing is not None:
             self._syncing.after_append(self._segment)
 
@@ -219,15 +216,15 @@ class Writer:
         if self._syncing is not None:
             self._syncing.cancel()
         durable = self._sync is not Sync.NEVER
-        self._segment.close(durable=durable)
-        self._segment = following
+        before, self._segment = self._segment, following
+        before.close(durable=durable)
         if durable:
             self._folder.sync()
 
     def _undo(self, error: OSError) -> None:
         """Cut off what was written of an append that failed."""
-        if error.errno not in _NO_ROOM:
-            self._broken = self._broken or str(error)
+        if self._broken is not None or error.errno not in _NO_ROOM:
+            self._broken = f"{error}" if self._broken is None else f"{self._broken}: {error}"
             return
         try:
             self._segment.cut()
@@ -241,8 +238,6 @@ class Writer:
             detail=f"{left} in the log",
             hint="make room on the disk and append again" if error.errno in _NO_ROOM else None,
         )
-
-    # Events without a time.
 
     def _without_invalid(self, table: pa.Table) -> pa.Table:
         column = table[self._folder.time]
@@ -270,12 +265,15 @@ class _Syncing:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._timer: threading.Timer | None = None
+        self._due = False
+        self._busy = threading.Lock()
         #: What went wrong.
         self.failure: OSError | None = None
 
     def after_append(self, segment: SegmentWriter) -> None:
         """Force what was appended to the disk when the interval is over."""
-        if self._timer is None or self._timer.finished.is_set():
+        if not self._due:
+            self._due = True
             self._timer = threading.Timer(self._interval_s, self._run, (segment,))
             self._timer.daemon = True
             self._timer.start()
@@ -285,12 +283,18 @@ class _Syncing:
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
+        # One that takes longer than the interval may still run beside the last one.
+        with self._busy:
+            self._due = False
 
     def _run(self, segment: SegmentWriter) -> None:
-        try:
-            segment.sync()
-        except OSError as error:
-            self.failure = error
+        with self._busy:
+            # What is appended from here on needs the next one.
+            self._due = False
+            try:
+                segment.sync()
+            except OSError as error:
+                self.failure = error
 
 
 def _locked(folder: Folder) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import signal
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import outpace as op
 from outpace.engine.block import read_block
 from outpace.ingest.log.blocks import block_starts, read_blocks
+from outpace.ingest.log.check import check
 from outpace.ingest.log.rows import payloads
 
 SCHEMA = pa.schema(
@@ -323,3 +325,42 @@ def test_many_small_frames_are_in_several_segments(tmp_path: Path) -> None:
     log.refresh()
     assert log.folder.bases() == [0, 8192]
     assert np.array_equal(log.read()["ts"], np.arange(8200))
+
+
+class Interrupted(BaseException):
+    """What an alarm raises, at any place of the program, as Ctrl-C does."""
+
+
+def interrupt(number: int, frame: object) -> None:
+    raise Interrupted
+
+
+def test_an_interrupted_append_leaves_nothing_behind(tmp_path: Path) -> None:
+    log = op.log.create(tmp_path / "log", pa.schema({"ts": pa.int64()}))
+    large = pa.table({"ts": np.arange(1_000_000) % 1000})
+    before = signal.signal(signal.SIGALRM, interrupt)
+    appended, interrupted = [], 0
+    writer = log.writer(sync="never")
+    try:
+        for attempt in range(12):
+            signal.setitimer(signal.ITIMER_REAL, 0.004 * (attempt + 1))
+            try:
+                appended.append(len(writer.append(large)))
+            except Interrupted:
+                interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            try:
+                appended.append(len(writer.append(large.slice(0, attempt + 1))))
+            except op.DataError:
+                # It was interrupted in between: the log itself tells how far it came.
+                writer.close()
+                writer = log.writer(sync="never")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        writer.close()
+    assert interrupted
+    checked = check(log.folder)
+    assert (checked.damage, checked.indexes, checked.tail_bytes) == ((), (), 0)
+    assert checked.events == log.refresh() == log.read().num_rows
+    assert checked.events - sum(appended) in range(0, 12_000_001, 1_000_000)
