@@ -38,7 +38,7 @@ LOG: Final = "outpace.log"
 EVENTS: Final = "outpace.events"
 
 #: A micro-batch takes files of about this size, unless told otherwise.
-_BATCH_BYTES: Final = "256m"
+_BATCH_BYTES: Final = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _files(
         raise BindError(f"'{place}' is one file", hint="a stream reads a folder, or a glob")
     kind, schema = _kind_and_schema(path, None if format is None else format_named(format), read)
     if not {"maxFilesPerTrigger", "maxBytesPerTrigger"} & options.keys():
-        options["maxBytesPerTrigger"] = _BATCH_BYTES
+        options["maxBytesPerTrigger"] = str(_BATCH_BYTES)
     if kind is not DataFormat.PARQUET:
         options = {"mode": "FAILFAST", **options}
     if kind is DataFormat.CSV:

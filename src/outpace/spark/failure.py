@@ -29,6 +29,8 @@ _CONDITION: Final = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
 _END: Final = re.compile(r"\s*SQLSTATE:|\s*== SQL|\n\s*JVM stacktrace|\n\s*at [\w.$]+\(")
 #: How the name of a Java exception stands in front of its message.
 _JAVA: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error): ")
+#: How Spark wraps the error of a streaming query.
+_ENDED: Final = re.compile(r"^Query [^\[]*\[id = .*?\] terminated with exception: ")
 #: How Spark wraps the error of a task.
 _LOST: Final = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(.*?\): ")
 
@@ -58,6 +60,9 @@ def spark_error(error: BaseException) -> OutpaceError:
       ticks.csv, line 4, column price
       hint: name the types
     >>> print(spark_error(RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")))
+    [data] Spark: division by zero
+    >>> print(spark_error(RuntimeError("[STREAM_FAILED] Query [id = 7, runId = 9] terminated with "
+    ...                                "exception: [DIVIDE_BY_ZERO] Division by zero.")))
     [data] Spark: division by zero
 
     Another error of Python is told with the line that it comes from:
@@ -113,7 +118,7 @@ def _as_raised(kind: str, text: str) -> OutpaceError:
 
 def _in_spark_words(text: str) -> OutpaceError:
     lost = _LOST.search(text)
-    said = text[lost.end() :] if lost else text
+    said = text[lost.end() :] if lost else _ENDED.sub("", _CONDITION.sub("", text.strip()))
     said = _END.split(_CONDITION.sub("", _JAVA.sub("", said.strip())), maxsplit=1)[0]
     said = _CONDITION.sub("", said).strip()[:_CHARACTERS_MAX]
     first, *rest = said.splitlines() or ["unknown error"]
