@@ -113,6 +113,11 @@ class Watermark(Disorder):
 
     In process `advance` tells it. On Spark it is the watermark of the stream, which
     `withWatermark` gave the time column.
+
+    Examples
+    --------
+    >>> Watermark(late="pass", ahead="1 hour").ahead
+    datetime.timedelta(seconds=3600)
     """
 
 

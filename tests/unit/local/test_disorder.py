@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outpace as op
+from outpace.engine.order.reorder import Reorderer
+from outpace.pattern.bind import bind
+from outpace.pattern.bind_disorder import bind_disorder
 
 Rows = list[dict[str, Any]]
 
@@ -134,6 +137,34 @@ def test_telling_the_time_gives_what_slack_gives(drawn, places):
             assert told.advance(greatest - slack).to_pylist() == expected
             assert told.buffered == waiting.buffered
     assert told.finish().to_pylist() == waiting.finish().to_pylist()
+
+
+@pytest.mark.parametrize("name", ["strict", "deadline", "time windows", "count windows"])
+@settings(max_examples=12)
+@given(
+    drawn=shuffled(),
+    places=st.lists(st.integers(0, 14), max_size=5),
+    late=st.sampled_from(["drop", "pass", "side"]),
+    in_order=st.booleans(),
+    more=st.booleans(),
+)
+def test_whatever_is_late_the_result_is_that_of_the_events_that_take_part(
+    name, drawn, places, late, in_order, more
+):
+    table, arrival, _ = drawn
+    disorder = op.InOrder(late=late) if in_order else op.KSlack(1, late=late)
+    query = QUERIES[name].order_by("ts", "kind") if more else QUERIES[name]
+    query = query.disorder(disorder)
+    reorderer = Reorderer(
+        bind(query, table.schema), bind_disorder(query, table.schema), table.schema
+    )
+    parts = cut(table.take(pa.array(arrival, pa.int64())), places)
+    released = [reorderer.push(part) for part in parts]
+    took_part = pa.concat_tables([*(one.rows for one in released), reorderer.finish().rows])
+    found, _, came_late = feed(query, parts, resume=False)
+    assert came_late == [row for one in released for row in one.late.to_pylist()]
+    assert took_part.num_rows == table.num_rows - len(came_late) * (late != "pass")
+    assert as_set(found) == as_set(op.match(took_part, query).to_pylist())
 
 
 #: Patterns whose matches two more events can always prevent while they are undecided.

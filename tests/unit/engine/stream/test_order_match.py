@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stream_chain import Chain, Given, States
 
 import outpace as op
 from outpace.engine.match.contract import NO_TIME
-from outpace.engine.stream.cell import Cell, Counters, Kind, cell_batch, read_cells
-from outpace.engine.stream.stage import restore_stage, run_step, save_stage
+from outpace.engine.stream.cell import Cell, Counters, Kind
+from outpace.engine.stream.stage import restore_stage
 from outpace.engine.stream.table_block import read_table
 from outpace.errors import DataError, StateError
 from outpace.plan.stream import StreamPlan, plan_stream
@@ -42,32 +43,29 @@ class Simulated:
 
     plan: StreamPlan
     random: random.Random
-    states: dict[int, bytes] = field(default_factory=dict)
     out: dict[Kind, list[Any]] = field(default_factory=lambda: {kind: [] for kind in Kind})
     pulse: int = int(NO_TIME)
     counters: list[Counters] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.chain = Chain(self.plan.stages)
+
     def batch(self, table: pa.Table, watermark: int = NO_TIME) -> None:
         """Run a batch whose rows lie in several tasks; nothing of a crashed run counts."""
         cells = list(self.packed(table, watermark))
-        given, states, self.counters = self.step(cells)
+        given, states = self.run(cells)
         while self.random.random() < 0.4:
-            assert self.step(cells) == (given, states, self.counters)
-        self.states = states
-        pulses = [cell.watermark for cell in given if cell.kind is Kind.PULSE]
-        for cell in given:
+            assert self.run(cells) == (given, states)
+        self.chain.states = states
+        [self.counters] = given.counters
+        for cell in given.cells:
             if cell.kind is not Kind.PULSE:
                 self.out[cell.kind] += read_table(cell.block).to_pylist()
-        # Only batches after this one must keep what the pulses promise.
-        self.check_pulse(given)
-        if pulses:
-            self.pulse = min(pulses)
-
-    def check_pulse(self, given: list[Cell]) -> None:
-        for cell in given:
             if cell.kind is Kind.MATCHES:
-                table = read_table(cell.block)
-                assert min(table["first_time"].to_pylist()) >= self.pulse
+                assert min(read_table(cell.block)["first_time"].to_pylist()) >= self.pulse
+        # What a pulse promises is for the batches after it.
+        pulses = [cell.watermark for cell in given.cells if cell.kind is Kind.PULSE]
+        self.pulse = min(pulses, default=self.pulse)
 
     def packed(self, table: pa.Table, watermark: int) -> Iterable[Cell]:
         cut = self.random.randint(0, table.num_rows)
@@ -78,19 +76,12 @@ class Simulated:
                 elif cell.kind is Kind.EVENTS:
                     yield replace(cell, sender=task, position=position)
 
-    def step(self, cells: list[Cell]) -> tuple[list[Cell], dict[int, bytes], list[Counters]]:
-        [spec] = self.plan.stages
-        given, states, counters = [], {}, []
-        for number in range(spec.instances):
-            mine = [cell for cell in cells if cell.instance == number]
-            self.random.shuffle(mine)
-            stage = restore_stage(spec, number, self.states.get(number))
-            crossed = list(read_cells(cell_batch(mine)))
-            given += run_step(stage, crossed, number, 1)
-            states[number] = save_stage(spec, stage)
-            counters.append(stage.counters)
-        # Buffers of cells are compared by what they hold.
-        return [replace(cell, block=bytes(cell.block)) for cell in given], states, counters
+    def run(self, cells: list[Cell]) -> tuple[Given, States]:
+        """Run a batch with its cells in any order, for nothing."""
+        given, states = self.chain.crash(self.random.sample(cells, len(cells)))
+        # Buffers are compared by what they hold.
+        held = [replace(cell, block=bytes(cell.block)) for cell in given.cells]
+        return replace(given, cells=held), states
 
 
 def simulated(query: op.Query, instances: int = 1, seed: int = 0, **options: Any) -> Simulated:
@@ -290,4 +281,4 @@ def test_a_state_of_another_query_is_refused():
     saved.batch(table([event(0, 1, "a")]))
     [spec] = simulated(kinds("A -> B -> C")).plan.stages
     with pytest.raises(StateError, match="belongs to another query"):
-        restore_stage(spec, 0, saved.states[0])
+        restore_stage(spec, 0, saved.chain.states[0][0])
