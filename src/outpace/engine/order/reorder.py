@@ -156,7 +156,8 @@ class Reorderer:
             An event is invalid, and such are not to be set aside.
         """
         self._check(rows.schema)
-        rows = rows.select(self._schema.names)
+        # Other tables may differ in what is said beside the types, and are joined with these.
+        rows = pa.table(rows.select(self._schema.names).columns, schema=self._schema)
         known = _flags(pc.is_valid(rows.column(self._time)))
         usable = rows if known.all() else rows.filter(pa.array(known))
         times = as_integers(one_array(usable.column(self._time)))
@@ -164,7 +165,7 @@ class Reorderer:
             spans = spans_of(times, self._clock.ahead)
         clock = self._clock.after(spans, told)
         valid = times <= clock.latest
-        invalid = self._invalid(rows, known, usable, valid, clock)
+        invalid = self._invalid(rows, known, valid, clock)
         if not valid.all():
             usable = usable.filter(pa.array(valid))
         behind = self._behind(usable)
@@ -293,9 +294,7 @@ class Reorderer:
         last = {name: one_array(self._last.column(name)) for name in self._last.column_names}
         return _with_values(rows, last, still)
 
-    def _invalid(
-        self, rows: pa.Table, known: Booleans, usable: pa.Table, valid: Booleans, clock: Clock
-    ) -> pa.Table:
+    def _invalid(self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock) -> pa.Table:
         """Return the events that cannot be used with the reasons, or refuse the first of them."""
         if known.all() and valid.all():
             return _with_reasons(self._schema.empty_table(), [])

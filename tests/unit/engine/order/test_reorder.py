@@ -387,6 +387,16 @@ def test_other_columns_than_before_are_refused():
         tested.push(pa.table({"ts": ["1"]}))
 
 
+def test_pieces_may_differ_in_what_their_schemas_say_beside_the_types():
+    tested = reorderer(("ts",), TIMES, KSlack(5))
+    strict = pa.schema([pa.field("ts", pa.int64(), nullable=False, metadata={"unit": "s"})])
+    for schema in (TIMES, strict, TIMES.with_metadata({"made": "here"})):
+        tested.push(pa.table({"ts": [1, 2]}, schema))
+    resumed = reorderer(("ts",), TIMES, KSlack(5))
+    resumed.restore(tested.state())
+    assert resumed.finish().rows["ts"].to_pylist() == [1, 1, 1, 2, 2, 2]
+
+
 def test_rows_that_wait_do_not_keep_the_memory_of_rows_that_went():
     schema = pa.schema([("ts", pa.int64()), ("text", pa.string())])
     tested = reorderer(("ts",), schema, KSlack(10))
