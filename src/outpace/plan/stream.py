@@ -18,9 +18,10 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import fingerprint, kept_columns, prepare
 from outpace.engine.match.output import timed_out_schema
+from outpace.engine.order.reorder import REASON
 from outpace.engine.stream.operator import make_operator, reach_back
 from outpace.engine.stream.order_match import OrderMatchStage
-from outpace.engine.stream.pack import CORRUPT, REASON, Packing
+from outpace.engine.stream.pack import CORRUPT, Packing
 from outpace.engine.stream.split_specs import split_specs
 from outpace.engine.stream.stage import StageSpec
 from outpace.engine.stream.windowed import WindowedStream

@@ -20,6 +20,8 @@ from outpace.engine.buckets import key_buckets
 from outpace.engine.match.bits import BitTask, bit_columns
 from outpace.engine.match.contract import NO_TIME, Integers
 from outpace.engine.match.times import as_integers
+from outpace.engine.order.reorder import REASON
+from outpace.engine.order.reorder_clock import spans_of
 from outpace.engine.pack import pack
 from outpace.engine.partition import one_array
 from outpace.engine.stream.cell import Cell, Counters, Kind
@@ -28,9 +30,6 @@ from outpace.errors import DataError
 
 #: Spark's readers put the text of a record that they cannot read into a column of this name.
 CORRUPT: Final = "_corrupt_record"
-
-#: The column that says why an event is invalid.
-REASON: Final = "reason"
 
 
 @dataclass(frozen=True)
@@ -159,11 +158,4 @@ def _spans(table: pa.Table, time: str, ahead: int | None) -> bytes:
     if not table.num_rows:
         return b""
     times = as_integers(one_array(table.column(time)))
-    if ahead is None:
-        return np.array([times.min(), times.max()], "<i8").tobytes()
-    distinct = np.unique(times)
-    # Differences of far times do not fit into 64 bits with a sign.
-    gaps = np.flatnonzero(np.diff(distinct.view(np.uint64)) > np.uint64(ahead))
-    low = distinct[np.concatenate([[0], gaps + 1])]
-    high = distinct[np.concatenate([gaps, [len(distinct) - 1]])]
-    return np.stack([low, high], axis=1).astype("<i8").tobytes()
+    return spans_of(times, ahead).astype("<i8").tobytes()
