@@ -28,6 +28,7 @@ def make_operator(
     *,
     task: Task | None = None,
     timeouts: bool = False,
+    forgets: bool = False,
     choose: Callable[[Task], Matcher] = lambda task: choose_matcher(task).matcher,
 ) -> StreamOperator:
     """Return what runs a query over a stream that comes in order.
@@ -40,6 +41,8 @@ def make_operator(
         The pattern as it is matched, where rows bring bits; by default that of the query.
     timeouts
         Whether partial matches that WITHIN ended are returned as well.
+    forgets
+        Whether windows may forget keys that have none open; see `WindowedOperator`.
     choose
         Says how a pattern is matched; by default the fastest way that covers it. A host that makes
         an operator often gives the same matcher again, which keeps what it has computed.
@@ -53,12 +56,13 @@ def make_operator(
     """
     if query.operator is not None:
         if query.windows is not None:
-            return windowed_operator(query, schema)
+            return windowed_operator(query, schema, forgets=forgets)
         return AppliedOperator(query, schema)
     task = prepare(query, schema, timeouts=timeouts) if task is None else task
     if query.windows is not None:
-        columns, instance = kept_columns(task, task.bound.schema), WindowMatcher(task, choose(task))
-        return WindowedOperator(task.bound, bind_windows(query, schema), instance, columns)
+        windows, instance = bind_windows(query, schema), WindowMatcher(task, choose(task))
+        columns = kept_columns(task, task.bound.schema)
+        return WindowedOperator(task.bound, windows, instance, columns, forgets=forgets)
     return MatchOperator(task, choose(task))
 
 

@@ -82,6 +82,7 @@ class OrderMatchStage:
             schema,
             task=task,
             timeouts=timeouts,
+            forgets=True,
             choose=lambda task: matcher or choose_matcher(task).matcher,
         )
         known = schema if task is None else task.bound.schema

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.match.contract import Integers
 from outpace.engine.partition import sort_groups
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events
@@ -58,6 +59,10 @@ class Feed:
         self._numbers.take(events)
         if self._checked and events.rows.num_rows:
             self._last = events.rows.select(self._bound.order_by).slice(events.rows.num_rows - 1)
+
+    def forget(self, partitions: Integers) -> None:
+        """Forget partitions; see `EventNumbers.forget`."""
+        self._numbers.forget(partitions)
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""

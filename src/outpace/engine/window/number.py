@@ -1,12 +1,13 @@
 """Numbering the events of a stream: which partition, which event of it, which of all.
 
 Partitions get numbers in the order of their first events. Numbers do not depend on how the stream
-is cut into pieces. Memory: the key and an integer for each partition ever seen.
+is cut into pieces. Memory: the key and a few integers for each partition ever seen. A host to whom
+the numbers as such mean nothing may let partitions be forgotten: the number of one is given again,
+to a partition whose events are counted on from there, and only as many are kept as live at once.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -35,12 +36,12 @@ class _Piece:
 
     partitions: Integers
     counts: Integers
-    added: list[_Key]
+    added: dict[_Key, int]
     added_rows: pa.Table
 
     @staticmethod
     def none(rows: pa.Table) -> _Piece:
-        return _Piece(np.zeros(0, np.int64), np.zeros(0, np.int64), [], rows.slice(0, 0))
+        return _Piece(np.zeros(0, np.int64), np.zeros(0, np.int64), {}, rows.slice(0, 0))
 
 
 class EventNumbers:
@@ -73,7 +74,13 @@ class EventNumbers:
         self._arrived = 0
         self._counts = np.zeros(16, np.int64)
         self._numbers: dict[_Key, int] = {}
+        #: The key that each number was given to last, and its row in the tables of keys.
+        self._given: list[_Key] = []
+        self._rows: list[int] = []
+        #: Numbers of partitions that were forgotten.
+        self._free: list[int] = []
         self._keys = [schema.empty_table().select(self._names)]
+        self._keys_size = 0
         self._next = _Piece.none(self._keys[0])
 
     @property
@@ -84,8 +91,12 @@ class EventNumbers:
     @property
     def keys(self) -> pa.Table:
         """The key of each partition, by number."""
-        self._keys = [pa.concat_tables(self._keys).combine_chunks()]
-        return self._keys[0]
+        keys = pa.concat_tables(self._keys).combine_chunks()
+        if self._keys_size > len(self._rows):
+            keys = keys.take(pa.array(self._rows, pa.int64()))
+        self._keys, self._keys_size = [keys], keys.num_rows
+        self._rows = list(range(keys.num_rows))
+        return keys
 
     def number(self, rows: pa.Table) -> Events:
         """Number the next events; they count from `take` on."""
@@ -106,42 +117,61 @@ class EventNumbers:
         self._add_keys(self._next.added, self._next.added_rows)
         self._counts[self._next.partitions] = self._next.counts
 
+    def forget(self, partitions: Integers) -> None:
+        """Forget partitions: should they come again, they are new, with the number of any such."""
+        for number in partitions.tolist():
+            del self._numbers[self._given[number]]
+            self._free.append(number)
+
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        counts = self._counts[: len(self._numbers)]
-        return pack({"arrived": self._arrived}, [pa.table({"count": counts}), self.keys])
+        counts = pa.table({"count": self._counts[: len(self._given)]})
+        free = pa.table({"number": pa.array(self._free, pa.int64())})
+        return pack({"arrived": self._arrived}, [counts, self.keys, free])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        header, (counts, keys) = unpack(data)
+        header, (counts, keys, free) = unpack(data)
         if keys.schema != self._keys[0].schema:
             raise StateError("the saved state belongs to a stream with other partitions")
         self._arrived = int(str(header["arrived"]))
-        self._keys, self._numbers = [keys.slice(0, 0)], {}
-        self._add_keys(key_tuples(keys), keys)
-        self._counts[: counts.num_rows] = counts.column("count").to_numpy()
+        self._given, self._free = key_tuples(keys), free.column("number").to_pylist()
+        gone = set(self._free)
+        self._numbers = {key: at for at, key in enumerate(self._given) if at not in gone}
+        self._keys, self._keys_size, self._rows = [keys], keys.num_rows, list(range(keys.num_rows))
+        self._counts = np.array(counts.column("count").to_numpy(), np.int64)
 
     def _piece(self, keys: pa.Table) -> _Piece:
         """Return the partitions of a piece that has these keys, with their counts before it."""
         known = key_tuples(keys)
         new = [place for place, key in enumerate(known) if key not in self._numbers]
         partitions = np.array([self._numbers.get(key, -1) for key in known], np.int64)
-        partitions[new] = len(self._numbers) + np.arange(len(new))
+        numbers = [*self._free[: len(new)], *range(len(self._given), len(self._given) + len(new))]
+        partitions[new] = numbers[: len(new)]
         counts = np.zeros(len(known), np.int64)
-        old = partitions < len(self._numbers)
+        old = partitions < len(self._given)
         counts[old] = self._counts[partitions[old]]
-        added = keys.take(pa.array(new)) if new else keys.slice(0, 0)
-        return _Piece(partitions, counts, [known[place] for place in new], added)
+        added = {known[place]: int(partitions[place]) for place in new}
+        return _Piece(partitions, counts, added, keys.take(pa.array(new, pa.int64())))
 
-    def _add_keys(self, keys: list[_Key], rows: pa.Table) -> None:
+    def _add_keys(self, keys: dict[_Key, int], rows: pa.Table) -> None:
         if not keys:
             return
-        self._numbers.update(zip(keys, itertools.count(len(self._numbers))))
+        self._numbers.update(keys)
+        again = min(len(self._free), len(keys))
+        del self._free[:again]
+        for row, (key, number) in enumerate(keys.items(), start=self._keys_size):
+            if row < self._keys_size + again:
+                self._given[number], self._rows[number] = key, row
+            else:
+                self._given.append(key)
+                self._rows.append(row)
         self._keys.append(rows)
-        if len(self._keys) > _PARTS_MAX:
+        self._keys_size += rows.num_rows
+        if len(self._keys) > _PARTS_MAX or self._keys_size > 2 * len(self._rows) + _PARTS_MAX:
             self._keys = [self.keys]
-        if len(self._numbers) > len(self._counts):
-            larger = np.zeros(2 * len(self._numbers), np.int64)
+        if len(self._given) > len(self._counts):
+            larger = np.zeros(2 * len(self._given), np.int64)
             larger[: len(self._counts)] = self._counts
             self._counts = larger
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.operator import Emitted, kept_columns, prepare
@@ -87,6 +88,9 @@ class WindowedOperator:
         What finds the matches.
     columns
         The columns that the instance reads.
+    forgets
+        Whether partitions without open windows are forgotten, where nothing that is shown counts
+        their events or windows. Then what different keys have at the same time comes in any order.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class WindowedOperator:
         windows: BoundWindows,
         instance: Instance,
         columns: tuple[str, ...],
+        *,
+        forgets: bool = False,
     ) -> None:
         self.bound = bound
         self._feed = Feed(bound, windows)
@@ -103,6 +109,7 @@ class WindowedOperator:
         time = () if windows.time is None else (windows.time,)
         wanted = {*columns, *windows.columns, *time}
         self._schema = pa.schema([field for field in bound.schema if field.name in wanted])
+        self._forgets = forgets and windows.keyed and not bound.query.numbered
         self._closed_because = ""
 
     @property
@@ -162,6 +169,9 @@ class WindowedOperator:
         self._closed_because = "an earlier push failed"
         matches = self._instance.step(events, split, arrived=self._feed.arrived, ended=ended)
         self._closed_because = ""
+        if self._forgets:
+            touched = np.union1d(events.partition, split.closed.partition)
+            self._feed.forget(self._splitter.idle(touched))
         return Emitted(matches.table, pa.table({}))
 
     def _check_open(self) -> None:
@@ -169,10 +179,13 @@ class WindowedOperator:
             raise DataError(self._closed_because, hint="open a new one for more input")
 
 
-def windowed_operator(query: Query, schema: pa.Schema) -> WindowedOperator:
+def windowed_operator(
+    query: Query, schema: pa.Schema, *, forgets: bool = False
+) -> WindowedOperator:
     """Fit a query over windows to a schema."""
     bound, instance, columns = make_instance(query, schema)
-    return WindowedOperator(bound, bind_windows(query, schema), instance, columns)
+    windows = bind_windows(query, schema)
+    return WindowedOperator(bound, windows, instance, columns, forgets=forgets)
 
 
 class WholeResult(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.kernels.grouping import is_ascending
-from outpace.engine.match.contract import NO_TIME
+from outpace.engine.match.contract import NO_TIME, Integers
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.errors import DataError, StateError
@@ -83,6 +83,10 @@ class Splitter(ABC):
         split = self._rest()
         self._finished = True
         return split
+
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those of some partitions whose past says nothing of the windows to come."""
+        return partitions[:0]
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""

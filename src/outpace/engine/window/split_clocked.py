@@ -20,6 +20,10 @@ from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
 class ClockedSplitter(TableSplitter):
     """Windows that time closes, where an event, a watermark or the end of the input tells it."""
 
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those of some partitions that have no open window."""
+        return self._without_windows(partitions)
+
     def _take(self, events: Events) -> Split:
         return self._run(*self._columns(events))
 

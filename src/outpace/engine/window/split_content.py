@@ -47,6 +47,10 @@ class ContentSplitter(BitSplitter):
         assert isinstance(windows.kind, ByContent)
         self._kind = windows.kind
 
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those of some partitions that have no open window."""
+        return self._without_windows(partitions)
+
     def _take(self, events: Events) -> Split:
         opens, closes = bits(self._kind.open, events), bits(self._kind.close, events)
         return self._by_bits(events, opens, closes, inside=True)
@@ -59,6 +63,10 @@ class LandmarkSplitter(BitSplitter):
         super().__init__(windows)
         assert isinstance(windows.kind, ByLandmark)
         self._at = windows.kind.at
+
+    def idle(self, partitions: Integers) -> Integers:
+        """Return those that have no open window; the first event of a partition may count alone."""
+        return partitions[:0] if self._at is None else self._without_windows(partitions)
 
     def _take(self, events: Events) -> Split:
         marks = events.ordinal == 0 if self._at is None else bits(self._at, events)

@@ -59,6 +59,11 @@ class TableSplitter(Splitter):
         queued = int(self._pool[0, kernels.USED])
         return self._lines * kernels.TABLE_COLUMNS + queued * kernels.POOL_COLUMNS
 
+    def _without_windows(self, partitions: Integers) -> Integers:
+        """Return those of some partitions that have no open window."""
+        idle: Integers = partitions[self._table[partitions + 1, kernels.OPEN_COUNT] == 0]
+        return idle
+
     def _rest(self) -> Split:
         def loop(opened: Matrix, closed: Matrix, fill: Integers) -> None:
             kernels.close_rest(self._lines, self._arrived, self._table, self._pool, closed, fill)

@@ -104,3 +104,34 @@ def test_keys_that_come_one_by_one_stay_in_their_order() -> None:
     again = EventNumbers(rows.schema, ("key",), None)
     again.restore(numbers.state())
     assert again.number(rows).partition.tolist() == list(range(1500))
+
+
+@given(data=st.data())
+def test_forgotten_partitions_come_again_as_new_ones(data: st.DataObject) -> None:
+    schema = pa.schema([("key", pa.int64())])
+    numbers = EventNumbers(schema, ("key",), None)
+    alive: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    most = 0
+    for _ in range(data.draw(st.integers(0, 6))):
+        keys = data.draw(st.lists(st.integers(0, 9), max_size=6))
+        events = numbers.number(pa.table({"key": keys}, schema=schema))
+        numbers.take(events)
+        for key, partition in zip(keys, events.partition.tolist(), strict=True):
+            assert alive.setdefault(key, partition) == partition
+        assert len(set(alive.values())) == len(alive)
+        # Events are counted on, whoever had the number before.
+        for partition, ordinal in zip(
+            events.partition.tolist(), events.ordinal.tolist(), strict=True
+        ):
+            assert ordinal == counts.get(partition, 0)
+            counts[partition] = ordinal + 1
+        most = max(most, len(alive))
+        assert len(counts) == most
+        if data.draw(st.booleans()):
+            saved, numbers = numbers.state(), EventNumbers(schema, ("key",), None)
+            numbers.restore(saved)
+        shown = numbers.keys["key"].to_pylist()
+        assert {key: shown[partition] for key, partition in alive.items()} == {k: k for k in alive}
+        gone = data.draw(st.lists(st.sampled_from(sorted(alive)), unique=True)) if alive else []
+        numbers.forget(np.array([alive.pop(key) for key in gone], np.int64))
