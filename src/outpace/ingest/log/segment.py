@@ -101,7 +101,7 @@ class Segment:
     @property
     def end(self) -> int:
         """Where the last whole frame ends."""
-        return _ends(self.headers)[-1] if len(self.headers) else 0
+        return int(_ends(self.headers)[-1]) if len(self.headers) else 0
 
 
 class SegmentReader:
