@@ -22,6 +22,8 @@ _OWN: Final = re.compile(
 _TRACE: Final = re.compile(
     r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<error>\w.*)"
 )
+#: What stands between a trace of Python and the error of Java that it passes on.
+_FROM_JAVA: Final = re.compile(r"^py4j\.protocol\.Py4JJavaError: .*\n: ", re.MULTILINE)
 _HINT: Final = "  hint: "
 #: How an error of Spark begins: its condition.
 _CONDITION: Final = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
@@ -64,6 +66,11 @@ def spark_error(error: BaseException) -> OutpaceError:
     >>> print(spark_error(RuntimeError("[STREAM_FAILED] Query [id = 7, runId = 9] terminated with "
     ...                                "exception: [DIVIDE_BY_ZERO] Division by zero.")))
     [data] Spark: division by zero
+    >>> print(spark_error(RuntimeError('''Traceback (most recent call last):
+    ...   File "protocol.py", line 327, in get_return_value
+    ... py4j.protocol.Py4JJavaError: An error occurred while calling o557.save.
+    ... : org.apache.spark.SparkException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012''')))
+    [data] Spark: division by zero
 
     Another error of Python is told with the line that it comes from:
 
@@ -83,6 +90,8 @@ def spark_error(error: BaseException) -> OutpaceError:
     found = _OWN.search(text)
     if found:
         return _as_raised(found["kind"], found["text"])
+    # What a function for `foreachBatch` raises may itself come from Java.
+    text = _FROM_JAVA.split(text)[-1]
     trace = _TRACE.search(text)
     if trace:
         frames = re.findall(r"^ +(File .*)$", trace["frames"], re.MULTILINE)
