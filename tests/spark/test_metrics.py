@@ -112,7 +112,7 @@ def test_a_real_query_is_counted_served_and_shown(
     assert used == types.count("a") + types.count("b")
     assert stage("order + match", "matches_total") == written
     assert stage("order + match", "late_total") == 0
-    assert stage("order + match", "keys") == 5
+    assert 0 < stage("order + match", "keys") <= 5
     # The last half second waits for what may still come before it.
     assert 250 <= stage("order + match", "buffered") <= 400
     assert stage("order + match", "released_total") == used - stage("order + match", "buffered")
