@@ -144,8 +144,8 @@ class StreamPlan(Crossing):
         >>> print("\n".join(plan_stream(query, schema, 2).lines()))
         on Spark, as a stream
           computed by Catalyst: 2 conditions
-            A: (`v` > 1)
-            B: (`v` < 1)
+            A: (`v` > 1L)
+            B: (`v` < 1L)
           columns that cross to Python: ts, key, and 1 byte of bits
           rows that cross: all
           1. pack: blocks of ts, key and bits; rows that fit no condition only tell the time

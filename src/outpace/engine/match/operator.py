@@ -37,16 +37,17 @@ from outpace.engine.match.contract import (
     Task,
     TimedOut,
 )
+from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.partitions import Partitions
-from outpace.engine.match.program import compile_program
+from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
 from outpace.engine.partition import gather, sort_groups, sort_table
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
-from outpace.pattern.bound import BoundQuery
+from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.print_query import print_identity
 from outpace.pattern.query import Query
 
@@ -154,6 +155,21 @@ class MatchOperator:
     def partitions_kept(self) -> int:
         """How many partitions anything is kept of."""
         return len(self._partitions)
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with; linear in the rows kept."""
+        kept = self._kept.take(self._kept.keys)
+        undecided = kept.numbers[0] >= self._partitions.resume(kept.key).next_start
+        first = _first_predicates(self.task)
+        alone = {PredicateClass.LOCAL, PredicateClass.ALWAYS}
+        if any(predicate.kind not in alone for predicate in first):
+            # What else they read may not be kept.
+            return int(undecided.sum())
+        columns = {name: gather(kept.rows.column(name), None) for name in self._columns}
+        size = np.array([0, len(undecided)], np.int64)
+        nothing = size[:0]
+        block = Block(columns, size, size[1:], nothing, nothing, nothing, ended=True)
+        return int((undecided & (BlockMasks(first)(block) != 0)).sum())
 
     def push(self, table: pa.Table, watermark: int = NO_TIME) -> Emitted:
         """Take the next rows and return what they make final; after an error nothing is taken.
@@ -398,6 +414,14 @@ class MatchOperator:
     def _empty_rows(self) -> pa.Table:
         schema = self.task.bound.schema
         return pa.schema([schema.field(name) for name in self._columns]).empty_table()
+
+
+def _first_predicates(task: Task) -> list[Predicate]:
+    """Return the conditions of the variables that a match may start with."""
+    program = task.program
+    targets = {move.target for move in program.initial} - {ACCEPT}
+    variables = sorted({program.positions[target].variable for target in targets})
+    return [task.bound.predicates[variable] for variable in variables]
 
 
 def fingerprint(bound: BoundQuery) -> str:

@@ -142,6 +142,7 @@ class OrderMatchStage:
             matches=emitted.matches.num_rows,
             timed_out=emitted.timed_out.num_rows,
             kept=operator.rows_kept,
+            partials=operator.starts_kept() if isinstance(operator, MatchOperator) else 0,
             open_windows=operator.open_windows if isinstance(operator, WindowedOperator) else 0,
             keys=operator.partitions_kept if isinstance(operator, MatchOperator) else 0,
         )

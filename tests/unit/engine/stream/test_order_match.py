@@ -17,6 +17,7 @@ from stream_chain import Chain, Given, States
 import outpace as op
 from outpace.engine.match.contract import NO_TIME
 from outpace.engine.stream.cell import Cell, Counters, Kind
+from outpace.engine.stream.operator import make_operator
 from outpace.engine.stream.stage import restore_stage
 from outpace.engine.stream.table_block import read_table
 from outpace.errors import DataError, StateError
@@ -282,3 +283,24 @@ def test_a_state_of_another_query_is_refused():
     [spec] = simulated(kinds("A -> B -> C")).plan.stages
     with pytest.raises(StateError, match="belongs to another query"):
         restore_stage(spec, 0, saved.chain.states[0][0])
+
+
+@pytest.mark.parametrize(
+    ("define", "partials"),
+    [
+        ({"A": "v > 1"}, 2),
+        # Without a condition of its own every event may start one.
+        ({}, 3),
+        # The first two are decided: no match starts with them.
+        ({"A": "v > PREV(v)"}, 1),
+    ],
+)
+def test_undecided_starts_are_counted(define, partials):
+    query = op.Query().order_by("ts").pattern("A -> B").within(10)
+    query = query.define({**define, "B": "v < 0"}).measures(at="B.ts")
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
+    operator = make_operator(query, schema)
+    operator.push(pa.table({"ts": [1, 2, 3], "v": [5, 1, 6]}, schema=schema))
+    assert operator.starts_kept() == partials
+    operator.push(pa.table({"ts": [30], "v": [-1]}, schema=schema))
+    assert operator.starts_kept() <= 1
