@@ -17,8 +17,6 @@ import outpace as op
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    # A busy machine may take its time to start Python.
-    "spark.python.authenticate.socketTimeout": "300s",
 }
 
 

@@ -27,24 +27,22 @@ dip = (
 )
 
 
-def append_trades() -> op.log.Log:
-    """Go on with the trades where the log ends."""
-    known = (FOLDER / "trades.log").exists()
-    begin = op.log.open(FOLDER / "trades.log").stop if known else 0
-    trades = generate_ticks(begin + TRADES).slice(begin)
-    path = FOLDER / "trades.log"
-    log = op.log.open(path) if known else op.log.create(path, trades.schema)
-    with log.writer() as writer:
-        writer.append(trades)
-    return log
+def append_trades(path: Path) -> int:
+    """Go on with the trades where the log ends, and return how many there are."""
+    if not path.exists():
+        op.log.create(path, generate_ticks(1).schema)
+    with op.log.open(path).writer() as writer:
+        writer.append(generate_ticks(writer.stop + TRADES).slice(writer.stop))
+        return writer.stop
 
 
 def main(dsn: str) -> None:
     FOLDER.mkdir(exist_ok=True)
-    log = append_trades()
+    path = (FOLDER / "trades.log").resolve()
+    count = append_trades(path)
     spark = op.spark.session("dips", master="local[2]")
     trades = spark.readStream.format("outpace.log").option("form", "blocks")
-    dips = op.match(trades.load(str((FOLDER / "trades.log").resolve())), dip)
+    dips = op.match(trades.load(str(path)), dip)
     (
         dips.writeStream.foreachBatch(op.spark.postgres.writer(dsn, "dips"))
         .option("checkpointLocation", str((FOLDER / "checkpoint").resolve()))
@@ -54,7 +52,7 @@ def main(dsn: str) -> None:
     )
     with psycopg.connect(dsn) as connection:
         found = connection.execute("SELECT count(*), min(bottom / top) FROM dips").fetchone()
-    print(f"{found[0]} dips in {log.stop} trades; the deepest to {found[1]:.1%} of its top")
+    print(f"{found[0]} dips in {count} trades; the deepest to {found[1]:.1%} of its top")
 
 
 if __name__ == "__main__":
