@@ -36,6 +36,8 @@ def block_cells(blocks: Sequence[pa.RecordBatch]) -> pa.Array:
     >>> cells = block_cells([rows.slice(0, 1), rows.slice(1)])
     >>> read_block(cells[1].as_buffer(), pa.schema({"x": pa.int64()}))["x"].to_pylist()
     [11, 12]
+    >>> read_block(cells[1].as_buffer(), pa.schema({"y": pa.int64()}))
+    {}
     """
     # Writing to nothing first tells the size, so that what is written for good never moves.
     size = _write(blocks, pa.MockOutputStream())[-1]
@@ -45,12 +47,16 @@ def block_cells(blocks: Sequence[pa.RecordBatch]) -> pa.Array:
 
 
 def read_block(cell: pa.Buffer, schema: pa.Schema) -> dict[str, pa.Array]:
-    """Return the columns of a block; `schema` has their types, and maybe other columns."""
+    """Return the columns of a block that a schema has, which tells their types.
+
+    Columns that it does not have are left where they are.
+    """
     with pa.ipc.open_stream(cell, options=_ALIGNED) as reader:
         rows = reader.read_next_batch()
     return {
         field.name: widen(field, column, schema.field(field.name).type)
         for field, column in zip(rows.schema, rows.columns, strict=True)
+        if field.name in schema.names
     }
 
 

@@ -87,7 +87,7 @@ def pack_blocks(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Pack rows that come as blocks, as from a log."""
 
     def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table, int]]:
-        schema = plan.bound.schema
+        schema = plan.packing.reads
         for batch in batches:
             for block in batch.column(0):
                 yield pa.table(read_block(block.as_buffer(), schema)), NO_TIME

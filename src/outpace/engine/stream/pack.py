@@ -69,6 +69,15 @@ class Packing:
     ahead: int | None
     told: bool
 
+    @property
+    def reads(self) -> pa.Schema:
+        """The input's columns that packing needs; the others may be missing."""
+        names = {*self.columns, *self.keys, self.time, CORRUPT}
+        if self.bits is not None:
+            names.update(self.bits.reads)
+        whole = self.quarantine
+        return pa.schema([field for field in self.schema if whole or field.name in names])
+
     def pack(self, table: pa.Table, watermark: int = NO_TIME) -> list[Cell]:
         """Pack rows; columns of bits are computed where the table has none.
 
