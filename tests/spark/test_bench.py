@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("bench")
 
 
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", INPUTS["spark"])
 @pytest.mark.parametrize("workload", ["w2", "w1k"])
 def test_a_workload_finds_what_it_finds_in_process(spark, folder, kind, workload):
     n = 300_000
@@ -53,7 +53,7 @@ def test_the_command_finds_what_the_peers_reference_says(java, tmp_path, shared)
     )
     assert done.exit_code == 0, done.output
     results = [json.loads(line) for line in done.output.splitlines()]
-    cases = [(cores, kind) for cores in (1, 2) for kind in INPUTS]
+    cases = [(cores, kind) for cores in (1, 2) for kind in INPUTS["spark"]]
     assert [(found["cores"], found["input"]) for found in results] == cases
     for number, found in enumerate(results):
         assert [found[name] for name in _SUMS] == expected
