@@ -66,6 +66,7 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
     return match_table(data, query)
 
 
+# A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
 def search(data: DataFrame, query: Query) -> StreamSearch: ...  # type: ignore[overload-overlap]
 @overload

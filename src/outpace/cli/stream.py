@@ -253,7 +253,7 @@ def _ended_together(stop: StopRequest, checkpoint: Checkpoint, said: Console) ->
 
 
 def _is_cut_off(error: Exception) -> bool:
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # it has no types
 
     return isinstance(error, ConnectionError | Py4JNetworkError) or bool(
         _SHUT_DOWN.search(str(error))

@@ -148,6 +148,6 @@ class EventStream:
 
 def stream_of(settings: Mapping[str, object]) -> EventStream:
     """Return the stream with these settings; what cannot be made is refused now."""
-    stream = EventStream(**settings)  # type: ignore[arg-type]
+    stream = EventStream(**settings)  # type: ignore[arg-type]  # read from options by their names
     _ = stream.delays, stream.schema
     return stream

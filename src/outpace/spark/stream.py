@@ -28,6 +28,7 @@ from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.disorder import KSlack, Watermark
 from outpace.pattern.query import Query
 from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.spark.log_source import SCHEMA_KEY
 from outpace.spark.match import Change, crossing_rows, map_rows
 from outpace.spark.placement import labels
 from outpace.spark.schema import arrow_schema, with_schema
@@ -51,9 +52,6 @@ _DELAY: Final = "spark.watermarkDelayMs"
 
 #: More partitions than this cost more than they give: each has a state store of its own.
 _PARTITIONS_MANY: Final = 32
-
-#: The metadata of a column of blocks: the schema of the rows in them.
-BLOCK_SCHEMA: Final = "outpace.schema"
 
 _CELLS: Final = from_arrow_schema(CELLS)
 
@@ -165,7 +163,7 @@ def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
     title = f"outpace {query.name}: pack"
     if before is not None:
         cells = _map_cells(before.cells, named(title, pack_matches, pack))
-    elif BLOCK_SCHEMA in _block_metadata(frame):
+    elif SCHEMA_KEY in _block_metadata(frame):
         cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
     else:
         rows = crossing_rows(frame, plan)
@@ -182,7 +180,7 @@ def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
 def _input_schema(frame: DataFrame, before: _Chain | None) -> pa.Schema:
     if before is not None:
         return before.plan.bound.output
-    written = _block_metadata(frame).get(BLOCK_SCHEMA)
+    written = _block_metadata(frame).get(SCHEMA_KEY)
     if written is None:
         return arrow_schema(frame)
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written)))
