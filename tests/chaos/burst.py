@@ -114,7 +114,7 @@ class _Watching:
 
     def _look(self, peak: Peak) -> None:
         there = processes.processes(self._program.session)
-        held = [(each.memory_bytes, "java" in each.command.split()[0]) for each in there]
+        held = [(each.memory_bytes, each.runs("java")) for each in there]
         python = sum(size for size, java in held if not java)
         peak.python_bytes = max(peak.python_bytes, python)
         peak.all_bytes = max(peak.all_bytes, sum(size for size, _ in held))

@@ -21,6 +21,10 @@ class Process:
     parent: int
     command: str
 
+    def runs(self, program: str) -> bool:
+        """Whether it is a program of this name; one that has just been forked has no name yet."""
+        return program in self.command.partition(" ")[0]
+
     def kill(self) -> None:
         """End it at once, unless it has ended by itself."""
         with suppress(ProcessLookupError):

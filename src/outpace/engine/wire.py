@@ -200,13 +200,14 @@ def read_header(data: Data) -> Header:
 
 
 def read_events(data: Data, schema: pa.Schema, *, sequence: str = "seq") -> pa.Table:
-    """Return the events of a block; columns are not copied where they need not be widened."""
+    """Return the events of a block with the columns of a schema, others are left where they are.
+
+    Columns are not copied where they need not be widened.
+    """
     header = read_header(data)
     body = pa.py_buffer(data).slice(len(data) - header.body_bytes)
     try:
         columns = read_block(body, schema)
-    except KeyError as error:
-        raise DataError("the block has other columns", detail=str(error.args[0])) from error
     except (ValueError, ArithmeticError, OSError, pa.ArrowException) as error:
         # The checksum fits, so nothing was damaged on the way: it was written by somebody else.
         raise DataError("the body of the block cannot be read", detail=str(error)) from error
