@@ -270,7 +270,11 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layou
         windows=windows,
         disorder=disorder,
         columns=names,
-        drop=bits.drop_unused and timed and disorder.late is not Late.SIDE,
+        # Events that are set aside, or refused for their time, are wanted as they are.
+        drop=bits.drop_unused
+        and timed
+        and disorder.late is not Late.SIDE
+        and disorder.ahead is None,
     )
 
 

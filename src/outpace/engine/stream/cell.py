@@ -34,6 +34,8 @@ class Kind(IntEnum):
     """Nothing but how far time has come: no later match of the sender has an earlier event."""
     REPORT = 6
     """What one step of one instance did, as counters."""
+    UNUSED = 7
+    """The times of events that no step can use: these do not travel, but may be late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,11 @@ from outpace.engine.match.operator import Emitted, MatchOperator
 from outpace.engine.state import pack, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.operator import make_operator, push_until, reach_back
-from outpace.engine.stream.ordering import Ordering
+from outpace.engine.stream.ordering import TAKES, Ordering
 from outpace.engine.stream.table_block import write_table
 from outpace.engine.window.operator import WindowedOperator
 from outpace.pattern.bind_disorder import BoundDisorder
 from outpace.pattern.query import Query
-
-_TAKES = frozenset({Kind.EVENTS})
 
 
 class OrderMatchStage:
@@ -93,8 +91,8 @@ class OrderMatchStage:
 
     @property
     def takes(self) -> frozenset[Kind]:
-        """Events."""
-        return _TAKES
+        """Events, and the times of those that no step can use."""
+        return TAKES
 
     @property
     def counters(self) -> Counters:

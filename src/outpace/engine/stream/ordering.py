@@ -1,11 +1,14 @@
 """Cells of events, put in order: what the first stage begins with, whatever it goes on with.
 
+Events that no step can use are known by their times alone, and counted where they are late.
+
 Memory: the events that wait for their turn; see `Reorderer`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +19,13 @@ from outpace.engine.match.contract import NO_TIME
 from outpace.engine.order.reorder import Released, Reorderer
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.table_block import write_table
+from outpace.engine.stream.unused import read_times
 from outpace.pattern.bind_disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late
+
+#: The cells that a stage takes which puts events in order.
+TAKES: Final = frozenset({Kind.EVENTS, Kind.UNUSED})
 
 
 @dataclass(frozen=True)
@@ -65,15 +72,18 @@ class Ordering:
 
     def step(self, cells: list[Cell]) -> Ordered:
         """Take the cells of a batch."""
-        blocks = [self._read(cell) for cell in cells if len(cell.block)]
+        unused = [cell.block for cell in cells if cell.kind is Kind.UNUSED]
+        late = sum(_before(self._reorderer.watermark, block) for block in unused)
+        events = [cell for cell in cells if cell.kind is Kind.EVENTS]
+        blocks = [self._read(cell) for cell in events if len(cell.block)]
         rows = pa.concat_tables([self._events.empty_table(), *blocks])
-        spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
-        told = max((cell.watermark for cell in cells), default=int(NO_TIME))
+        spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in events)])
+        told = max((cell.watermark for cell in events), default=int(NO_TIME))
         released = self._reorderer.push(rows, spans, told)
         counters = Counters(
             events=rows.num_rows,
             released=released.rows.num_rows,
-            late=released.late.num_rows,
+            late=released.late.num_rows + late,
             invalid=released.invalid.num_rows,
             buffered=self._reorderer.buffered,
         )
@@ -100,3 +110,8 @@ class Ordering:
             for kind, table in tables
             if table.num_rows
         ]
+
+
+def _before(time: int, block: bytes | pa.Buffer) -> int:
+    """Count the times in a block that are before one."""
+    return int(np.searchsorted(read_times(block), time))

@@ -1,8 +1,9 @@
 """Packing: the rows of a batch become cells of events, one for each instance of the first stage.
 
 Every instance gets a cell for every piece of rows, with the times of all of them, so that each
-knows how far time has come although it has only the events of its own keys. Rows that no step can
-use are left out after their times were seen. Rows without a time are refused, or set aside.
+knows how far time has come although it has only the events of its own keys. Of rows that no step
+can use only the times go on, to one instance, which counts those that are late. Rows without a time
+are refused, or set aside.
 
 Packing takes time linear in the rows and memory for two copies of them.
 """
@@ -26,6 +27,7 @@ from outpace.engine.pack import pack
 from outpace.engine.partition import one_array
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.table_block import write_table
+from outpace.engine.stream.unused import write_times
 from outpace.errors import DataError
 
 #: Spark's readers put the text of a record that they cannot read into a column of this name.
@@ -89,7 +91,8 @@ class Packing:
             What is promised of later rows, if anything.
         """
         good, invalid = self._without_invalid(table)
-        spans = b"" if self.told else _spans(good, self.time, self.ahead)
+        times = as_integers(one_array(good.column(self.time)))
+        spans = b"" if self.told else spans_of(times, self.ahead).astype("<i8").tobytes()
         columns, used = self._computed(good)
         instance = np.zeros(good.num_rows, np.int32)
         if self.keys and self.instances > 1:
@@ -108,6 +111,8 @@ class Packing:
             )
             for number in range(self.instances)
         ]
+        if used is not None and not used.all():
+            cells.append(Cell(Kind.UNUSED, block=write_times(times[used == 0])))
         if invalid.num_rows:
             cells.append(Cell(Kind.INVALID, block=write_table(invalid)))
         counters = Counters(events=table.num_rows, invalid=invalid.num_rows)
@@ -160,11 +165,3 @@ def _reason(corrupt: bool, time: str) -> str:
 
 def _flags(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(one_array(column).to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _spans(table: pa.Table, time: str, ahead: int | None) -> bytes:
-    """Return the stretches of time that rows cover, as `Cell.spans`."""
-    if not table.num_rows:
-        return b""
-    times = as_integers(one_array(table.column(time)))
-    return spans_of(times, ahead).astype("<i8").tobytes()

@@ -23,7 +23,7 @@ import pyarrow as pa
 from outpace.engine.match.contract import Integers
 from outpace.engine.state import pack, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
-from outpace.engine.stream.ordering import Ordering
+from outpace.engine.stream.ordering import TAKES, Ordering
 from outpace.engine.stream.travel import Parcel
 from outpace.engine.stream.windowed import WindowedStream
 from outpace.engine.window.contract import Events, Split, Windows
@@ -40,7 +40,7 @@ class SplitStage:
         What to split.
     """
 
-    takes = frozenset({Kind.EVENTS})
+    takes = TAKES
 
     def __init__(self, stream: WindowedStream) -> None:
         self._stream = stream

@@ -37,6 +37,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+#: Events of the same time are in order, however they come.
+UNNUMBERED = SCHEMA.remove(SCHEMA.get_field_index("seq"))
+
 
 @dataclass
 class Simulated:
@@ -74,7 +77,7 @@ class Simulated:
             for position, cell in enumerate(self.plan.packing.pack(part, watermark)):
                 if cell.kind is Kind.INVALID:
                     self.out[Kind.INVALID] += read_table(cell.block).to_pylist()
-                elif cell.kind is Kind.EVENTS:
+                elif cell.kind is not Kind.REPORT:
                     yield replace(cell, sender=task, position=position)
 
     def run(self, cells: list[Cell]) -> tuple[Given, States]:
@@ -236,11 +239,51 @@ def test_dropped_late_events_are_counted_and_not_given():
     assert (counters.matches, counters.kept, chain.out[Kind.LATE]) == (1, 0, [])
 
 
-def test_an_event_too_far_ahead_fails_the_batch_of_its_instance():
+@pytest.mark.parametrize(
+    ("windows", "instances"),
+    [(None, 1), (None, 3), (op.windows.time(4, slide=2), 1), (op.windows.time(4, slide=2), 3)],
+)
+@settings(max_examples=15)
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("abx")), max_size=6), max_size=4
+    ),
+    slack=st.none() | st.integers(0, 5),
+    late=st.sampled_from(["drop", "pass"]),
+    seed=st.integers(0, 99),
+)
+def test_late_events_are_counted_whether_a_step_can_use_them_or_not(
+    windows, instances, batches, slack, late, seed
+):
+    disorder = op.InOrder(late=late) if slack is None else op.KSlack(slack, late=late)
+    query = kinds("A -> B").disorder(disorder)
+    if windows is None:
+        query = query.partition_by("key")
+    else:
+        query = query.over(windows).instances(instances)
+    plan = plan_stream(query, UNNUMBERED, instances)
+    assert plan.packing.drop
+    assert len(plan.stages) == (3 if windows is not None and instances > 1 else 1)
+    chain = Simulated(plan, random.Random(seed))
+    greatest = None
+    for batch in batches:
+        rows = [event(number, time, kind, f"k{time}") for number, (time, kind) in enumerate(batch)]
+        given = chain.run(list(chain.packed(table(rows).drop_columns("seq"), NO_TIME)))
+        _, chain.chain.states = given
+        watermark = -END if greatest is None else greatest - (slack or 0)
+        counted = sum(counters.late for counters in given[0].counters[0])
+        assert counted == sum(time < watermark for time, _ in batch)
+        greatest = max(
+            [*(time for time, _ in batch), *([] if greatest is None else [greatest])], default=None
+        )
+
+
+@pytest.mark.parametrize("kind", ["b", "x"])
+def test_an_event_too_far_ahead_fails_the_batch_of_its_instance(kind):
     chain = simulated(kinds("A -> B").disorder(op.KSlack(2, ahead=50)))
     chain.batch(table([event(0, 10)]))
     with pytest.raises(DataError, match="the time 500 is too far ahead of 11"):
-        chain.batch(table([event(1, 11), event(2, 500, "b")]))
+        chain.batch(table([event(1, 11), event(2, 500, kind)]))
 
 
 def test_an_instance_without_events_hears_the_time():
