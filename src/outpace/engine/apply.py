@@ -45,6 +45,15 @@ class AppliedOperator:
         """None: what an operator keeps is its own."""
         return 0
 
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have an operator."""
+        return len(self._instances)
+
+    def starts_kept(self) -> int:
+        """None: an operator has no partial matches that are known here."""
+        return 0
+
     def push(self, table: pa.Table) -> Emitted:
         """Take the next rows, in order, and return what they give."""
         return self._emitted([self.feed(key, piece) for key, piece in self.pieces(table)])

@@ -160,16 +160,7 @@ class MatchOperator:
         """Count the rows kept that an undecided match may start with; linear in the rows kept."""
         kept = self._kept.take(self._kept.keys)
         undecided = kept.numbers[0] >= self._partitions.resume(kept.key).next_start
-        first = _first_predicates(self.task)
-        alone = {PredicateClass.LOCAL, PredicateClass.ALWAYS}
-        if any(predicate.kind not in alone for predicate in first):
-            # What else they read may not be kept.
-            return int(undecided.sum())
-        columns = {name: gather(kept.rows.column(name), None) for name in self._columns}
-        size = np.array([0, len(undecided)], np.int64)
-        nothing = size[:0]
-        block = Block(columns, size, size[1:], nothing, nothing, nothing, ended=True)
-        return int((undecided & (BlockMasks(first)(block) != 0)).sum())
+        return count_starts(self.task, kept.rows, undecided)
 
     def push(self, table: pa.Table, watermark: int = NO_TIME) -> Emitted:
         """Take the next rows and return what they make final; after an error nothing is taken.
@@ -414,6 +405,20 @@ class MatchOperator:
     def _empty_rows(self) -> pa.Table:
         schema = self.task.bound.schema
         return pa.schema([schema.field(name) for name in self._columns]).empty_table()
+
+
+def count_starts(task: Task, rows: pa.Table, undecided: Booleans) -> int:
+    """Count the rows that a match may start with, of those of which that is not decided."""
+    first = _first_predicates(task)
+    alone = {PredicateClass.LOCAL, PredicateClass.ALWAYS}
+    if any(predicate.kind not in alone for predicate in first):
+        # What else they read may not be kept.
+        return int(undecided.sum())
+    columns = {name: gather(rows.column(name), None) for name in rows.column_names}
+    size = np.array([0, len(undecided)], np.int64)
+    nothing = size[:0]
+    block = Block(columns, size, size[1:], nothing, nothing, nothing, ended=True)
+    return int((undecided & (BlockMasks(first)(block) != 0)).sum())
 
 
 def _first_predicates(task: Task) -> list[Predicate]:

@@ -48,7 +48,8 @@ class Counters:
         Events taken and put in order, and what came out, in this step.
     buffered, kept, partials, open_windows, keys
         Held after the step: events that wait for their turn, events that undecided matches may
-        still need, events that an undecided match may start with, open windows, and keys.
+        still need, events that an undecided match may start with, open windows, and keys: those
+        that have any of these, and where their events are numbered all that there have been.
     state_bytes
         The size of the state after the step.
     restore_us, step_us, save_us

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME, Matcher, Task
-from outpace.engine.match.operator import Emitted, MatchOperator
+from outpace.engine.match.operator import Emitted
 from outpace.engine.state import pack, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.operator import make_operator, push_until, reach_back
@@ -140,7 +140,7 @@ class OrderMatchStage:
             matches=emitted.matches.num_rows,
             timed_out=emitted.timed_out.num_rows,
             kept=operator.rows_kept,
-            partials=operator.starts_kept() if isinstance(operator, MatchOperator) else 0,
+            partials=operator.starts_kept(),
             open_windows=operator.open_windows if isinstance(operator, WindowedOperator) else 0,
-            keys=operator.partitions_kept if isinstance(operator, MatchOperator) else 0,
+            keys=operator.partitions_kept,
         )

@@ -66,7 +66,7 @@ class SplitStage:
             self._parcel(number, events, *given.get(number, nothing), ordered.watermark)
             for number in range(len(self._sent))
         ]
-        self._counters = ordered.counters
+        self._counters = replace(ordered.counters, keys=self._router.partitions)
         return [*parcels, *ordered.aside]
 
     def state(self) -> bytes:

@@ -66,7 +66,9 @@ class WindowStage:
             events=rows.num_rows,
             matches=len(matches),
             kept=instance.rows_kept,
+            partials=instance.starts_kept(),
             open_windows=instance.open_windows,
+            keys=instance.partitions_kept,
         )
         return Cell(
             Kind.EVENTS,

@@ -113,6 +113,15 @@ class WindowedApply:
         """How many windows are open."""
         return sum(map(len, self._open.values()))
 
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return sum(map(bool, self._open.values()))
+
+    def starts_kept(self) -> int:
+        """None: an operator has no partial matches that are known here."""
+        return 0
+
     def earliest(self, time: str) -> int:
         """Return when the first of the open windows started; their times must be known."""
         starts = (one.start_time for own in self._open.values() for one in own.values())

@@ -48,6 +48,11 @@ class Feed:
         """How many events were taken."""
         return self._numbers.arrived
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return self._numbers.partitions
+
     def number(self, rows: pa.Table) -> Events:
         """Number the next events; they count from `take` on."""
         if self._checked:

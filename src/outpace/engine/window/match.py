@@ -23,7 +23,7 @@ import pyarrow as pa
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Integers, Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
-from outpace.engine.match.operator import fingerprint, kept_columns
+from outpace.engine.match.operator import count_starts, fingerprint, kept_columns
 from outpace.engine.match.times import as_integers
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split
@@ -111,6 +111,22 @@ class WindowMatcher:
     def open_windows(self) -> int:
         """How many windows are open."""
         return 0 if self._strategy is None else self._strategy.open_windows
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return 0 if self._strategy is None else len(np.unique(self._strategy.undecided[0]))
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with; linear in the rows kept."""
+        if self._strategy is None:
+            return 0
+        held, (partition, ordinal) = self._strategy.held, self._strategy.undecided
+        known, at = np.unique(partition, return_inverse=True)
+        least = np.full(len(known) + 1, ENDED)
+        np.minimum.at(least, at, ordinal)
+        undecided = held.ordinal >= least[np.searchsorted(known, held.partition)]
+        return count_starts(self.task, held.rows, undecided)
 
     def earliest(self, time: str) -> int:
         """Return the least time of the rows that undecided matches may still need."""

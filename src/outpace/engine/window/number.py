@@ -89,6 +89,11 @@ class EventNumbers:
         return self._arrived
 
     @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return len(self._numbers)
+
+    @property
     def keys(self) -> pa.Table:
         """The key of each partition, by number."""
         keys = pa.concat_tables(self._keys).combine_chunks()

@@ -164,6 +164,12 @@ class OpenedWindows:
         """The arrival of the first event of all open windows; `OPEN` without any."""
         return int(self._open.begun_at.min(initial=OPEN))
 
+    @property
+    def undecided(self) -> tuple[Integers, Integers]:
+        """Partitions and ordinals: where the searches of all open windows stand."""
+        windows = self._open.windows
+        return windows.partition, windows.first + self._open.resume.next_start
+
 
 def _joined(left: OpenWindows, right: OpenWindows) -> OpenWindows:
     if not len(left) or not len(right):

@@ -61,6 +61,15 @@ class Instance(Protocol):
         """How many windows are open."""
         ...
 
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        ...
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with."""
+        ...
+
     def earliest(self, time: str) -> int:
         """Return a time, of the column of that name, that no event of open windows is before.
 
@@ -121,6 +130,15 @@ class WindowedOperator:
     def open_windows(self) -> int:
         """How many windows are open."""
         return self._instance.open_windows
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return self._instance.partitions_kept
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with; linear in the rows kept."""
+        return self._instance.starts_kept()
 
     def push(self, table: pa.Table) -> Emitted:
         """Take the next rows and return what they make final.

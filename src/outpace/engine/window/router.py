@@ -50,6 +50,11 @@ class Router:
         """How many events have come."""
         return self._feed.arrived
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return self._feed.partitions
+
     def push(
         self, rows: pa.Table, loads: Sequence[float], watermark: int = NO_TIME
     ) -> tuple[Events, list[Delivery]]:

@@ -96,6 +96,16 @@ class SharedWindows:
         """The arrival of the first event of all open windows."""
         return self._slots.begun_at
 
+    @property
+    def undecided(self) -> tuple[Integers, Integers]:
+        """Partitions and ordinals: where the searches of all open windows stand."""
+        slots = self._slots
+        entering = slots.all_windows.partition[slots.entering]
+        return (
+            np.concatenate([slots.group_partition, entering]),
+            np.concatenate([slots.group_cursor, slots.entering_cursor]),
+        )
+
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
         held = joined(self._held, events, keyed=self._keyed)

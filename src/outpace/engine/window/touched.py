@@ -48,6 +48,11 @@ class Strategy(Protocol):
         """The arrival of the first event of all open windows."""
         ...
 
+    @property
+    def undecided(self) -> tuple[Integers, Integers]:
+        """Partitions and ordinals: where the searches of all open windows stand."""
+        ...
+
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
         ...
@@ -95,6 +100,17 @@ class TouchedWindows:
         if self._aside is None:
             return self._strategy.begun_at
         return int(self._begun_at.min(initial=OPEN))
+
+    @property
+    def undecided(self) -> tuple[Integers, Integers]:
+        """Partitions and ordinals: where the searches of all open windows stand."""
+        if self._aside is None:
+            return self._strategy.undecided
+        windows = self._aside.tables[0].take(np.flatnonzero(self._open))
+        if "cursor" in windows.rows.column_names:
+            return windows.key, _column(windows.rows, "cursor")
+        first, decided = (_column(windows.rows, name) for name in ("first", "next_start"))
+        return windows.key, first + decided
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""

@@ -286,6 +286,23 @@ def test_an_event_too_far_ahead_fails_the_batch_of_its_instance(kind):
         chain.batch(table([event(1, 11), event(2, 500, kind)]))
 
 
+@pytest.mark.parametrize(
+    ("query", "first", "second"),
+    [
+        (QUERIES["next"], (1, 1), (0, 0)),
+        (QUERIES["time windows"], (1, 2), (0, 0)),
+        # Without windows an operator lives as long as its key.
+        (op.Query("q").order_by("ts").apply(Sums), (0, 2), (0, 3)),
+    ],
+)
+def test_partial_matches_and_keys_are_counted(query, first, second):
+    chain = simulated(query.partition_by("key"))
+    chain.batch(table([event(0, 1, "a", "p"), event(1, 2, "b", "q")]))
+    assert [(counters.partials, counters.keys) for counters in chain.counters] == [first]
+    chain.batch(table([event(2, 100, "x", "r")]))
+    assert [(counters.partials, counters.keys) for counters in chain.counters] == [second]
+
+
 def test_an_instance_without_events_hears_the_time():
     query = kinds("A -> !B").partition_by("key").disorder(op.KSlack(0))
     chain = simulated(query, instances=4)

@@ -396,7 +396,23 @@ def test_counters_say_what_each_stage_holds() -> None:
     assert (split.events, split.released, split.buffered) == (5, 3, 2)
     assert [one.open_windows for one in matched] == [1, 1]
     assert sum(one.kept for one in matched) == 3
+    # The a is in the first window alone.
+    assert sorted(one.partials for one in matched) == [0, 1]
     assert merged.matches == 0
+
+
+def test_keys_are_counted_where_something_is_held_of_them() -> None:
+    query = PAIRS.partition_by("key").over(TimeWindows(10, 10), numbered=True).instances(2)
+    simulation = Simulation(query, SCHEMA)
+    given = simulation.run([events(ts=[1, 2, 3], key=[7, 8, 9], kind=["a", "a", "x"])])
+    [[split], matched, _] = given.counters
+    assert (split.keys, sum(one.keys for one in matched)) == (3, 3)
+    assert sum(one.partials for one in matched) == 2
+    given = simulation.run([events(ts=[20], key=[7])])
+    [[split], matched, _] = given.counters
+    # Numbers of events and windows go on where a key comes again.
+    assert (split.keys, sum(one.keys for one in matched)) == (3, 1)
+    assert sum(one.partials for one in matched) == 0
 
 
 @pytest.mark.parametrize("name", ["count", "time", "session", "between"])

@@ -101,3 +101,38 @@ def test_where_the_oldest_window_began_is_known_when_it_lies_aside() -> None:
     operator.push(table.slice(KEYS, 600))
     operator.advance(140)
     assert operator._instance.horizon == KEYS + 600
+
+
+@pytest.mark.parametrize("name", ["searches are shared", "first starts differ", "one by one"])
+def test_undecided_starts_and_keys_with_open_windows_are_counted(name: str) -> None:
+    query, shared, _ = QUERIES[name]
+    size, slide = 6, 2
+    table = events()
+    operator = operator_of(query.over(CountWindows(size, slide)), table.schema, shared=shared)
+    aside = set()
+    own: dict[int, list[tuple[int, str]]] = {}
+    for begin in range(0, table.num_rows, 60):
+        rows = table.slice(begin, 60)
+        operator.push(rows)
+        aside.add(operator._instance._strategy._aside is not None)
+        for row in rows.to_pylist():
+            own.setdefault(row["key"], []).append((row["id"], row["kind"]))
+        starts, keys = set(), 0
+        for seen in own.values():
+            opened = range(0, len(seen), slide)
+            windows = [seen[first:] for first in opened if first + size > len(seen)]
+            starts.update(*map(waiting_starts, windows))
+            keys += bool(windows)
+        assert operator.starts_kept() == len(starts)
+        assert operator.partitions_kept == keys
+    assert aside == {False, True}
+
+
+def waiting_starts(window: list[tuple[int, str]]) -> list[int]:
+    """Return the events of a window that a match may start with that is not found yet."""
+    ends = [place for place, (_, kind) in enumerate(window) if kind == "b"]
+    past = 0
+    for end in ends:
+        if any(kind == "a" for _, kind in window[past:end]):
+            past = end + 1
+    return [number for number, kind in window[past:] if kind == "a"]
