@@ -111,7 +111,7 @@ class Cell:
     position
         Its place among the cells of its sender in this batch.
     watermark
-        What is promised: no later event of the stream has a time before this.
+        What its sender promises: none of its later events has a time before this.
     spans
         The times that were seen, as stretches without a large gap: pairs of the least and the
         greatest time, rising, 16 bytes each.

@@ -78,7 +78,9 @@ class Ordering:
         blocks = [self._read(cell) for cell in events if len(cell.block)]
         rows = pa.concat_tables([self._events.empty_table(), *blocks])
         spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in events)])
-        told = max((cell.watermark for cell in events), default=int(NO_TIME))
+        # Each sender promises for itself; all that ever do so take part in every batch.
+        promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
+        told = min(promised, default=int(NO_TIME))
         released = self._reorderer.push(rows, spans, told)
         counters = Counters(
             events=rows.num_rows,

@@ -320,6 +320,19 @@ def test_time_that_is_told_releases_events():
     assert [row["last"] for row in chain.out[Kind.MATCHES]] == [0]
 
 
+def test_time_goes_as_far_as_all_who_tell_it_promise():
+    plan = plan_stream(kinds("A -> B").disorder(op.Watermark()), SCHEMA, 1)
+    stage = plan.stages[0].make(0)
+    rows = plan.packing.pack(table([event(0, 4, "a")]))
+    pulses = [plan.packing.pulse(watermark) for watermark in (9, 5)]
+    stage.step([cell for cells in (rows, *pulses) for cell in cells if cell.kind in stage.takes])
+    assert (stage.counters.released, stage.counters.late) == (1, 0)
+    stage.step(plan.packing.pack(table([event(1, 4, "b"), event(2, 7, "b")]))[:1])
+    assert (stage.counters.buffered, stage.counters.late) == (1, 1)
+    [matches, _] = stage.step(plan.packing.pulse(8))
+    assert read_table(matches.block)["last"].to_pylist() == [2]
+
+
 @pytest.mark.parametrize(
     ("query", "pulse"),
     [
