@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from outpace.engine.block import read_block
 from outpace.engine.match.contract import NO_TIME
-from outpace.engine.stream.cell import COUNTERS, Cell, Counters, Kind, cell_batch, read_cells
+from outpace.engine.stream.cell import CELLS, Cell, Kind, cell_batch, cell_of, read_cells
 from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.engine.stream.table_block import read_table
 from outpace.pattern.query import Query
@@ -167,12 +167,8 @@ class StageProcessor(StatefulProcessor):
 
 
 def _from_pandas(part: pd.DataFrame) -> Iterator[Cell]:
-    names = ["kind", "stage", "sender", "position", "watermark", "spans", "block"]
-    for row in zip(*(part[name].tolist() for name in (*names, *COUNTERS)), strict=True):
-        kind, stage, sender, position, watermark, spans, block, *counters = row
-        yield Cell(
-            Kind(kind), 0, block, stage, sender, position, watermark, spans, Counters(*counters)
-        )
+    for row in zip(*(part[name].tolist() for name in CELLS.names), strict=True):
+        yield cell_of(*row)
 
 
 def unpack(output: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:

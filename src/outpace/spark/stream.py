@@ -248,11 +248,11 @@ def _observed(cells: DataFrame, plan: StreamPlan) -> DataFrame:
     """Let Spark add up the counters of every stage; `outpace.spark.metrics` reads them."""
     names = ["pack", *(spec.name for spec in plan.stages)]
     sums = [
-        sf.sum(sf.when(sf.col("stage") == place, sf.col(counter)).otherwise(0)).alias(
-            f"{name}.{counter}"
-        )
+        sf.sum(
+            sf.when(sf.col("stage") == place, sf.get("counters", sf.lit(number))).otherwise(0)
+        ).alias(f"{name}.{counter}")
         for place, name in enumerate(names)
-        for counter in COUNTERS
+        for number, counter in enumerate(COUNTERS)
     ]
     name = f"outpace:{plan.bound.query.name}:{next(_numbers)}"
     return with_schema(cells.observe(name, *sums), _CELLS)

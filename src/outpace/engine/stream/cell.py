@@ -6,8 +6,9 @@ its kind says. On Spark a cell is one row with the schema `CELLS`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from enum import IntEnum
 from typing import Final
 
@@ -76,20 +77,20 @@ class Counters:
 #: The names of the counters, in their order.
 COUNTERS: Final = tuple(counter.name for counter in fields(Counters))
 
-#: A row for each cell. `stage` is where a report comes from: 0 is packing.
+#: A row for each cell. What only Python reads is one column: each costs Spark time in every batch.
 CELLS: Final = pa.schema(
     [
         pa.field("instance", pa.int32(), nullable=False),
         pa.field("kind", pa.int8(), nullable=False),
         pa.field("stage", pa.int8(), nullable=False),
-        pa.field("sender", pa.int32(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("watermark", pa.int64(), nullable=False),
-        pa.field("spans", pa.binary(), nullable=False),
+        pa.field("head", pa.binary(), nullable=False),
         pa.field("block", pa.binary(), nullable=False),
-        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTERS),
+        pa.field("counters", pa.list_(pa.field("element", pa.int64(), nullable=False))),
     ]
 )
+
+#: The head of a cell: sender, position and watermark; the spans follow.
+_HEAD: Final = struct.Struct("<iqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
 
     Examples
     --------
-    >>> cell = Cell(Kind.PULSE, watermark=7, counters=Counters(events=3))
+    >>> cell = Cell(Kind.REPORT, watermark=7, counters=Counters(events=3))
     >>> list(read_cells(cell_batch([cell]))) == [cell]
     True
     """
@@ -154,21 +155,15 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
             cell.instance,
             int(cell.kind),
             cell.stage,
-            cell.sender,
-            cell.position,
-            cell.watermark,
-            cell.spans,
+            _HEAD.pack(cell.sender, cell.position, cell.watermark) + cell.spans,
             bytes(cell.block),
-            *(getattr(cell.counters, name) for name in COUNTERS),
+            astuple(cell.counters) if cell.kind is Kind.REPORT else None,
         )
         for cell in cells
     ]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(CELLS)
+    columns = zip(*rows, strict=True) if rows else [()] * len(CELLS)
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(column, kind)
-            for column, kind in zip(map(list, columns), CELLS.types, strict=True)
-        ],
+        [pa.array(column, kind) for column, kind in zip(columns, CELLS.types, strict=True)],
         schema=CELLS,
     )
 
@@ -176,16 +171,23 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
 def read_cells(batch: pa.RecordBatch) -> Iterator[Cell]:
     """Return the cells of rows; blocks are not copied."""
     columns = [batch.column(name).to_pylist() for name in CELLS.names if name != "block"]
-    for row, block in zip(zip(*columns, strict=True), batch.column("block"), strict=True):
-        instance, kind, stage, sender, position, watermark, spans, *counters = row
-        yield Cell(
-            Kind(kind),
-            instance,
-            block.as_buffer() if len(block.as_buffer()) else b"",
-            stage,
-            sender,
-            position,
-            watermark,
-            spans,
-            Counters(*counters),
-        )
+    blocks = (block.as_buffer() for block in batch.column("block"))
+    for (instance, kind, stage, head, counters), block in zip(
+        zip(*columns, strict=True), blocks, strict=True
+    ):
+        yield cell_of(instance, kind, stage, head, block if len(block) else b"", counters)
+
+
+def cell_of(
+    instance: int,
+    kind: int,
+    stage: int,
+    head: bytes,
+    block: bytes | pa.Buffer,
+    counters: Iterable[int] | None,
+) -> Cell:
+    """Return the cell of a row."""
+    sender, position, watermark = _HEAD.unpack_from(head)
+    spans = head[_HEAD.size :]
+    told = Counters() if counters is None else Counters(*map(int, counters))
+    return Cell(Kind(kind), instance, block, stage, sender, position, watermark, spans, told)
