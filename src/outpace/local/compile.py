@@ -42,7 +42,8 @@ def compile_kernels() -> None:
         for size in (1000, 50):
             match(table, query.over(CountWindows(size, 50)))
     for windows in _windows():
-        windows_of(Query().partition_by("type").order_by("ts").over(windows), table)
+        for query in (Query(), Query().partition_by("type")):
+            windows_of(query.order_by("ts").over(windows), table)
     _merge_sources(table)
 
 

@@ -153,7 +153,6 @@ def split_by_count(
     slide: int,
     offset: int,
     lowest: int,
-    alone: bool,
     table: Matrix,
     pool: Matrix,
     opened: Matrix,
@@ -162,13 +161,11 @@ def split_by_count(
 ) -> None:
     """Open and close windows of `size` events; `lowest` is the first window that has any.
 
-    Without times nothing is queued: what is left is computed from the number. Where the partition
-    is `alone`, events that neither open nor close a window are not looked at.
+    Without times nothing is queued: what is left is computed from the number.
     """
     timed = len(times) > 0
     opened_count, closed_count = fill[OPENED], fill[CLOSED]
-    row = fill[ROW]
-    while row < len(partition):
+    for row in range(fill[ROW], len(partition)):
         line = partition[row] + 1
         event = ordinal[row]
         if table[line, EVENTS] == 0:
@@ -195,16 +192,6 @@ def split_by_count(
             start = pool[dequeue(table, pool, line), START] if timed else 0
             close_oldest(closed, closed_count, table, line, max(0, first), start, arrival[row])
             closed_count += 1
-        row += 1
-        if alone:
-            awaited = offset + table[line, NUMBER] * slide
-            if table[line, OPEN_COUNT]:
-                oldest = table[line, NUMBER] - table[line, OPEN_COUNT]
-                awaited = min(awaited, offset + oldest * slide + size - 1)
-            row = min(row + awaited - event - 1, len(partition))
-            table[line, EVENTS] = ordinal[row - 1] + 1
-            if timed:
-                table[line, LAST] = times[row - 1]
     stop_at(fill, len(partition), opened_count, closed_count)
 
 
@@ -217,7 +204,6 @@ def split_by_time(
     size: int,
     slide: int,
     offset: int,
-    alone: bool,
     table: Matrix,
     pool: Matrix,
     opened: Matrix,
@@ -227,12 +213,10 @@ def split_by_time(
     """Open and close windows of event time; a last time without an event only passes.
 
     The ring holds the partitions with open windows. Time is the same for all, so all of them have
-    the same oldest window: each that is looked at when a window ends has one to close. Where the
-    partition is `alone`, of events that neither open nor close a window only the time is looked at.
+    the same oldest window: each that is looked at when a window ends has one to close.
     """
     opened_count, closed_count = fill[OPENED], fill[CLOSED]
-    row = fill[ROW]
-    while row < len(times):
+    for row in range(fill[ROW], len(times)):
         time = times[row]
         line = table[0, AFTER]
         while line:
@@ -273,15 +257,6 @@ def split_by_time(
                 enqueue(table, pool, line, event, start)
                 open_next(opened, opened_count, table, line, event, start, start + size)
                 opened_count += 1
-        row += 1
-        if alone:
-            awaited = offset + table[line, NUMBER] * slide
-            if table[line, OPEN_COUNT]:
-                oldest = table[line, NUMBER] - table[line, OPEN_COUNT]
-                awaited = min(awaited, offset + oldest * slide + size)
-            while row < len(partition) and times[row] < awaited:
-                row += 1
-            table[line, EVENTS] = ordinal[row - 1] + 1
     stop_at(fill, len(times), opened_count, closed_count)
 
 

@@ -63,7 +63,7 @@ def windows_of(query: Query, table: pa.Table) -> pa.Table:
 def _by_number(parts: list[Windows]) -> Windows:
     if not parts:
         return Windows.none()
-    lines = np.concatenate([np.stack(list(vars(part).values())) for part in parts], axis=1)
+    lines = np.concatenate([np.stack(part.columns) for part in parts], axis=1)
     partition, number = lines[0], lines[1]
     return Windows(*lines[:, np.lexsort((number, partition))])
 

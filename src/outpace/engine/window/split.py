@@ -7,6 +7,7 @@ from outpace.engine.window.split_clocked import SessionSplitter, TimeSplitter
 from outpace.engine.window.split_content import ContentSplitter, LandmarkSplitter
 from outpace.engine.window.split_count import CountSplitter
 from outpace.engine.window.split_predicate import PredicateSplitter
+from outpace.engine.window.split_unkeyed import UnkeyedCountSplitter, UnkeyedTimeSplitter
 from outpace.pattern.bind_windows import (
     BoundWindows,
     ByContent,
@@ -29,6 +30,12 @@ _SPLITTERS: dict[type[WindowKind], type[Splitter]] = {
     ByLandmark: LandmarkSplitter,
 }
 
+#: Where one range of numbers tells all open windows.
+_UNKEYED: dict[type[WindowKind], type[Splitter]] = {
+    ByCount: UnkeyedCountSplitter,
+    ByTime: UnkeyedTimeSplitter,
+}
+
 
 def make_splitter(windows: BoundWindows) -> Splitter:
     """Return the splitter of bound windows.
@@ -45,4 +52,7 @@ def make_splitter(windows: BoundWindows) -> Splitter:
     >>> splitter.finish().closed.stop.tolist()
     [5]
     """
-    return _SPLITTERS[type(windows.kind)](windows)
+    kind = type(windows.kind)
+    if not windows.keyed and kind in _UNKEYED:
+        return _UNKEYED[kind](windows)
+    return _SPLITTERS[kind](windows)

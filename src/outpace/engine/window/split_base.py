@@ -109,7 +109,7 @@ class Splitter(ABC):
     @property
     def _spec(self) -> str:
         """What the windows are, for saved state."""
-        return repr(self.windows.kind)
+        return f"{self.windows.kind!r}{' by key' if self.windows.keyed else ''}"
 
     @abstractmethod
     def _take(self, events: Events) -> Split:

@@ -65,7 +65,6 @@ class TimeSplitter(ClockedSplitter):
                 kind.size,
                 kind.slide,
                 kind.offset,
-                not self.windows.keyed,
                 self._table,
                 self._pool,
                 opened,

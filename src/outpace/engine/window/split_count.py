@@ -35,7 +35,6 @@ class CountSplitter(TableSplitter):
                 kind.slide,
                 kind.offset,
                 self._lowest,
-                not self.windows.keyed,
                 self._table,
                 self._pool,
                 opened,

@@ -29,7 +29,7 @@ NO_EVENTS = np.zeros(0, np.int64)
 Loop: TypeAlias = Callable[[Matrix, Matrix, Integers], None]
 
 #: Windows that there is room for at first.
-_ROOM = 64
+ROOM = 64
 
 #: Room grows by this factor at most at once; what is not filled takes no memory.
 _GROWTH_MAX = 16.0
@@ -43,7 +43,7 @@ class TableSplitter(Splitter):
         self._table = np.zeros((2, kernels.TABLE_COLUMNS), np.int64)
         self._pool = np.zeros((16, kernels.POOL_COLUMNS), np.int64)
         # Windows are written here before they are returned.
-        self._opened = np.empty((kernels.WINDOW_LINES, _ROOM), np.int64)
+        self._opened = np.empty((kernels.WINDOW_LINES, ROOM), np.int64)
         self._closed = np.empty_like(self._opened)
         #: Partitions have the lines 1 up to this, exclusively.
         self._lines = 1
@@ -79,11 +79,11 @@ class TableSplitter(Splitter):
             # The rows so far tell how much room all of them may take.
             share = rows / (1 + int(fill[kernels.ROW]))
             if fill[kernels.OPENED] == opened.shape[1]:
-                opened = self._opened = _enlarged(opened, share)
+                opened = self._opened = enlarged(opened, share)
             elif not kernels.has_room(self._pool):
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
             else:
-                closed = self._closed = _enlarged(closed, share)
+                closed = self._closed = enlarged(closed, share)
             loop(opened, closed, fill)
         _, opened_count, closed_count = fill.tolist()
         return Split(
@@ -142,7 +142,7 @@ def as_read(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     return whole
 
 
-def _enlarged(windows: Matrix, share: float) -> Matrix:
+def enlarged(windows: Matrix, share: float) -> Matrix:
     """Return windows with more room, `share` times as much or so."""
     lines, room = windows.shape
     # Lines a power of two apart would all fall on the same few places of the processor's cache.

@@ -214,5 +214,5 @@ def joined_windows(one: Windows, other: Windows) -> Windows:
     """Return windows one behind the other."""
     if not len(one) or not len(other):
         return one if len(one) else other
-    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+    pairs = zip(one.columns, other.columns, strict=True)
     return Windows(*(np.concatenate(pair) for pair in pairs))

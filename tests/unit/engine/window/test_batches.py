@@ -25,7 +25,7 @@ def windows(first: list[int], stop: list[int]) -> Windows:
 
 
 def rows_of(all_windows: Windows, keep: Integers) -> Windows:
-    return Windows(*(column[keep] for column in vars(all_windows).values()))
+    return Windows(*(column[keep] for column in all_windows.columns))
 
 
 @st.composite

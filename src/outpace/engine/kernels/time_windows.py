@@ -1,0 +1,104 @@
+"""Telling windows of time apart in a stream without keys.
+
+The open windows have consecutive numbers: those that open are added at one end, those that close
+leave at the other. An event that does neither costs a comparison, and no event looks at the windows
+that are open. Only what data decides is written: which windows, and at which events.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.engine.kernels.compiled import compiled_when_worth
+
+Integers = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+
+# What is known of the stream: the ordinal behind the last event, 0 before the first one; the number
+# of the next window, and how many windows before it are open.
+SEEN, NEXT, COUNT = range(3)
+
+#: So many events are passed over at once where none of them opens or closes a window.
+AT_ONCE: Final = 8
+
+# Lines of the windows that closed: the ordinal behind the last event, and the arrival of the event
+# that closed them.
+STOP, CLOSED_AT = range(2)
+
+# Lines of the leaps in the numbers: how many windows were opened before, and the number then.
+AFTER, NUMBER = range(2)
+
+# Where a loop stands: the row to go on at, and how much was written so far.
+ROW, OPENED, CLOSED, LEAPS = range(4)
+
+
+@compiled_when_worth
+def split_times(
+    ordinal: Integers,
+    arrival: Integers,
+    times: Integers,
+    size: int,
+    slide: int,
+    offset: int,
+    state: Integers,
+    opened: Integers,
+    closed: Matrix,
+    leaps: Matrix,
+    fill: Integers,
+) -> None:
+    """Open and close windows `[offset + number * slide, ... + size)` over ascending times.
+
+    Of windows that open, the ordinal of the first event is written. Windows open and close in the
+    order of their numbers, which follow each other but for `leaps`, as windows without events do
+    not exist. It stops where there is no room left for what it writes, and goes on when it is
+    called again with larger arrays.
+    """
+    row, opened_count, closed_count, leap_count = fill
+    seen, number, count = state
+    # The start of the next window, and the end of the oldest one that is open, or of that one.
+    start = offset + number * slide
+    end = start - count * slide + size
+    while row < len(times):
+        awaited = min(start, end) if count else start
+        if seen:
+            while row + AT_ONCE <= len(times) and times[row + AT_ONCE - 1] < awaited:
+                row += AT_ONCE
+            while row < len(times) and times[row] < awaited:
+                row += 1
+        if row:
+            seen = ordinal[row - 1] + 1
+        if row == len(times):
+            break
+        time = times[row]
+        while count and end <= time and closed_count < closed.shape[1]:
+            closed[STOP, closed_count] = seen
+            closed[CLOSED_AT, closed_count] = arrival[row]
+            closed_count += 1
+            count -= 1
+            end += slide
+        if count and end <= time:
+            break
+        if seen == 0 or start + size <= time:
+            if leap_count == leaps.shape[1]:
+                break
+            number = (time - offset - size) // slide + 1
+            start = offset + number * slide
+            end = start + size
+            leaps[AFTER, leap_count] = opened_count
+            leaps[NUMBER, leap_count] = number
+            leap_count += 1
+        seen = ordinal[row] + 1
+        while start <= time and opened_count < len(opened):
+            opened[opened_count] = ordinal[row]
+            opened_count += 1
+            count += 1
+            number += 1
+            start += slide
+        if start <= time:
+            break
+        row += 1
+    state[SEEN], state[NEXT], state[COUNT] = seen, number, count
+    fill[ROW], fill[OPENED], fill[CLOSED], fill[LEAPS] = row, opened_count, closed_count, leap_count

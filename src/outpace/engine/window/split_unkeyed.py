@@ -1,0 +1,243 @@
+"""Splitters of count and time windows of a stream without keys.
+
+The open windows are a range of numbers. What follows from the numbers is said as such: of count
+windows all but times, so a push costs the same however many windows are open, open and close. Of
+time windows, each is told the event that it starts with and the one that closes it.
+
+Memory: one integer for each open window (none for count windows that show no times), twice for a
+while, and room for the windows that one push opened and closed at most.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels import time_windows as kernel
+from outpace.engine.match.contract import Integers
+from outpace.engine.window.contract import OPEN, Events, Linear, LinearWindows, Split, Windows
+from outpace.engine.window.queue import Queue
+from outpace.engine.window.split_base import END_OF_TIME, Splitter
+from outpace.engine.window.split_table import ROOM, as_read, enlarged
+from outpace.errors import StateError
+from outpace.pattern.bind_windows import BoundWindows, ByCount, ByTime
+
+#: Lines of what is told of windows that open, of those that close, and of leaps.
+_LINES: Final = (1, 2, 2)
+_ZERO, _STILL_OPEN, _NOT_CLOSED = Linear(0), Linear(OPEN), Linear(-1)
+
+
+class UnkeyedSplitter(Splitter):
+    """Windows whose open ones are a range of numbers.
+
+    `_numbers` are a few integers that tell how far the stream has come, and `_kept` is one for each
+    open window, where numbers do not tell all.
+    """
+
+    _numbers: Integers
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        self._kept = Queue()
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return len(self._open(self._numbers))
+
+    @property
+    def integers_kept(self) -> int:
+        """How many integers the state is made of."""
+        return len(self._numbers) + len(self._kept)
+
+    @abstractmethod
+    def _open(self, numbers: Integers) -> range:
+        """Return the windows that are open when the stream has come so far."""
+
+    def _tables(self) -> list[pa.Table]:
+        return [pa.table({"numbers": self._numbers}), pa.table({"kept": self._kept.values})]
+
+    def _set_tables(self, tables: Sequence[pa.Table]) -> None:
+        names = [table.column_names for table in tables]
+        if names == [["numbers"], ["kept"]] and tables[0].num_rows == len(self._numbers):
+            numbers, kept = (np.array(one.column(0).to_numpy(), np.int64) for one in tables)
+            if len(kept) == (0 if self.windows.time is None else len(self._open(numbers))):
+                self._numbers, self._kept = numbers, Queue()
+                self._kept.add(kept)
+                return
+        raise StateError("the saved state of the windows contradicts itself")
+
+
+class UnkeyedCountSplitter(UnkeyedSplitter):
+    """Windows of `size` events; one closes with its last event.
+
+    Where times are shown, the time of the first event of each open window is kept.
+    """
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByCount)
+        self._kind = windows.kind
+        #: How many events there were, and the time of the last one.
+        self._numbers = np.zeros(2, np.int64)
+        self._first = Linear(self._kind.offset, self._kind.slide, least=0)
+        self._stop = Linear(self._kind.offset + self._kind.size, self._kind.slide)
+
+    def _open(self, numbers: Integers) -> range:
+        events = int(numbers[0])
+        return range(self._ended(events), self._begun(events))
+
+    def _begun(self, events: int) -> int:
+        """Return how many windows have begun with so many events, by the next one's number."""
+        # With a negative offset, some windows begin with the first event.
+        begun = (events - 1 - self._kind.offset) // self._kind.slide + 1 if events else 0
+        return max(begun, self._ended(0))
+
+    def _ended(self, events: int) -> int:
+        """Return how many windows have no event but these, by the next one's number."""
+        return max(0, (events - self._kind.offset - self._kind.size) // self._kind.slide + 1)
+
+    def _take(self, events: Events) -> Split:
+        before = int(self._numbers[0])
+        after = before + len(events.arrival)
+        begun = range(self._begun(before), self._begun(after))
+        ended = range(self._ended(before), self._ended(after))
+        starts: Integers | Linear = _ZERO
+        started: Integers | Linear = _ZERO
+        ends: Integers | Linear = _ZERO
+        self._numbers[0] = after
+        if self.windows.time is not None:
+            starts = events.times[self._first.of(np.arange(begun.start, begun.stop)) - before]
+            ends = events.times[self._stop.of(np.arange(ended.start, ended.stop)) - 1 - before]
+            self._kept.add(starts)
+            started = self._kept.take(len(ended))
+            self._numbers[1] = events.times[-1]
+        stop, last = self._stop, Linear(self._stop.base - 1, self._stop.step)
+        return Split(
+            self._windows(begun, _STILL_OPEN, starts, _ZERO, _NOT_CLOSED),
+            self._windows(ended, stop, started, ends, last),
+        )
+
+    def _rest(self) -> Split:
+        rest = self._open(self._numbers)
+        events, last = (Linear(int(number)) for number in self._numbers)
+        timed = self.windows.time is not None
+        starts = self._kept.take(len(rest)) if timed else _ZERO
+        return Split(Windows.none(), self._windows(rest, events, starts, last, events))
+
+    def _windows(
+        self,
+        numbers: range,
+        stop: Linear,
+        start_time: Integers | Linear,
+        end_time: Integers | Linear,
+        closed_at: Linear,
+    ) -> Windows:
+        return LinearWindows(
+            numbers,
+            partition=_ZERO,
+            first=self._first,
+            stop=stop,
+            start_time=start_time,
+            end_time=end_time,
+            closed_at=closed_at,
+        )
+
+
+class UnkeyedTimeSplitter(UnkeyedSplitter):
+    """Windows `[start, start + size)`; the first event of each open one is kept."""
+
+    def __init__(self, windows: BoundWindows) -> None:
+        super().__init__(windows)
+        assert isinstance(windows.kind, ByTime)
+        self._kind = windows.kind
+        self._numbers = np.zeros(3, np.int64)
+        #: How much there is room for at first: of windows that open, that close, and of leaps.
+        self._room = [ROOM, ROOM, ROOM]
+
+    def _open(self, numbers: Integers) -> range:
+        _, following, count = numbers.tolist()
+        return range(following - count, following)
+
+    def _take(self, events: Events) -> Split:
+        waiting = self._open(self._numbers)
+        opened, closed, leaps = self._told(events)
+        self._kept.add(opened)
+        leaps[kernel.AFTER] += len(waiting)
+        numbers = _rising(waiting.start, len(waiting) + len(opened), *leaps)
+        begun, ended = numbers[len(waiting) :], numbers[: closed.shape[1]]
+        first = self._kept.take(closed.shape[1])
+        return Split(
+            self._windows(begun, opened, _STILL_OPEN, _NOT_CLOSED),
+            self._windows(ended, first, *closed),
+        )
+
+    def _told(self, events: Events) -> tuple[Integers, Integers, Integers]:
+        """Return what events say of windows that open, of those that close, and leaps."""
+        columns = as_read(events.ordinal), as_read(events.arrival), as_read(events.times)
+        spans = self._kind.size, self._kind.slide, self._kind.offset
+        rows = len(events.times)
+        fill = np.zeros(4, np.int64)
+        told = [np.empty((n, room), np.int64) for n, room in zip(_LINES, self._room, strict=True)]
+        while True:
+            opened, closed, leaps = told
+            kernel.split_times(*columns, *spans, self._numbers, opened[0], closed, leaps, fill)
+            row, *counts = fill.tolist()
+            if row == rows:
+                break
+            # The rows so far tell how much room all of them may take.
+            share = rows / (1 + row)
+            told = [
+                enlarged(part, share) if part.shape[1] == count else part
+                for part, count in zip(told, counts, strict=True)
+            ]
+        # What is returned is not copied, so it has little more room than it needs.
+        self._room = [ROOM + count + count // 8 for count in counts]
+        opened, closed, leaps = (part[:, :n] for part, n in zip(told, counts, strict=True))
+        return opened[0], closed, leaps
+
+    def _pass(self, watermark: int) -> Split:
+        kind, waiting = self._kind, self._open(self._numbers)
+        ended = (watermark - kind.offset - kind.size) // kind.slide + 1 - waiting.start
+        passed = waiting[: max(0, ended)]
+        self._numbers[kernel.COUNT] -= len(passed)
+        stop, closed_at = Linear(int(self._numbers[kernel.SEEN])), Linear(self._arrived)
+        closed = self._windows(passed, self._kept.take(len(passed)), stop, closed_at)
+        return Split(Windows.none(), closed)
+
+    def _rest(self) -> Split:
+        return self._pass(END_OF_TIME)
+
+    def _windows(
+        self,
+        numbers: Integers | range,
+        first: Integers,
+        stop: Integers | Linear,
+        closed_at: Integers | Linear,
+    ) -> Windows:
+        kind = self._kind
+        return LinearWindows(
+            numbers,
+            partition=_ZERO,
+            first=first,
+            stop=stop,
+            start_time=Linear(kind.offset, kind.slide),
+            end_time=Linear(kind.offset + kind.size, kind.slide),
+            closed_at=closed_at,
+        )
+
+
+def _rising(begin: int, count: int, after: Integers, numbers: Integers) -> Integers | range:
+    """Return so many numbers from `begin` on, of which each after so many goes on at another."""
+    if len(after) and not after[-1]:
+        begin, after = int(numbers[-1]), after[:0]
+    if not len(after):
+        return range(begin, begin + count)
+    places = np.arange(count)
+    bases = np.concatenate([[begin], numbers - after])
+    rising: Integers = places + bases[np.searchsorted(after, places, side="right")]
+    return rising
