@@ -10,7 +10,8 @@ beginning, so `LeastLoaded` evens out the events sent. A user's own scheduler mu
 is given alone, for a batch that is run again must give the same.
 
 Memory: the events that wait for their turn, what tells open windows, and an entry for each
-partition that there has been. Paper: 2.3.4.
+partition: of those with open windows where time numbers these, else of all that there have been.
+Paper: 2.3.4.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class SplitStage:
     def __init__(self, stream: WindowedStream) -> None:
         self._stream = stream
         self._ordering = Ordering(stream.bound, stream.disorder, stream.events)
-        self._router = Router(stream.query, stream.bound, stream.windows, checked=False)
+        self._router = Router(
+            stream.query, stream.bound, stream.windows, checked=False, forgets=True
+        )
         self._sent = np.zeros(stream.query.instance_count, np.int64)
         self._counters = Counters()
 

@@ -15,8 +15,17 @@ from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events
 from outpace.engine.window.number import EventNumbers
 from outpace.errors import DataError
-from outpace.pattern.bind_windows import BoundWindows
+from outpace.pattern.bind_windows import BoundWindows, ByTime
 from outpace.pattern.bound import BoundQuery
+
+
+def may_forget(bound: BoundQuery, windows: BoundWindows) -> bool:
+    """Say whether a partition without open windows can be forgotten, and nothing shown tells it.
+
+    Shown numbers of windows count on where a partition comes again, but those of time windows,
+    which time alone gives.
+    """
+    return windows.keyed and (not bound.query.numbered or isinstance(windows.kind, ByTime))
 
 
 def in_order(bound: BoundQuery, table: pa.Table) -> pa.Table:

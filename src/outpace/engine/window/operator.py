@@ -19,7 +19,7 @@ from outpace.engine.match.operator import Emitted, kept_columns, prepare
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.apply import WindowedApply
 from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.feed import Feed, in_order
+from outpace.engine.window.feed import Feed, in_order, may_forget
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
@@ -118,7 +118,7 @@ class WindowedOperator:
         time = () if windows.time is None else (windows.time,)
         wanted = {*columns, *windows.columns, *time}
         self._schema = pa.schema([field for field in bound.schema if field.name in wanted])
-        self._forgets = forgets and windows.keyed and not bound.query.numbered
+        self._forgets = forgets and may_forget(bound, windows)
         self._closed_because = ""
 
     @property

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import NO_TIME
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split
-from outpace.engine.window.feed import Feed
+from outpace.engine.window.feed import Feed, may_forget
 from outpace.engine.window.schedule import Delivery, Schedule, scheduler_of
 from outpace.engine.window.sharing import overlapping
 from outpace.engine.window.split import make_splitter
@@ -35,15 +36,25 @@ class Router:
         The query and its windows, bound to the schema of the stream.
     checked
         Whether rows that go back are refused; see `Feed`.
+    forgets
+        Whether partitions without open windows are forgotten, where nothing that is shown counts
+        their events or windows. Then what different keys have at the same time comes in any order.
     """
 
     def __init__(
-        self, query: Query, bound: BoundQuery, windows: BoundWindows, *, checked: bool = True
+        self,
+        query: Query,
+        bound: BoundQuery,
+        windows: BoundWindows,
+        *,
+        checked: bool = True,
+        forgets: bool = False,
     ) -> None:
         self._feed = Feed(bound, windows, checked=checked)
         self.splitter = make_splitter(windows)
         self.schedule = Schedule(scheduler_of(query), query.instance_count, keyed=windows.keyed)
         self._nothing = bound.schema.empty_table()
+        self._forgets = forgets and may_forget(bound, windows)
 
     @property
     def arrived(self) -> int:
@@ -74,7 +85,11 @@ class Router:
         self._feed.take(events)
         passed = self.splitter.advance(watermark)
         closed = joined_windows(split.closed, passed.closed)
-        return events, self.schedule.route(events, Split(split.opened, closed), loads)
+        deliveries = self.schedule.route(events, Split(split.opened, closed), loads)
+        if self._forgets:
+            touched = np.union1d(events.partition, closed.partition)
+            self._feed.forget(self.splitter.idle(touched))
+        return events, deliveries
 
     def advance(self, watermark: int, loads: Sequence[float]) -> list[Delivery]:
         """Promise that no later event has a time before `watermark`."""
