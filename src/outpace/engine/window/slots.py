@@ -39,11 +39,11 @@ class _Slots:
     def of(size: int) -> _Slots:
         return _Slots(*(np.zeros(size, np.int64) for _ in fields(_Slots)))
 
-    def resized(self, kept: Integers, size: int) -> _Slots:
-        """Return the windows of some slots, with room for more."""
+    def resized(self, kept: Integers | slice, count: int, size: int) -> _Slots:
+        """Return the windows of some slots, so many, with room for more."""
         larger = _Slots.of(size)
         for field in fields(_Slots):
-            getattr(larger, field.name)[: len(kept)] = getattr(self, field.name)[kept]
+            getattr(larger, field.name)[:count] = getattr(self, field.name)[kept]
         return larger
 
 
@@ -98,27 +98,27 @@ class WindowSlots:
         """Take windows that opened and return their slots."""
         count = len(opened)
         self._make_room(count)
-        slots = np.arange(self._used, self._used + count)
+        first = self._used
         self._used += count
         self._live += count
         held = self._slots
-        held.partition[slots] = opened.partition
-        held.number[slots] = opened.number
-        held.first[slots] = opened.first
-        held.start_time[slots] = opened.start_time
-        held.end_time[slots] = opened.end_time
-        held.begun_at[slots] = begun_at
-        held.stop[slots] = OPEN
-        held.before[slots] = NONE
-        held.after[slots] = NONE
+        added = slice(first, self._used)
+        held.partition[added] = opened.partition
+        held.number[added] = opened.number
+        held.first[added] = opened.first
+        held.start_time[added] = opened.start_time
+        held.end_time[added] = opened.end_time
+        held.begun_at[added] = begun_at
+        held.stop[added] = OPEN
+        held.before[added] = NONE
+        held.after[added] = NONE
         missing = int(opened.partition.max(initial=-1)) + 1 - len(self._heads)
         if missing > 0:
             more = np.full(max(missing, len(self._heads)), NONE, np.int64)
             self._heads = np.concatenate([self._heads, more])
             self._tails = np.concatenate([self._tails, more])
-        first = int(slots[0]) if count else 0
         add_windows(opened.partition, first, held.queue, self._heads, self._tails)
-        return slots
+        return np.arange(first, self._used)
 
     def end(self, closed: Windows, stop_row: Integers) -> Integers:
         """Note where windows end, as rows, and return their slots."""
@@ -184,7 +184,7 @@ class WindowSlots:
             kept = np.flatnonzero(self._slots.stop[: self._used] == OPEN)
             places = np.full(self._used + 1, NONE, np.int64)
             places[kept] = np.arange(len(kept))
-            self._slots = self._slots.resized(kept, max(16, 2 * (len(kept) + count)))
+            self._slots = self._slots.resized(kept, len(kept), max(16, 2 * (len(kept) + count)))
             self._used = len(kept)
             for links in (self._slots.before, self._slots.after, self._slots.queue):
                 links[: self._used] = places[links[: self._used]]
@@ -193,5 +193,5 @@ class WindowSlots:
             self.group_last = places[self.group_last]
             self.entering = places[self.entering]
         elif self._used + count > len(self._slots.number):
-            kept = np.arange(self._used)
-            self._slots = self._slots.resized(kept, 2 * (self._used + count))
+            size = 2 * (self._used + count)
+            self._slots = self._slots.resized(slice(self._used), self._used, size)
