@@ -167,8 +167,9 @@ class StageProcessor(StatefulProcessor):
 
 
 def _from_pandas(part: pd.DataFrame) -> Iterator[Cell]:
-    for row in zip(*(part[name].tolist() for name in CELLS.names), strict=True):
-        yield cell_of(*row)
+    # The label of an instance says nothing behind it: what is handed on is for any one.
+    for row in zip(*(part[name].tolist() for name in CELLS.names[1:]), strict=True):
+        yield cell_of(0, *row)
 
 
 def unpack(output: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
