@@ -22,8 +22,10 @@ _OWN: Final = re.compile(
 _TRACE: Final = re.compile(
     r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<error>\w.*)"
 )
-#: What stands between a trace of Python and the error of Java that it passes on.
-_FROM_JAVA: Final = re.compile(r"^py4j\.protocol\.Py4JJavaError: .*\n: ", re.MULTILINE)
+#: What stands between a trace of Python and the error of Java, or of a task, that it passes on.
+_PASSED_ON: Final = re.compile(
+    r"^(?:py4j\.protocol\.Py4JJavaError: .*\n: |pyspark\.[\w.]*PythonException: .*\n)", re.MULTILINE
+)
 _HINT: Final = "  hint: "
 #: How an error of Spark begins: its condition.
 _CONDITION: Final = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
@@ -83,6 +85,17 @@ def spark_error(error: BaseException) -> OutpaceError:
     ...  SQLSTATE: 38000''')))
     [error] a task failed: ZeroDivisionError: division by zero
       File "operator.py", line 3, in step
+    >>> print(spark_error(RuntimeError('''Traceback (most recent call last):
+    ...   File "captured.py", line 262, in deco
+    ...     raise converted from None
+    ... pyspark.errors.exceptions.captured.PythonException: An exception was thrown:
+    ... Traceback (most recent call last):
+    ...   File "operator.py", line 3, in step
+    ...     return 1 / 0
+    ... ZeroDivisionError: division by zero
+    ...  SQLSTATE: 38000''')))
+    [error] a task failed: ZeroDivisionError: division by zero
+      File "operator.py", line 3, in step
     """
     if isinstance(error, OutpaceError):
         return error
@@ -90,8 +103,8 @@ def spark_error(error: BaseException) -> OutpaceError:
     found = _OWN.search(text)
     if found:
         return _as_raised(found["kind"], found["text"])
-    # What a function for `foreachBatch` raises may itself come from Java.
-    text = _FROM_JAVA.split(text)[-1]
+    # What a function for `foreachBatch` raises may itself come from Java, or from a task.
+    text = _PASSED_ON.split(text)[-1]
     trace = _TRACE.search(text)
     if trace:
         frames = re.findall(r"^ +(File .*)$", trace["frames"], re.MULTILINE)
