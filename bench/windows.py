@@ -2,10 +2,15 @@
 
 Run `python bench/windows.py`; `--help` lists the options. Windows of 1 000 000 events, and of as
 many units of time, start every 1 000 000, 1000 and 10 events. Events come in blocks that are made
-before; measured is the splitter alone, in turn, three times, the best counts.
+before. Measured is, in turn and many times, of which the best counts:
 
-Prints a JSON object for each kind and slide: events per second, the ratio to one open window, the
-windows that are open at most, and the integers that are kept.
+- `split`: the splitter alone;
+- `read`: the splitter, and every column of the windows that it says open and close, more than any
+  consumer reads;
+- `number`: rows become numbered events and are split, which is what every event pays.
+
+Prints a JSON object for each of them, each kind and slide: events per second, the ratio to one open
+window, the windows that are open at most, and the integers that are kept.
 """
 
 import argparse
@@ -17,7 +22,9 @@ import pyarrow as pa
 
 from outpace import windows
 from outpace.engine.window.contract import Events
+from outpace.engine.window.feed import Feed
 from outpace.engine.window.split import make_splitter
+from outpace.pattern.bind import bind
 from outpace.pattern.bind_windows import bind_windows
 from outpace.pattern.query import Query
 
@@ -29,19 +36,22 @@ def main():
     parser.add_argument("--n", type=int, default=4_000_000, help="the number of events")
     parser.add_argument("--block", type=int, default=65_536, help="events of a block")
     parser.add_argument("--slides", default="1000000,1000,10", help="numbers, with commas")
+    parser.add_argument("--turns", type=int, default=25, help="how often each is measured")
     options = parser.parse_args()
     slides = [int(slide) for slide in options.slides.split(",")]
     kinds = {"count": windows.count, "time": windows.time}
     stream = blocks(options.n, options.block)
-    cases = [(kind, slide) for kind in kinds for slide in slides]
+    cases = [(what, kind, slide) for what in MEASURED for kind in kinds for slide in slides]
     found = {case: [] for case in cases}
-    for _ in range(3):
-        for kind, slide in cases:
-            found[kind, slide].append(measured(kinds[kind](SIZE, slide=slide), stream))
-    for kind, slide in cases:
-        seconds, most, kept = min(found[kind, slide])
-        alone = min(found[kind, slides[0]])[0]
+    for _ in range(options.turns):
+        for what, kind, slide in cases:
+            spec = kinds[kind](SIZE, slide=slide)
+            found[what, kind, slide].append(measured(MEASURED[what], spec, stream))
+    for what, kind, slide in cases:
+        seconds, most, kept = min(found[what, kind, slide])
+        alone = min(found[what, kind, slides[0]])[0]
         result = {
+            "measured": what,
             "kind": kind,
             "slide": slide,
             "events_per_s": round(options.n / seconds),
@@ -69,13 +79,37 @@ def blocks(count, size):
     ]
 
 
-def measured(spec, stream):
+def split(splitter, feed, events):
+    """Split events that are numbered already."""
+    splitter.push(events)
+
+
+def read(splitter, feed, events):
+    """Split events, and read all that is said of windows."""
+    said = splitter.push(events)
+    return said.opened.columns, said.closed.columns
+
+
+def number(splitter, feed, events):
+    """Number rows as events, and split them."""
+    numbered = feed.number(events.rows)
+    splitter.push(numbered)
+    feed.take(numbered)
+
+
+MEASURED = {"split": split, "read": read, "number": number}
+
+
+def measured(take, spec, stream):
     """Return the seconds that a splitter takes, the most open windows, and what it keeps."""
-    splitter = make_splitter(bind_windows(Query().order_by("ts").over(spec), stream[0].rows.schema))
-    begin = time.perf_counter()
+    query = Query().order_by("ts").pattern("A").measures(n="COUNT(*)").over(spec)
+    schema = stream[0].rows.schema
+    bound = bind_windows(query, schema)
+    feed, splitter = Feed(bind(query, schema), bound), make_splitter(bound)
     most = 0
+    begin = time.perf_counter()
     for events in stream:
-        splitter.push(events)
+        take(splitter, feed, events)
         most = max(most, splitter.open_windows)
     kept = splitter.integers_kept
     splitter.finish()

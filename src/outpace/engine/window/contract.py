@@ -117,7 +117,10 @@ class Windows:
     @staticmethod
     def none() -> Windows:
         """Return no windows."""
-        return Windows(*[np.zeros(0, np.int64)] * 7)
+        return _NO_WINDOWS
+
+
+_NO_WINDOWS = Windows(*[np.zeros(0, np.int64)] * 7)
 
 
 @dataclass(frozen=True, slots=True)

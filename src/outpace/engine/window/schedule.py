@@ -349,7 +349,9 @@ class _Places:
         """Return the places of events, or the nearest end of their partition's rows."""
         if not len(self.partitions):
             return np.zeros(len(partition), np.int64)
-        at = np.minimum(np.searchsorted(self.partitions, partition), len(self.partitions) - 1)
+        last = len(self.partitions) - 1
+        # With one partition there is nothing to look for, however many windows there are.
+        at = np.minimum(np.searchsorted(self.partitions, partition), last) if last else 0
         sizes = np.diff(self._starts)[at]
         # The end of an open window is as large as can be: nothing may be added to it.
         places: Integers = self._starts[at] + np.clip(ordinal - self._first[at], 0, sizes)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +25,6 @@ from outpace.engine.window.split_table import ROOM, as_read, enlarged
 from outpace.errors import StateError
 from outpace.pattern.bind_windows import BoundWindows, ByCount, ByTime
 
-#: Lines of what is told of windows that open, of those that close, and of leaps.
-_LINES: Final = (1, 2, 2)
 _ZERO, _STILL_OPEN, _NOT_CLOSED = Linear(0), Linear(OPEN), Linear(-1)
 
 
@@ -137,6 +134,8 @@ class UnkeyedCountSplitter(UnkeyedSplitter):
         end_time: Integers | Linear,
         closed_at: Linear,
     ) -> Windows:
+        if not len(numbers):
+            return Windows.none()
         return LinearWindows(
             numbers,
             partition=_ZERO,
@@ -156,8 +155,12 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         assert isinstance(windows.kind, ByTime)
         self._kind = windows.kind
         self._numbers = np.zeros(3, np.int64)
-        #: How much there is room for at first: of windows that open, that close, and of leaps.
-        self._room = [ROOM, ROOM, ROOM]
+        self._start = Linear(self._kind.offset, self._kind.slide)
+        self._end = Linear(self._kind.offset + self._kind.size, self._kind.slide)
+        #: How many windows the last events opened and closed.
+        self._room = 0, 0
+        # Leaps in the numbers are written here, to be read once.
+        self._leaps = np.empty((2, ROOM), np.int64)
 
     def _open(self, numbers: Integers) -> range:
         _, following, count = numbers.tolist()
@@ -167,13 +170,11 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         waiting = self._open(self._numbers)
         opened, closed, leaps = self._told(events)
         self._kept.add(opened)
-        leaps[kernel.AFTER] += len(waiting)
-        numbers = _rising(waiting.start, len(waiting) + len(opened), *leaps)
-        begun, ended = numbers[len(waiting) :], numbers[: closed.shape[1]]
+        numbers = _rising(waiting.start, len(waiting) + len(opened), len(waiting), leaps)
         first = self._kept.take(closed.shape[1])
         return Split(
-            self._windows(begun, opened, _STILL_OPEN, _NOT_CLOSED),
-            self._windows(ended, first, *closed),
+            self._windows(numbers[len(waiting) :], opened, _STILL_OPEN, _NOT_CLOSED),
+            self._windows(numbers[: closed.shape[1]], first, *closed),
         )
 
     def _told(self, events: Events) -> tuple[Integers, Integers, Integers]:
@@ -181,24 +182,32 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         columns = as_read(events.ordinal), as_read(events.arrival), as_read(events.times)
         spans = self._kind.size, self._kind.slide, self._kind.offset
         rows = len(events.times)
+        # What is returned is not copied, so it has little more room than it needs.
+        opened, closed = (
+            np.empty((lines, ROOM + last + last // 8), np.int64)
+            for lines, last in zip((1, 2), self._room, strict=True)
+        )
         fill = np.zeros(4, np.int64)
-        told = [np.empty((n, room), np.int64) for n, room in zip(_LINES, self._room, strict=True)]
         while True:
-            opened, closed, leaps = told
-            kernel.split_times(*columns, *spans, self._numbers, opened[0], closed, leaps, fill)
-            row, *counts = fill.tolist()
+            told = opened[0], closed, self._leaps
+            kernel.split_times(*columns, *spans, self._numbers, *told, fill)
+            row, opened_count, closed_count, leap_count = fill.tolist()
             if row == rows:
                 break
             # The rows so far tell how much room all of them may take.
             share = rows / (1 + row)
-            told = [
-                enlarged(part, share) if part.shape[1] == count else part
-                for part, count in zip(told, counts, strict=True)
-            ]
-        # What is returned is not copied, so it has little more room than it needs.
-        self._room = [ROOM + count + count // 8 for count in counts]
-        opened, closed, leaps = (part[:, :n] for part, n in zip(told, counts, strict=True))
-        return opened[0], closed, leaps
+            if opened_count == opened.shape[1]:
+                opened = enlarged(opened, share)
+            elif closed_count == closed.shape[1]:
+                closed = enlarged(closed, share)
+            else:
+                self._leaps = enlarged(self._leaps, share)
+        self._room = opened_count, closed_count
+        return (
+            opened[0, :opened_count],
+            closed[:, :closed_count],
+            self._leaps[:, :leap_count],
+        )
 
     def _pass(self, watermark: int) -> Split:
         kind, waiting = self._kind, self._open(self._numbers)
@@ -219,24 +228,28 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         stop: Integers | Linear,
         closed_at: Integers | Linear,
     ) -> Windows:
-        kind = self._kind
+        if not len(numbers):
+            return Windows.none()
         return LinearWindows(
             numbers,
             partition=_ZERO,
             first=first,
             stop=stop,
-            start_time=Linear(kind.offset, kind.slide),
-            end_time=Linear(kind.offset + kind.size, kind.slide),
+            start_time=self._start,
+            end_time=self._end,
             closed_at=closed_at,
         )
 
 
-def _rising(begin: int, count: int, after: Integers, numbers: Integers) -> Integers | range:
-    """Return so many numbers from `begin` on, of which each after so many goes on at another."""
-    if len(after) and not after[-1]:
-        begin, after = int(numbers[-1]), after[:0]
-    if not len(after):
+def _rising(begin: int, count: int, waiting: int, leaps: Integers) -> Integers | range:
+    """Return so many numbers from `begin` on, with leaps behind those that wait."""
+    if leaps.shape[1] and not waiting + leaps[kernel.AFTER, -1]:
+        # The first number leaps alone.
+        begin, leaps = int(leaps[kernel.NUMBER, -1]), leaps[:, :0]
+    if not leaps.shape[1]:
         return range(begin, begin + count)
+    after, numbers = leaps
+    after = after + waiting
     places = np.arange(count)
     bases = np.concatenate([[begin], numbers - after])
     rising: Integers = places + bases[np.searchsorted(after, places, side="right")]
