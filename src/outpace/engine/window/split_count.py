@@ -1,4 +1,4 @@
-"""The splitter of count windows: numbers of events alone decide."""
+"""The splitter of count windows of partitions: numbers of events alone decide."""
 
 from __future__ import annotations
 
