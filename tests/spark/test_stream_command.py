@@ -167,6 +167,25 @@ def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Starte
     assert broken == {lines[1], '{"id": 8, "ts": "noon", "key": "x"}'}
 
 
+def test_a_stream_on_spark_connect_that_is_stopped(started: Started, folder: Path) -> None:
+    table = events(200, 2)
+    append(table.slice(table.num_rows - 1))
+    process = started(
+        *("clause.sql", "--from", "log:ticks.log", "--to", "found", "--late-to", "late"),
+        *("--trigger", "100 ms", "--remote", "local[2]"),
+    )
+    wait_for(process, lambda: any(Path("found.checkpoint/commits").glob("[0-9]*")))
+    append(table.slice(0, 3))
+    wait_for(process, lambda: len(written("late")) == 3)
+    process.send_signal(signal.SIGTERM)
+    code, out, error = ended(process)
+    assert (code, out) == (0, ""), error
+    assert error.endswith(
+        f"\n0 rows; the same command goes on from {folder / 'found.checkpoint'}\n"
+    )
+    assert ordered(written("late")) == ordered(table.slice(0, 3).to_pylist())
+
+
 def test_a_statement_over_generated_events_on_the_console(started: Started) -> None:
     Path("dips.sql").write_text(
         """SELECT symbol, n + 0 AS n FROM ticks MATCH_RECOGNIZE (
