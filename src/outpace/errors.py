@@ -185,6 +185,41 @@ class InstanceError(OutpaceError):
     code = "instance"
 
 
+class ScenarioError(OutpaceError):
+    """A scenario of the capacity simulator does not fit together.
+
+    Parameters
+    ----------
+    subject
+        What it is about, as a kind and names: ("vertex", "parser"), ("edge", "parser", "output").
+        A reader of scenario files finds the line with it.
+
+    Examples
+    --------
+    >>> print(ScenarioError("the vertex is on no VM", subject=("vertex", "parser")))
+    [scenario] the vertex is on no VM
+      vertex 'parser'
+    """
+
+    code = "scenario"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        subject: tuple[str, ...] = (),
+        span: Span | None = None,
+        text: str | None = None,
+        where: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        if where is None and subject:
+            where = f"{subject[0]} {' -> '.join(repr(name) for name in subject[1:])}"
+        super().__init__(message, span=span, text=text, where=where, detail=detail, hint=hint)
+        self.subject = subject
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint that names the closest known names, or None.
 

@@ -1,0 +1,61 @@
+"""The capacity simulator: what latency and throughput queries will have on which machines.
+
+- `Producer`, `Operator`, `WindowedOperator`, `Consumer`, `Edge`, `Query`: queries as graphs;
+- `Uniform`, `Increasing`, `Poisson`, `Bursty`, `Trace`: how producers produce;
+- `Constant`, `Share`, `Pairs`: how many events leave a window;
+- `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
+- `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
+- `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
+- `Scenario`: all of it together.
+"""
+
+from __future__ import annotations
+
+from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
+from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
+from outpace.simulate.combination import Constant, Pairs, Share
+from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
+from outpace.simulate.model import Consumer, Edge, Operator, Producer, Query, WindowedOperator
+from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
+from outpace.simulate.scenario import Scenario
+from outpace.simulate.strategies import (
+    DynamicScheduling,
+    SimpleScheduling,
+    UniformAllocation,
+    WeightedAllocation,
+)
+
+__all__ = [
+    "VM",
+    "Bandwidth",
+    "Bursty",
+    "Cloud",
+    "Constant",
+    "ConstantDelay",
+    "Consumer",
+    "Datacentre",
+    "DynamicScheduling",
+    "Edge",
+    "FailVM",
+    "Host",
+    "Increasing",
+    "Move",
+    "Operator",
+    "Pairs",
+    "Poisson",
+    "Producer",
+    "Query",
+    "RestartVM",
+    "Scenario",
+    "SetRate",
+    "Share",
+    "SimpleScheduling",
+    "StartQuery",
+    "StopQuery",
+    "Tiers",
+    "Trace",
+    "Uniform",
+    "UniformAllocation",
+    "WeightedAllocation",
+    "WindowedOperator",
+]

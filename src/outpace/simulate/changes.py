@@ -1,0 +1,141 @@
+"""What happens to a scenario at a time: queries start and stop, vertices move, machines fail.
+
+A change takes effect at the first tick that begins at its time or later; changes of one time in the
+order in which they are listed. The CEPSim paper (section 7) leaves this to future work.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from outpace.errors import ScenarioError
+from outpace.simulate.generators import Generator
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuery:
+    """The query begins, with empty queues and windows that count from now.
+
+    A query whose first change is this one does not run before it.
+
+    Examples
+    --------
+    >>> StartQuery(at=60.0, query="alarms").at
+    60.0
+    """
+
+    at: float
+    query: str
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery:
+    """The query ends. What its vertices hold is dropped, unless a running query shares them.
+
+    Examples
+    --------
+    >>> StopQuery(at=60.0, query="alarms").query
+    'alarms'
+    """
+
+    at: float
+    query: str
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The vertex goes on, with all that it holds and all that is on its way to it, elsewhere.
+
+    Examples
+    --------
+    >>> Move(at=60.0, vertex="filter", vm="worker-2").vm
+    'worker-2'
+    """
+
+    at: float
+    vertex: str
+    vm: str
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FailVM:
+    """The machine stops. What its vertices hold, and what arrives while it is down, is dropped.
+
+    Examples
+    --------
+    >>> FailVM(at=60.0, vm="worker-2").vm
+    'worker-2'
+    """
+
+    at: float
+    vm: str
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartVM:
+    """The machine that failed runs again, with empty queues.
+
+    Examples
+    --------
+    >>> RestartVM(at=90.0, vm="worker-2").at
+    90.0
+    """
+
+    at: float
+    vm: str
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SetRate:
+    """The producer goes on with another generator, or with its first one times a factor.
+
+    A generator given here counts time from the change.
+
+    Examples
+    --------
+    >>> SetRate(at=60.0, producer="sensors", factor=2.0).factor
+    2.0
+    """
+
+    at: float
+    producer: str
+    factor: float | None = None
+    generator: Generator | None = None
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+        if (self.factor is None) == (self.generator is None):
+            raise ScenarioError(
+                "a change of rate has a factor or a generator, one of the two",
+                subject=("vertex", self.producer),
+            )
+        if self.factor is not None and not 0 <= self.factor < math.inf:
+            raise ScenarioError(
+                f"the factor is not a number from 0 on: {self.factor}",
+                subject=("vertex", self.producer),
+            )
+
+
+Change: TypeAlias = StartQuery | StopQuery | Move | FailVM | RestartVM | SetRate
+
+
+def _check_time(change: Change) -> None:
+    if not 0 <= change.at < math.inf:
+        raise ScenarioError(f"a change is at no time from 0 s on: {change.at}")

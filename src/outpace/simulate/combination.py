@@ -1,0 +1,85 @@
+"""How many events leave a window, given how many came in from each predecessor.
+
+The combination function of equation 1 of the CEPSim paper (section 4.1), as values with one method.
+Own functions are classes with such a method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from outpace.errors import ScenarioError
+
+
+@runtime_checkable
+class Combination(Protocol):
+    """A function from the counts of a window's input to the count of its output."""
+
+    def combine(self, counts: Sequence[float]) -> float:
+        """Return the number of output events for these numbers of input events."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same number of events from every window that is not empty, for example a count.
+
+    Examples
+    --------
+    >>> Constant(1).combine([250.0, 30.0])
+    1.0
+    """
+
+    events: float = 1.0
+
+    def __post_init__(self) -> None:
+        _not_negative("number of events", self.events)
+
+    def combine(self, counts: Sequence[float]) -> float:
+        """Return the constant."""
+        return float(self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of all events of the window, for example one event for every ten.
+
+    Examples
+    --------
+    >>> Share(0.1).combine([200.0, 100.0])
+    30.0
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        _not_negative("share", self.share)
+
+    def combine(self, counts: Sequence[float]) -> float:
+        """Return the share of the sum, added up in the order of the predecessors."""
+        events = 0.0
+        for count in counts:
+            events += count
+        return events * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """As many events as every predecessor has, for example a join of equal keys.
+
+    Examples
+    --------
+    >>> Pairs().combine([200.0, 150.0])
+    150.0
+    """
+
+    def combine(self, counts: Sequence[float]) -> float:
+        """Return the smallest of the counts."""
+        return min(counts)
+
+
+def _not_negative(name: str, value: float) -> None:
+    if not 0 <= value < float("inf"):
+        raise ScenarioError(f"a combination's {name} is not a number from 0 on: {value}")

@@ -1,0 +1,203 @@
+"""How many events a producer has produced by a time: the paper's generator functions g(t).
+
+Every generator is a value with one method, `totals`, which answers for many times at once. It
+promises what equation 2 of the CEPSim paper (section 4.1) asks for: whole numbers that never fall
+with time, 0 at time 0, and the same answer for a time whatever else is asked. Randomness is a seed.
+
+Own generators are classes with such a method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outpace.errors import ScenarioError
+
+Times = NDArray[np.float64]
+Totals = NDArray[np.int64]
+
+#: A product such as 10 · 0.3 may lie a rounding error below the whole number that is meant.
+_ROUNDING = 1e-9
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """A function from time to the number of events produced so far."""
+
+    def totals(self, times: Times) -> Totals:
+        """Return g(t) for each of the times, in seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """The same number of events in every second.
+
+    Examples
+    --------
+    >>> Uniform(rate=10).totals(np.array([0.0, 0.3, 1.0, 60.0])).tolist()
+    [0, 3, 10, 600]
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        _not_negative("rate", self.rate)
+
+    def totals(self, times: Times) -> Totals:
+        """Return rate · t, rounded down."""
+        return _whole(self.rate * times)
+
+
+@dataclass(frozen=True, slots=True)
+class Increasing:
+    """A rate that rises evenly from `start` to `maximum` in the first `over` seconds and stays.
+
+    Examples
+    --------
+    >>> Increasing(maximum=100, over=10).totals(np.array([0.0, 5.0, 10.0, 11.0])).tolist()
+    [0, 125, 500, 600]
+    """
+
+    maximum: float
+    over: float
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative("start", self.start)
+        _not_negative("maximum", self.maximum)
+        _positive("over", self.over)
+
+    def totals(self, times: Times) -> Totals:
+        """Return the area under the rate, rounded down."""
+        rising = np.minimum(times, self.over)
+        slope = (self.maximum - self.start) / self.over
+        area = self.start * rising + slope * rising * rising / 2
+        return _whole(area + self.maximum * (times - rising))
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Events at random times, independent of each other, `rate` in a second on average.
+
+    The number in each stretch of `grain` seconds is drawn from a Poisson distribution; within a
+    stretch the events lie evenly. A time costs memory for the stretches before it.
+
+    Examples
+    --------
+    >>> totals = Poisson(rate=1000, seed=7).totals(np.array([0.0, 1.0, 1.0, 2.0]))
+    >>> bool(totals[1] == totals[2] and 900 < totals[1] < 1100)
+    True
+    """
+
+    rate: float
+    seed: int
+    grain: float = 0.01
+
+    def __post_init__(self) -> None:
+        _not_negative("rate", self.rate)
+        _not_negative("seed", self.seed)
+        _positive("grain", self.grain)
+
+    def totals(self, times: Times) -> Totals:
+        """Return the running sum of the draws, interpolated and rounded down."""
+        position = times / self.grain + _ROUNDING
+        stretches = int(position.max(initial=0.0)) + 1
+        drawn = np.random.default_rng(self.seed).poisson(self.rate * self.grain, stretches)
+        begins = np.concatenate(([0], np.cumsum(drawn)))
+        stretch = position.astype(np.int64)
+        return begins[stretch] + _whole((position - stretch) * drawn[stretch])
+
+
+@dataclass(frozen=True, slots=True)
+class Bursty:
+    """`on` seconds with `rate` events a second, then `off` seconds with `quiet`, again and again.
+
+    Examples
+    --------
+    >>> Bursty(rate=100, on=1, off=4).totals(np.array([0.5, 1.0, 4.9, 5.5])).tolist()
+    [50, 100, 100, 150]
+    """
+
+    rate: float
+    on: float
+    off: float
+    quiet: float = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative("rate", self.rate)
+        _not_negative("quiet", self.quiet)
+        _positive("on", self.on)
+        _positive("off", self.off)
+
+    def totals(self, times: Times) -> Totals:
+        """Return the area under the rate, rounded down."""
+        cycles = np.floor(times / (self.on + self.off) + _ROUNDING)
+        within = np.maximum(times - cycles * (self.on + self.off), 0.0)
+        loud = np.minimum(within, self.on)
+        a_cycle = self.rate * self.on + self.quiet * self.off
+        return _whole(cycles * a_cycle + self.rate * loud + self.quiet * (within - loud))
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The recorded times of events, in seconds, in order.
+
+    Examples
+    --------
+    >>> Trace((0.5, 0.5, 2.0)).totals(np.array([0.0, 0.5, 1.0, 3.0])).tolist()
+    [0, 0, 2, 3]
+    """
+
+    times: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", tuple(float(time) for time in self.times))
+        recorded = np.array(self.times)
+        if not np.isfinite(recorded).all() or (recorded < 0).any():
+            raise ScenarioError("a trace has a time that is not a number of seconds from 0 on")
+        if (np.diff(recorded) < 0).any():
+            after = int(np.argmax(np.diff(recorded) < 0))
+            raise ScenarioError(
+                "the times of a trace must not fall",
+                detail=f"{self.times[after]} is followed by {self.times[after + 1]}",
+            )
+
+    @classmethod
+    def read(cls, path: str | Path) -> Trace:
+        """Read a text file with one time, in seconds, in each line."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ScenarioError(
+                f"the trace {str(path)!r} cannot be read", detail=str(error)
+            ) from None
+        try:
+            return cls(tuple(float(line) for line in lines))
+        except ValueError as error:
+            raise ScenarioError(
+                f"the trace {str(path)!r} has a line that is not a time", detail=str(error)
+            ) from None
+
+    def totals(self, times: Times) -> Totals:
+        """Return how many recorded times lie before each of these."""
+        return np.searchsorted(np.array(self.times), times, side="left").astype(np.int64)
+
+
+def _whole(events: NDArray[np.float64]) -> Totals:
+    return np.floor(events + _ROUNDING).astype(np.int64)
+
+
+def _not_negative(name: str, value: float) -> None:
+    if not 0 <= value < float("inf"):
+        raise ScenarioError(f"a generator's {name} is not a number from 0 on: {value}")
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ScenarioError(f"a generator's {name} is not a number above 0: {value}")

@@ -1,0 +1,312 @@
+"""Queries as directed graphs: producers, operators, windowed operators and consumers.
+
+A vertex is known by its id. Several queries of a scenario may name the same vertex, with the same
+definition, and so share it. What is wrong with a query is an error that names the vertex or edge
+when the value is made (the CEPSim paper, section 4.1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeAlias
+
+from outpace.errors import ScenarioError, did_you_mean
+from outpace.simulate.combination import Combination, Constant
+from outpace.simulate.generators import Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A source of events.
+
+    Parameters
+    ----------
+    id
+        The vertex's name in the scenario.
+    generator
+        How many events it has produced by a time.
+    instructions
+        What it costs to take one event in, in CPU instructions.
+    queue
+        How many events may wait in it; None for the scenario's own bound.
+
+    Examples
+    --------
+    >>> from outpace.simulate import Uniform
+    >>> Producer("sensors", Uniform(100), instructions=1000).generator
+    Uniform(rate=100)
+    """
+
+    id: str
+    generator: Generator
+    instructions: float = 0.0
+    queue: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_vertex(self)
+        if not isinstance(self.generator, Generator):
+            raise ScenarioError(
+                f"the generator is none: {self.generator!r}", subject=("vertex", self.id)
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator that looks at each event by itself; its edges say what it lets through.
+
+    Parameters
+    ----------
+    id
+        The vertex's name in the scenario.
+    instructions
+        What one event costs, in CPU instructions. 0 is no cost at all.
+    queue
+        How many events may wait on each edge into it; None for the scenario's own bound.
+
+    Examples
+    --------
+    >>> Operator("filter", instructions=25_000, queue=2048).queue
+    2048
+    """
+
+    id: str
+    instructions: float = 0.0
+    queue: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_vertex(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedOperator:
+    """An operator that gathers events and sends some when a window closes.
+
+    Parameters
+    ----------
+    id, instructions, queue
+        As for `Operator`.
+    window
+        The length of a window, in seconds.
+    advance
+        The time between the ends of two windows, in seconds; the window's length if not given. The
+        window must be a multiple of it.
+    combination
+        How many events a window sends.
+
+    Examples
+    --------
+    >>> WindowedOperator("average", window=30, advance=10, combination=Constant(1)).slots
+    3
+    """
+
+    id: str
+    instructions: float = 0.0
+    window: float = 1.0
+    advance: float | None = None
+    combination: Combination = field(default_factory=Constant)
+    queue: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_vertex(self)
+        subject = ("vertex", self.id)
+        for name, length in (("window", self.window), ("advance", self.period)):
+            if not 0 < length < math.inf:
+                raise ScenarioError(f"the {name} is not longer than 0 s: {length}", subject=subject)
+        if abs(self.window / self.period - self.slots) > 1e-9 * self.slots or not self.slots:
+            raise ScenarioError(
+                f"the window of {self.window} s is no multiple of its advance of {self.period} s",
+                subject=subject,
+            )
+        if not isinstance(self.combination, Combination):
+            raise ScenarioError(f"the combination is none: {self.combination!r}", subject=subject)
+
+    @property
+    def period(self) -> float:
+        """The time between the ends of two windows, in seconds."""
+        return self.window if self.advance is None else self.advance
+
+    @property
+    def slots(self) -> int:
+        """The number of advance periods in a window."""
+        return round(self.window / self.period)
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """Where events leave a query. Latency and throughput are measured here.
+
+    Parameters
+    ----------
+    id, instructions, queue
+        As for `Operator`.
+
+    Examples
+    --------
+    >>> Consumer("alarms").instructions
+    0.0
+    """
+
+    id: str
+    instructions: float = 0.0
+    queue: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_vertex(self)
+
+
+Vertex: TypeAlias = Producer | Operator | WindowedOperator | Consumer
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A stream of events from one vertex to another.
+
+    Parameters
+    ----------
+    source, target
+        The ids of the vertices.
+    selectivity
+        How many events go this way for each event that the source processes; above 1 if it makes
+        several of one.
+
+    Examples
+    --------
+    >>> Edge("filter", "alarms", 0.05).selectivity
+    0.05
+    """
+
+    source: str
+    target: str
+    selectivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.selectivity < math.inf:
+            raise ScenarioError(
+                f"the selectivity is not a number from 0 on: {self.selectivity}",
+                subject=("edge", self.source, self.target),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A directed graph without cycles, from producers through operators to consumers.
+
+    Parameters
+    ----------
+    name
+        What the scenario calls it.
+    vertices, edges
+        The graph. The order of the edges into a vertex is the order in which its inputs are added
+        up; the order of the vertices decides where the topological order leaves a choice.
+
+    Examples
+    --------
+    >>> from outpace.simulate import Uniform
+    >>> query = Query("alarms",
+    ...     (Producer("sensors", Uniform(100)), Operator("filter", 25_000), Consumer("pager")),
+    ...     (Edge("sensors", "filter"), Edge("filter", "pager", 0.05)))
+    >>> query.copy("7").vertices[1].id
+    '7/filter'
+    """
+
+    name: str
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "vertices", tuple(self.vertices))
+        object.__setattr__(self, "edges", tuple(self.edges))
+        subject = ("query", self.name)
+        if not self.name:
+            raise ScenarioError("a query has no name", subject=subject)
+        if not self.vertices:
+            raise ScenarioError("the query has no vertices", subject=subject)
+        self._check_names()
+        self._check_ends()
+        check_cycles(self.edges)
+
+    def copy(self, prefix: str) -> Query:
+        """Return the query with `prefix/` before its name and all its vertices' ids."""
+        return Query(
+            f"{prefix}/{self.name}",
+            tuple(replace(vertex, id=f"{prefix}/{vertex.id}") for vertex in self.vertices),
+            tuple(
+                Edge(f"{prefix}/{edge.source}", f"{prefix}/{edge.target}", edge.selectivity)
+                for edge in self.edges
+            ),
+        )
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for vertex in self.vertices:
+            if vertex.id in seen:
+                raise ScenarioError(
+                    f"the query {self.name!r} has two vertices of this name",
+                    subject=("vertex", vertex.id),
+                )
+            seen.add(vertex.id)
+        pairs: set[tuple[str, str]] = set()
+        for edge in self.edges:
+            subject = ("edge", edge.source, edge.target)
+            for end in (edge.source, edge.target):
+                if end not in seen:
+                    raise ScenarioError(
+                        f"unknown vertex {end!r}", subject=subject, hint=did_you_mean(end, seen)
+                    )
+            if (edge.source, edge.target) in pairs:
+                raise ScenarioError("there are two edges between these", subject=subject)
+            pairs.add((edge.source, edge.target))
+
+    def _check_ends(self) -> None:
+        sources = {edge.source for edge in self.edges}
+        targets = {edge.target for edge in self.edges}
+        for vertex in self.vertices:
+            kind, subject = _KINDS[type(vertex)], ("vertex", vertex.id)
+            if isinstance(vertex, Producer) and vertex.id in targets:
+                raise ScenarioError("an edge leads into a producer", subject=subject)
+            if isinstance(vertex, Consumer) and vertex.id in sources:
+                raise ScenarioError("an edge leads out of a consumer", subject=subject)
+            if not isinstance(vertex, Producer) and vertex.id not in targets:
+                raise ScenarioError(f"no edge leads into this {kind}", subject=subject)
+            if not isinstance(vertex, Consumer) and vertex.id not in sources:
+                raise ScenarioError(f"no edge leads out of this {kind}", subject=subject)
+
+
+_KINDS = {
+    Producer: "producer",
+    Operator: "operator",
+    WindowedOperator: "windowed operator",
+    Consumer: "consumer",
+}
+
+
+def check_cycles(edges: tuple[Edge, ...]) -> None:
+    """Raise an error that names the vertices of a cycle, if there is one."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for edge in edges:
+        sorter.add(edge.target, edge.source)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        # graphlib lists each vertex after the one that it depends on.
+        cycle = error.args[1]
+        raise ScenarioError(
+            "the vertices form a cycle",
+            subject=("edge", cycle[0], cycle[1]),
+            detail=" -> ".join(cycle),
+        ) from None
+
+
+def _check_vertex(vertex: Vertex) -> None:
+    subject = ("vertex", vertex.id)
+    if not vertex.id:
+        raise ScenarioError("a vertex has no id", subject=subject)
+    if not 0 <= vertex.instructions < math.inf:
+        raise ScenarioError(
+            f"the instructions per event are not a number from 0 on: {vertex.instructions}",
+            subject=subject,
+        )
+    if vertex.queue is not None and not vertex.queue > 0:
+        raise ScenarioError(f"the queue has no room: {vertex.queue}", subject=subject)

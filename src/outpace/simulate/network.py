@@ -1,0 +1,125 @@
+"""How long event sets take from one virtual machine to another.
+
+A network is a value with one method, `link`: what lies between two places. A set that leaves at a
+time begins to travel when the link is free of the sets before it, keeps the link busy for its
+events' time, and arrives the link's latency later (the CEPSim paper, section 5.4). Sets on their
+way are not counted in any queue and not bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from outpace.errors import ScenarioError
+from outpace.simulate.cloud import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What lies between two virtual machines, in one direction.
+
+    Parameters
+    ----------
+    latency
+        Seconds from the end of sending to the arrival.
+    seconds_per_event
+        How long one event keeps the link busy.
+    """
+
+    latency: float
+    seconds_per_event: float = 0.0
+
+
+@runtime_checkable
+class Network(Protocol):
+    """What lies between any two virtual machines."""
+
+    def link(self, source: Place, target: Place) -> Link:
+        """Return the link from one machine to another; both are different ones."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantDelay:
+    """Every set takes the same time.
+
+    Examples
+    --------
+    >>> ConstantDelay(0.001).link(Place("a"), Place("b"))
+    Link(latency=0.001, seconds_per_event=0.0)
+    """
+
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative("delay", self.seconds)
+
+    def link(self, source: Place, target: Place) -> Link:
+        """Return the same link for all."""
+        return Link(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Sets take time by their size and wait for each other, link by link.
+
+    Examples
+    --------
+    >>> network = Bandwidth(latency=0.001, bits_per_second=1e9, bytes_per_event=125)
+    >>> network.link(Place("a"), Place("b"))
+    Link(latency=0.001, seconds_per_event=1e-06)
+    """
+
+    latency: float
+    bits_per_second: float
+    bytes_per_event: float
+
+    def __post_init__(self) -> None:
+        _not_negative("latency", self.latency)
+        _not_negative("bytes per event", self.bytes_per_event)
+        if not self.bits_per_second > 0:
+            raise ScenarioError(
+                f"the network's bits per second are not above 0: {self.bits_per_second}",
+                subject=("network",),
+            )
+
+    def link(self, source: Place, target: Place) -> Link:
+        """Return the same link for all; each pair of machines has its own."""
+        return Link(self.latency, self.bytes_per_event * 8 / self.bits_per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """One network inside a host, one inside a datacentre, one inside a cloud, one between clouds.
+
+    Examples
+    --------
+    >>> tiers = Tiers(host=ConstantDelay(0.0001), datacentre=ConstantDelay(0.0005),
+    ...               cloud=ConstantDelay(0.01), elsewhere=ConstantDelay(0.08))
+    >>> tiers.link(Place("x", "h1", "d1", "c1"), Place("y", "h2", "d1", "c1")).latency
+    0.0005
+    """
+
+    host: Network
+    datacentre: Network
+    cloud: Network
+    elsewhere: Network
+
+    def link(self, source: Place, target: Place) -> Link:
+        """Return the link of the smallest thing that has both machines in it."""
+        if source.host is not None and source.host == target.host:
+            return self.host.link(source, target)
+        if source.datacentre is not None and source.datacentre == target.datacentre:
+            return self.datacentre.link(source, target)
+        if source.cloud is not None and source.cloud == target.cloud:
+            return self.cloud.link(source, target)
+        return self.elsewhere.link(source, target)
+
+
+def _not_negative(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise ScenarioError(
+            f"the network's {name} is not a number from 0 on: {value}", subject=("network",)
+        )

@@ -1,0 +1,340 @@
+"""The simulator in plain Python objects, obviously right: what faster engines are tested against.
+
+`Twin.step` is one tick: each VM's placement runs once, in the order of the VMs, by Algorithm 4 of
+the CEPSim paper (section 5.4), with its additions for networks, bounded queues and changes. The
+memory is that of the event sets in queues: at most one for each time that a vertex ran and sent
+something that is not processed yet.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from outpace.simulate.event_set import EMPTY, EventSet, add_totals
+from outpace.simulate.layout import Layout, lay_out
+from outpace.simulate.metrics import Recording, latency_bin
+from outpace.simulate.model import Consumer, Producer, WindowedOperator
+from outpace.simulate.phases import Phase, links, new_events, phases
+from outpace.simulate.scenario import Scenario
+from outpace.simulate.vertex_state import VertexState, WindowState, add_sets
+
+
+def run_twin(scenario: Scenario) -> Recording:
+    """Simulate a scenario from its begin to its end.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
+    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> run_twin(Scenario((query,), (VM("worker", mips=2500),), duration=60)).events.tolist()
+    [599.0]
+    """
+    twin = Twin(scenario)
+    while twin.tick < twin.layout.ticks:
+        twin.step()
+    return twin.recording
+
+
+class Twin:
+    """The state of a run: queues, slots, sets on their way, and what was recorded.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.layout: Layout = lay_out(scenario)
+        self.recording = Recording.empty(self.layout)
+        self.tick = 0
+        #: Totals of events that will never be consumed, by the vertex before which they were lost.
+        self.lost: dict[int, dict[str, float]] = {}
+        #: Each consumer's output set since the warm-up.
+        self.outputs = dict.fromkeys(self.layout.consumers, EMPTY)
+        #: How many events the source of each edge may still send.
+        self.limits = [self.layout.bounds[target] for target in self.layout.targets]
+        self.states = [self._new_state(vertex) for vertex in range(len(self.layout.vertices))]
+        #: Sets on their way to each VM: time of arrival, order of sending, edge, set.
+        self.arrivals: list[list[tuple[float, int, int, EventSet]]] = [[] for _ in scenario.vms]
+        self._phases = phases(self.layout)
+        self._phase = self._phases[0]
+        self._new = {
+            producer: new_events(self.layout, self._phases, producer, 0, self.layout.ticks)
+            for producer in self.layout.producers
+        }
+        self._consumer_place = {vertex: n for n, vertex in enumerate(self.layout.consumers)}
+        self._links = links(self.layout)
+        self._link_free: dict[tuple[int, int], float] = {}
+        self._sent = 0
+        self._placements: list[list[int]] = []
+
+    @property
+    def begin(self) -> float:
+        """The time at which the current tick begins."""
+        return self.tick * self.layout.scenario.tick
+
+    @property
+    def sample(self) -> int:
+        """The step of the history that the current tick belongs to."""
+        return self.tick // self.layout.ticks_per_sample
+
+    def step(self) -> None:
+        """Simulate one tick."""
+        for phase in self._phases:
+            if phase.first_tick == self.tick:
+                self._enter(phase)
+        if self.tick == self.layout.warm_up_ticks:
+            self._forget_warm_up()
+        for vm, placement in enumerate(self._placements):
+            self._generate(placement)
+            if self._phase.up[vm]:
+                self._run_placement(vm, placement)
+            else:
+                self._drop_arrivals(vm)
+        self.recording.vertex_queue[self.sample] = [state.waiting for state in self.states]
+        self.tick += 1
+
+    # Algorithm 4
+
+    def _generate(self, placement: Sequence[int]) -> None:
+        """Put new events into the producers' queues (lines 2–4)."""
+        for vertex in placement:
+            if not isinstance(self.layout.vertices[vertex], Producer):
+                continue
+            events = float(self._new[vertex][self.tick])
+            if not events:
+                continue
+            name = self.layout.vertices[vertex].id
+            new = EventSet(events, self.begin, 0.0, {name: events})
+            if not self._phase.up[self._phase.homes[vertex]]:
+                self._drop(vertex, new)
+                continue
+            queue = self.states[vertex].queues[0]
+            if self.layout.scenario.overflow == "discard":
+                # The events of a tick did not come all at once, so they fit by themselves.
+                room = max(0.0, max(self.layout.bounds[vertex], events) - queue.cardinality)
+                if events > room:
+                    new, over = new.extract(room) if room else (EMPTY, new)
+                    self._drop(vertex, over)
+            queue.enqueue(new)
+
+    def _run_placement(self, vm: int, placement: Sequence[int]) -> None:
+        """Run vertices as the scheduling says, one slice of time after the other (lines 5–15)."""
+        scenario = self.layout.scenario
+        speed = self._phase.capacities[vm] * 1e6
+        work = _PlacementWork(self, placement)
+        schedule = scenario.scheduling.schedule(work, speed * scenario.tick, scenario.allocation)
+        begin = self.begin
+        while True:
+            self._receive(vm, begin)
+            work.now = begin
+            chosen = next(schedule, None)
+            if chosen is None:
+                return
+            position, instructions = chosen
+            begin = self._run_slice(vm, placement[position], instructions, begin, speed)
+
+    def _run_slice(
+        self, vm: int, vertex: int, instructions: float, begin: float, speed: float
+    ) -> float:
+        """Run a vertex, in two or more parts if sets arrive meanwhile; return the time after it."""
+        end = begin + instructions / speed
+        while self.arrivals[vm] and begin < self.arrivals[vm][0][0] < end:
+            arrival = self.arrivals[vm][0][0]
+            part = instructions * (arrival - begin) / (end - begin)
+            self._run_vertex(vertex, part, begin, arrival)
+            self._receive(vm, arrival)
+            instructions -= part
+            begin = arrival
+        self._run_vertex(vertex, instructions, begin, end)
+        return end
+
+    def _run_vertex(self, vertex: int, instructions: float, begin: float, end: float) -> None:
+        """Simulate a vertex, then move what it sent to its successors."""
+        state = self.states[vertex]
+        outputs = state.close(begin) if isinstance(state, WindowState) else []
+        taken = state.take(instructions, self.limit(vertex))
+        self._record_processed(vertex, taken)
+        if isinstance(state, WindowState):
+            state.accumulate(taken, end)
+        elif isinstance(self.layout.vertices[vertex], Consumer):
+            self._consume(vertex, add_sets(taken).update(end))
+        else:
+            outputs = [add_sets(taken).update(end)]
+        for edge, room in zip(self.layout.incoming[vertex], state.rooms(), strict=False):
+            self.limits[edge] = room
+        for output in outputs:
+            self._send(vertex, output, end)
+
+    def limit(self, vertex: int) -> float:
+        """Return how many events a vertex may process, given the room of its successors."""
+        if isinstance(self.layout.vertices[vertex], WindowedOperator):
+            return math.inf
+        limit = math.inf
+        for edge in self.layout.outgoing[vertex]:
+            selectivity = self.layout.edges[edge].selectivity
+            if selectivity and self._phase.running[self.layout.targets[edge]]:
+                limit = min(limit, self.limits[edge] / selectivity)
+        return limit
+
+    def required(self, vertex: int, now: float) -> float | None:
+        """Return the instructions for all that a vertex can process; None for nothing to do."""
+        state = self.states[vertex]
+        possible = state.possible(self.limit(vertex))
+        if possible:
+            return possible * state.cost
+        return 0.0 if isinstance(state, WindowState) and state.due(now) else None
+
+    # Sending and receiving
+
+    def _send(self, vertex: int, output: EventSet, end: float) -> None:
+        if not output.cardinality:
+            return
+        for edge in self.layout.outgoing[vertex]:
+            target = self.layout.targets[edge]
+            selected = output.select(self.layout.edges[edge].selectivity)
+            if not selected.cardinality or not self._phase.running[target]:
+                self._lose(target, output)
+                continue
+            self.limits[edge] = max(0.0, self.limits[edge] - selected.cardinality)
+            source_vm, target_vm = self._phase.homes[vertex], self._phase.homes[target]
+            if source_vm == target_vm:
+                self._enqueue(edge, selected)
+            else:
+                self._transfer((source_vm, target_vm), edge, selected, end)
+
+    def _transfer(
+        self, machines: tuple[int, int], edge: int, event_set: EventSet, end: float
+    ) -> None:
+        link = self._links[machines]
+        leaves = max(end, self._link_free.get(machines, 0.0))
+        leaves += event_set.cardinality * link.seconds_per_event
+        self._link_free[machines] = leaves
+        arrival = (leaves + link.latency, self._sent, edge, event_set)
+        heapq.heappush(self.arrivals[machines[1]], arrival)
+        self._sent += 1
+
+    def _receive(self, vm: int, now: float) -> None:
+        """Enqueue the sets that have arrived by now."""
+        while self.arrivals[vm] and self.arrivals[vm][0][0] <= now:
+            _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
+            self._enqueue(edge, event_set)
+
+    def _enqueue(self, edge: int, event_set: EventSet) -> None:
+        target = self.layout.targets[edge]
+        if self._phase.running[target]:
+            position = self.layout.incoming[target].index(edge)
+            self.states[target].queues[position].enqueue(event_set)
+        else:
+            self._drop(target, event_set)
+
+    def _drop_arrivals(self, vm: int) -> None:
+        """Drop what arrives before the tick ends: the VM is down."""
+        end = (self.tick + 1) * self.layout.scenario.tick
+        while self.arrivals[vm] and self.arrivals[vm][0][0] < end:
+            _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
+            self._drop(self.layout.targets[edge], event_set)
+
+    # Changes
+
+    def _enter(self, phase: Phase) -> None:
+        """Begin a phase: clear, start and move vertices."""
+        self._phase = phase
+        for vertex in sorted(phase.cleared):
+            self._drop(vertex, self.states[vertex].clear())
+            for edge in self.layout.incoming[vertex]:
+                self.limits[edge] = self.layout.bounds[vertex]
+        for vertex in phase.started:
+            state = self.states[vertex]
+            if isinstance(state, WindowState):
+                state.restart(self.begin)
+        on_their_way = sorted(arrival for inbox in self.arrivals for arrival in inbox)
+        for inbox in self.arrivals:
+            inbox.clear()
+        for arrival in on_their_way:
+            home = phase.homes[self.layout.targets[arrival[2]]]
+            heapq.heappush(self.arrivals[home], arrival)
+        self._placements = [[] for _ in phase.up]
+        for vertex, runs in enumerate(phase.running):
+            if runs:
+                self._placements[phase.homes[vertex]].append(vertex)
+
+    def _new_state(self, vertex: int) -> VertexState:
+        value, bound = self.layout.vertices[vertex], self.layout.bounds[vertex]
+        inputs = len(self.layout.incoming[vertex])
+        if isinstance(value, WindowedOperator):
+            return WindowState(value, inputs, bound, 0.0)
+        return VertexState(float(value.instructions), max(1, inputs), bound)
+
+    # Recording
+
+    def _consume(self, vertex: int, event_set: EventSet) -> None:
+        if not event_set.cardinality:
+            return
+        self.outputs[vertex] += event_set
+        output, place = self.outputs[vertex], self._consumer_place[vertex]
+        recording, sample = self.recording, self.sample
+        totals = self._path_corrected(place, event_set)
+        recording.events[place] = output.cardinality
+        recording.latency[place] = output.latency
+        recording.totals[place] = self._path_corrected(place, output)
+        recording.histogram[place, latency_bin(event_set.latency)] += event_set.cardinality
+        recording.consumer_events[sample, place] += event_set.cardinality
+        recording.consumer_delay[sample, place] += event_set.cardinality * event_set.latency
+        recording.consumer_totals[sample, place] += totals
+
+    def _path_corrected(self, place: int, event_set: EventSet) -> float:
+        """Return the totals of a set, each producer's divided by its paths (equation 9)."""
+        total = 0.0
+        for producer, paths in self.layout.paths[place].items():
+            total += event_set.totals.get(self.layout.vertices[producer].id, 0.0) / paths
+        return total
+
+    def _record_processed(self, vertex: int, taken: Sequence[EventSet]) -> None:
+        events = 0.0
+        for event_set in taken:
+            events += event_set.cardinality
+        used = events * self.layout.vertices[vertex].instructions
+        vm = self._phase.homes[vertex]
+        self.recording.processed[vertex] += events
+        self.recording.vertex_processed[self.sample, vertex] += events
+        self.recording.instructions[vm] += used
+        self.recording.vm_instructions[self.sample, vm] += used
+
+    def _drop(self, vertex: int, event_set: EventSet) -> None:
+        self.recording.dropped[vertex] += event_set.cardinality
+        self.recording.vertex_dropped[self.sample, vertex] += event_set.cardinality
+        self._lose(vertex, event_set)
+
+    def _lose(self, vertex: int, event_set: EventSet) -> None:
+        self.lost[vertex] = add_totals(self.lost.get(vertex, {}), event_set.totals)
+
+    def _forget_warm_up(self) -> None:
+        self.outputs = dict.fromkeys(self.layout.consumers, EMPTY)
+        for array in (
+            self.recording.events,
+            self.recording.latency,
+            self.recording.totals,
+            self.recording.histogram,
+            self.recording.processed,
+            self.recording.dropped,
+            self.recording.instructions,
+        ):
+            array[:] = 0.0
+
+
+class _PlacementWork:
+    """A placement as a scheduling sees it."""
+
+    def __init__(self, twin: Twin, placement: Sequence[int]) -> None:
+        self._twin = twin
+        self._placement = placement
+        self.costs = [twin.states[vertex].cost for vertex in placement]
+        self.now = twin.begin
+
+    def required(self, position: int) -> float | None:
+        """Return the instructions for all that the vertex can process; None for nothing to do."""
+        return self._twin.required(self._placement[position], self.now)

@@ -1,0 +1,162 @@
+"""What a vertex of the twin holds and does: Algorithms 1 to 3 of the CEPSim paper.
+
+Less than a billionth of an event is nothing to do, and what would be left over by less than a
+billionth of the input is taken along: otherwise rounding errors would be processed one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from outpace.simulate.event_set import EMPTY, EventSet, EventSetQueue, add_totals
+from outpace.simulate.layout import SAME_TIME
+from outpace.simulate.model import WindowedOperator
+
+#: The part of an event, and of the input, that is not worth a step.
+NOTHING = 1e-9
+
+
+class VertexState:
+    """The queues of a vertex, one for each predecessor; a producer has one of its own.
+
+    Parameters
+    ----------
+    cost
+        Instructions per event; 0 is no limit.
+    inputs
+        The number of queues.
+    bound
+        How many events may wait in each queue.
+    """
+
+    def __init__(self, cost: float, inputs: int, bound: float) -> None:
+        self.cost = cost
+        self.bound = bound
+        self.queues = [EventSetQueue() for _ in range(inputs)]
+
+    @property
+    def waiting(self) -> float:
+        """The number of events in all queues."""
+        waiting = 0.0
+        for queue in self.queues:
+            waiting += queue.cardinality
+        return waiting
+
+    def rooms(self) -> list[float]:
+        """Return how many more events each queue may take: what predecessors are told."""
+        return [max(0.0, self.bound - queue.cardinality) for queue in self.queues]
+
+    def possible(self, limit: float) -> float:
+        """Return how many events could be processed if instructions were free; 0 for nothing.
+
+        Parameters
+        ----------
+        limit
+            How many events the successors have room for.
+        """
+        possible = min(self.waiting, limit)
+        return possible if possible > NOTHING else 0.0
+
+    def take(self, instructions: float, limit: float) -> list[EventSet]:
+        """Dequeue what can be processed, in proportion from each queue (Algorithm 1)."""
+        waiting = self.waiting
+        possible = self.possible(limit)
+        if self.cost:
+            possible = min(possible, instructions / self.cost)
+        if possible <= NOTHING:
+            return [EMPTY] * len(self.queues)
+        if waiting - possible <= NOTHING * waiting:
+            return [queue.dequeue_all() for queue in self.queues]
+        return [queue.dequeue(possible * queue.cardinality / waiting) for queue in self.queues]
+
+    def clear(self) -> EventSet:
+        """Return the sum of all that is held, and hold nothing."""
+        return add_sets([queue.dequeue_all() for queue in self.queues])
+
+
+class WindowState(VertexState):
+    """A windowed operator: slots in a circle, one for each advance period of a window.
+
+    Periods are counted from `origin`. The first window closes after `slots` periods; before that
+    the index moves without an output. The totals of accumulated events are kept until an output
+    carries them, so that none are lost.
+    """
+
+    def __init__(self, vertex: WindowedOperator, inputs: int, bound: float, origin: float) -> None:
+        super().__init__(float(vertex.instructions), inputs, bound)
+        self._vertex = vertex
+        self.restart(origin)
+
+    def restart(self, origin: float) -> None:
+        """Begin anew: periods count from this time, and nothing is accumulated."""
+        self._origin = origin
+        self._periods = 0
+        self._index = 0
+        self._slots = [[EMPTY] * len(self.queues) for _ in range(self._vertex.slots)]
+        self.uncounted: Mapping[str, float] = {}
+        self._uncounted_events = 0.0
+
+    def due(self, begin: float) -> bool:
+        """Return whether an advance period has ended."""
+        following = self._origin + (self._periods + 1) * self._vertex.period
+        return begin >= following - SAME_TIME
+
+    def close(self, begin: float) -> list[EventSet]:
+        """Return the outputs of the windows that have ended (Algorithm 2, lines 2–8)."""
+        outputs = []
+        while self.due(begin):
+            self._periods += 1
+            if self._periods >= len(self._slots):
+                outputs.append(self._output(begin))
+            self._index = (self._index + 1) % len(self._slots)
+            self._slots[self._index] = [EMPTY] * len(self.queues)
+        return outputs
+
+    def accumulate(self, taken: Sequence[EventSet], end: float) -> None:
+        """Add what was taken from each queue to the current slot (Algorithm 2, lines 9–18)."""
+        slot = self._slots[self._index]
+        for position, event_set in enumerate(taken):
+            slot[position] += event_set.update(end)
+            self.uncounted = add_totals(self.uncounted, event_set.totals)
+            self._uncounted_events += event_set.cardinality
+
+    def clear(self) -> EventSet:
+        """Return the sum of all that waits and that no output has counted, and hold nothing."""
+        accumulated = EventSet(self._uncounted_events, totals=self.uncounted)
+        waiting = super().clear()
+        self._slots = [[EMPTY] * len(self.queues) for _ in self._slots]
+        self.uncounted = {}
+        self._uncounted_events = 0.0
+        return accumulated + waiting
+
+    def _output(self, begin: float) -> EventSet:
+        """Return the output of the window that ends (Algorithm 3); empty if nothing is in it."""
+        by_predecessor = [
+            add_sets([slot[position] for slot in self._slots])
+            for position in range(len(self.queues))
+        ]
+        everything = add_sets(by_predecessor)
+        if not everything.cardinality:
+            return EMPTY
+        events = self._vertex.combination.combine([s.cardinality for s in by_predecessor])
+        if not 0 < events < math.inf:
+            return EMPTY
+        output = EventSet(events, begin, everything.update(begin).latency, self.uncounted)
+        self.uncounted = {}
+        self._uncounted_events = 0.0
+        return output
+
+
+def add_sets(event_sets: Sequence[EventSet]) -> EventSet:
+    """Return the sum of the sets, from first to last.
+
+    Examples
+    --------
+    >>> add_sets([EventSet(1.0), EventSet(2.0)]).cardinality
+    3.0
+    """
+    total = EMPTY
+    for event_set in event_sets:
+        total += event_set
+    return total
