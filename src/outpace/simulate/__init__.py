@@ -6,7 +6,7 @@
 - `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
 - `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
-- `Scenario`: all of it together.
+- `Scenario`: all of it together; `simulate`: run it; `Result`: what came out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from outpace.simulate.combination import Constant, Pairs, Share
 from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
 from outpace.simulate.model import Consumer, Edge, Operator, Producer, Query, WindowedOperator
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
+from outpace.simulate.result import Result
+from outpace.simulate.run import simulate
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.strategies import (
     DynamicScheduling,
@@ -46,6 +48,7 @@ __all__ = [
     "Producer",
     "Query",
     "RestartVM",
+    "Result",
     "Scenario",
     "SetRate",
     "Share",
@@ -58,4 +61,5 @@ __all__ = [
     "UniformAllocation",
     "WeightedAllocation",
     "WindowedOperator",
+    "simulate",
 ]

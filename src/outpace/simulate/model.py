@@ -263,7 +263,7 @@ class Query:
         sources = {edge.source for edge in self.edges}
         targets = {edge.target for edge in self.edges}
         for vertex in self.vertices:
-            kind, subject = _KINDS[type(vertex)], ("vertex", vertex.id)
+            kind, subject = kind_of(vertex), ("vertex", vertex.id)
             if isinstance(vertex, Producer) and vertex.id in targets:
                 raise ScenarioError("an edge leads into a producer", subject=subject)
             if isinstance(vertex, Consumer) and vertex.id in sources:
@@ -280,6 +280,17 @@ _KINDS = {
     WindowedOperator: "windowed operator",
     Consumer: "consumer",
 }
+
+
+def kind_of(vertex: Vertex) -> str:
+    """Return what a vertex is, in words.
+
+    Examples
+    --------
+    >>> kind_of(Consumer("alarms"))
+    'consumer'
+    """
+    return _KINDS[type(vertex)]
 
 
 def check_cycles(edges: tuple[Edge, ...]) -> None:

@@ -1,0 +1,243 @@
+"""What a simulation found: latency, throughput, utilisation, queues and drops, with history.
+
+Single numbers are asked for by id. Tables are Arrow, one row for each consumer, query, vertex or
+VM; histories have one row for each of these and each step. What counts is the time after the
+warm-up, except in histories.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.errors import ScenarioError, did_you_mean
+from outpace.simulate.layout import Layout
+from outpace.simulate.metrics import Floats, Recording, histogram_percentile
+from outpace.simulate.model import Consumer, kind_of
+from outpace.simulate.phases import Phase, phases
+
+_PERCENTILES = (50.0, 95.0, 99.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a simulation.
+
+    Parameters
+    ----------
+    layout
+        The scenario, numbered.
+    recording
+        What the engine recorded.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Scenario, Uniform
+    >>> from outpace.simulate import simulate
+    >>> query = Query("q", (Producer("in", Uniform(10), instructions=5e6), Consumer("out")),
+    ...               (Edge("in", "out"),))
+    >>> result = simulate(Scenario((query,), (VM("worker", mips=100),), duration=60, warm_up=10))
+    >>> round(result.latency("out"), 6), round(result.throughput("out"), 6)
+    (0.05, 10.0)
+    >>> result.vms().to_pylist()
+    [{'vm': 'worker', 'utilisation': 0.5}]
+    """
+
+    layout: Layout
+    recording: Recording
+
+    def latency(self, consumer: str) -> float:
+        """Return the average latency of a consumer's events, in seconds; NaN without events."""
+        place = self._place(consumer)
+        found = float(self.recording.latency[place])
+        return found if self.recording.events[place] else math.nan
+
+    def throughput(self, consumer: str) -> float:
+        """Return how many produced events a second came through; NaN if the consumer never ran."""
+        place = self._place(consumer)
+        return float(self._throughputs()[place])
+
+    def percentile(self, consumer: str, percentile: float) -> float:
+        """Return a percentile of a consumer's latency in seconds, within 2 %; NaN without events."""
+        return histogram_percentile(self.recording.histogram[self._place(consumer)], percentile)
+
+    @property
+    def times(self) -> Floats:
+        """The end of each step of the history, in seconds."""
+        return np.array([end * self.layout.scenario.tick for _, end in self._steps()])
+
+    def consumers(self) -> pa.Table:
+        """Return a row for each consumer: events, latency, percentiles, throughput."""
+        ids = [self.layout.vertices[number].id for number in self.layout.consumers]
+        percentiles = {
+            f"p{percentile:g}": [self.percentile(name, percentile) for name in ids]
+            for percentile in _PERCENTILES
+        }
+        return pa.table(
+            {
+                "consumer": pa.array(ids, pa.string()),
+                "events": self.recording.events,
+                "latency": [self.latency(name) for name in ids],
+                **percentiles,
+                "throughput": self._throughputs(),
+            }
+        )
+
+    def queries(self) -> pa.Table:
+        """Return a row for each query.
+
+        The latency is the average over all events of its consumers, the percentiles are theirs
+        together, and the throughput is that of the consumer that least comes through to.
+        """
+        place = {self.layout.vertices[n].id: p for p, n in enumerate(self.layout.consumers)}
+        throughputs = self._throughputs()
+        rows = []
+        for query in self.layout.scenario.queries:
+            own = [place[v.id] for v in query.vertices if isinstance(v, Consumer)]
+            events = self.recording.events[own]
+            histogram = self.recording.histogram[own].sum(axis=0)
+            delay = (events * self.recording.latency[own]).sum()
+            rows.append(
+                {
+                    "query": query.name,
+                    "events": float(events.sum()),
+                    "latency": float(delay / events.sum()) if events.sum() else math.nan,
+                    **{f"p{p:g}": histogram_percentile(histogram, p) for p in _PERCENTILES},
+                    "throughput": float(throughputs[own].min()) if own else math.nan,
+                }
+            )
+        return pa.Table.from_pylist(rows)
+
+    def vertices(self) -> pa.Table:
+        """Return a row for each vertex: events processed and dropped, utilisation, queue.
+
+        The utilisation is the part of its VM's instructions that it used while its query ran. The
+        queue's mean and maximum are over the ends of the steps of the history after the warm-up.
+        """
+        late = [end > self.layout.warm_up_ticks for _, end in self._steps()]
+        queue = self.recording.vertex_queue[late]
+        used = self.recording.processed * np.array(self.layout.costs)
+        offered = self._offered_to_vertices()
+        return pa.table(
+            {
+                "vertex": pa.array([v.id for v in self.layout.vertices], pa.string()),
+                "kind": pa.array([kind_of(v) for v in self.layout.vertices], pa.string()),
+                "processed": self.recording.processed,
+                "dropped": self.recording.dropped,
+                "utilisation": _ratio(used, offered),
+                "queue_mean": queue.mean(axis=0),
+                "queue_max": queue.max(axis=0),
+            }
+        )
+
+    def vms(self) -> pa.Table:
+        """Return a row for each VM: the part of its instructions that was used while it was up."""
+        offered = self._offered_to_vms(self.layout.warm_up_ticks, self.layout.ticks)
+        return pa.table(
+            {
+                "vm": pa.array([vm.id for vm in self.layout.scenario.vms], pa.string()),
+                "utilisation": _ratio(self.recording.instructions, offered),
+            }
+        )
+
+    def consumer_history(self) -> pa.Table:
+        """Return time, consumer, events, latency and throughput of each step."""
+        recording = self.recording
+        seconds = self._step_seconds()[:, None]
+        ids = [self.layout.vertices[number].id for number in self.layout.consumers]
+        return self._history(
+            "consumer",
+            ids,
+            {
+                "events": recording.consumer_events,
+                "latency": _ratio(recording.consumer_delay, recording.consumer_events),
+                "throughput": recording.consumer_totals / seconds,
+            },
+        )
+
+    def vertex_history(self) -> pa.Table:
+        """Return time, vertex, events processed and dropped, and the queue at the end of a step."""
+        return self._history(
+            "vertex",
+            [vertex.id for vertex in self.layout.vertices],
+            {
+                "processed": self.recording.vertex_processed,
+                "dropped": self.recording.vertex_dropped,
+                "queue": self.recording.vertex_queue,
+            },
+        )
+
+    def vm_history(self) -> pa.Table:
+        """Return time, VM and utilisation of each step."""
+        offered = np.array([self._offered_to_vms(first, end) for first, end in self._steps()])
+        return self._history(
+            "vm",
+            [vm.id for vm in self.layout.scenario.vms],
+            {"utilisation": _ratio(self.recording.vm_instructions, offered)},
+        )
+
+    def _place(self, consumer: str) -> int:
+        known = [self.layout.vertices[number].id for number in self.layout.consumers]
+        if consumer not in known:
+            raise ScenarioError(
+                f"unknown consumer {consumer!r}", hint=did_you_mean(consumer, known)
+            )
+        return known.index(consumer)
+
+    def _steps(self) -> list[tuple[int, int]]:
+        """The first tick and the tick after the last one of each step of the history."""
+        per_sample, ticks = self.layout.ticks_per_sample, self.layout.ticks
+        return [
+            (sample * per_sample, min((sample + 1) * per_sample, ticks))
+            for sample in range(self.layout.samples)
+        ]
+
+    def _step_seconds(self) -> Floats:
+        return np.array([(end - first) * self.layout.scenario.tick for first, end in self._steps()])
+
+    def _throughputs(self) -> Floats:
+        seconds = np.zeros(len(self.layout.vertices))
+        for phase, ticks in self._counted_phases():
+            seconds += np.array(phase.running) * (ticks * self.layout.scenario.tick)
+        return _ratio(self.recording.totals, seconds[list(self.layout.consumers)])
+
+    def _offered_to_vertices(self) -> Floats:
+        offered = np.zeros(len(self.layout.vertices))
+        for phase, ticks in self._counted_phases():
+            instructions = np.array(phase.capacities) * (1e6 * self.layout.scenario.tick * ticks)
+            offered += instructions[list(phase.homes)] * np.array(phase.running)
+        return offered
+
+    def _offered_to_vms(self, first: int, end: int) -> Floats:
+        offered = np.zeros(len(self.layout.scenario.vms))
+        for phase in phases(self.layout):
+            ticks = _overlap(phase, first, end)
+            offered += np.array(phase.capacities) * (1e6 * self.layout.scenario.tick * ticks)
+        return offered
+
+    def _counted_phases(self) -> list[tuple[Phase, int]]:
+        """The phases, with the number of their ticks that lie after the warm-up."""
+        first, end = self.layout.warm_up_ticks, self.layout.ticks
+        return [(phase, _overlap(phase, first, end)) for phase in phases(self.layout)]
+
+    def _history(self, kind: str, ids: list[str], columns: dict[str, Floats]) -> pa.Table:
+        steps = self.layout.samples
+        return pa.table(
+            {
+                "time": np.repeat(self.times, len(ids)),
+                kind: pa.array(ids * steps, pa.string()),
+                **{name: np.ascontiguousarray(values).ravel() for name, values in columns.items()},
+            }
+        )
+
+
+def _overlap(phase: Phase, first: int, end: int) -> int:
+    return max(0, min(end, phase.end_tick) - max(first, phase.first_tick))
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    """Divide; NaN where there is nothing to divide by."""
+    return np.divide(part, whole, out=np.full(part.shape, math.nan), where=whole > 0)
