@@ -7,8 +7,6 @@ that are open. Only what data decides is written: which windows, and at which ev
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,9 +18,6 @@ Matrix = npt.NDArray[np.int64]
 # What is known of the stream: the ordinal behind the last event, 0 before the first one; the number
 # of the next window, and how many windows before it are open.
 SEEN, NEXT, COUNT = range(3)
-
-#: So many events are passed over at once where none of them opens or closes a window.
-AT_ONCE: Final = 8
 
 # Lines of the windows that closed: the ordinal behind the last event, and the arrival of the event
 # that closed them.
@@ -63,11 +58,9 @@ def split_times(
     end = start - count * slide + size
     while row < len(times):
         awaited = min(start, end) if count else start
-        if seen:
-            while row + AT_ONCE <= len(times) and times[row + AT_ONCE - 1] < awaited:
-                row += AT_ONCE
-            while row < len(times) and times[row] < awaited:
-                row += 1
+        # Where an index cannot be negative, no time is lost to find that out.
+        while seen and row < len(times) and times[np.uint64(row)] < awaited:
+            row += 1
         if row:
             seen = ordinal[row - 1] + 1
         if row == len(times):

@@ -54,14 +54,14 @@ class Queue:
     def take(self, count: int) -> Integers:
         """Take the oldest `count` integers out."""
         self._size -= count
-        taken = []
+        taken = [] if count else [_NOTHING]
         while count:
             part = self._parts.popleft()
             taken.append(part[:count])
             if len(part) > count:
                 self._parts.appendleft(part[count:])
             count -= len(taken[-1])
-        return taken[0] if len(taken) == 1 else np.concatenate([_NOTHING, *taken])
+        return taken[0] if len(taken) == 1 else np.concatenate(taken)
 
 
 _NOTHING = np.zeros(0, np.int64)
