@@ -6,7 +6,8 @@
 - `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
 - `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
-- `Scenario`: all of it together; `simulate`: run it; `Result`: what came out.
+- `Scenario`: all of it together; `simulate`: run it; `Result`: what came out;
+- `read_scenario`, `parse_scenario`, `write_scenario`, `scenario_text`: scenarios as TOML.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
 from outpace.simulate.result import Result
 from outpace.simulate.run import simulate
 from outpace.simulate.scenario import Scenario
+from outpace.simulate.scenario_file import parse_scenario, read_scenario
+from outpace.simulate.scenario_text import scenario_text, write_scenario
 from outpace.simulate.strategies import (
     DynamicScheduling,
     SimpleScheduling,
@@ -61,5 +64,9 @@ __all__ = [
     "UniformAllocation",
     "WeightedAllocation",
     "WindowedOperator",
+    "parse_scenario",
+    "read_scenario",
+    "scenario_text",
     "simulate",
+    "write_scenario",
 ]

@@ -61,7 +61,7 @@ class Result:
         return float(self._throughputs()[place])
 
     def percentile(self, consumer: str, percentile: float) -> float:
-        """Return a percentile of a consumer's latency in seconds, within 2 %; NaN without events."""
+        """Return a percentile of the latency in seconds, within 2 %; NaN without events."""
         return histogram_percentile(self.recording.histogram[self._place(consumer)], percentile)
 
     @property

@@ -98,8 +98,8 @@ class Scenario:
         check_cycles(self.edges())
         self._check_placement(vertices)
         assign_hosts(self.vms, self.clouds)
-        for change in self.changes:
-            self._check_change(change, vertices)
+        for number, change in enumerate(self.changes, start=1):
+            self._check_change(number, change, vertices)
 
     def vertices(self) -> dict[str, Vertex]:
         """Return the vertices of all queries by id, in the order of declaration."""
@@ -162,8 +162,8 @@ class Scenario:
             if vertex not in self.placement:
                 raise ScenarioError("the vertex is on no VM", subject=("vertex", vertex))
 
-    def _check_change(self, change: Change, vertices: Mapping[str, Vertex]) -> None:
-        subject = ("change", f"{type(change).__name__} at {change.at}")
+    def _check_change(self, number: int, change: Change, vertices: Mapping[str, Vertex]) -> None:
+        subject = ("change", str(number))
         if isinstance(change, FailVM | RestartVM | Move):
             vms = [vm.id for vm in self.vms]
             if change.vm not in vms:

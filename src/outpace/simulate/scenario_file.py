@@ -1,0 +1,244 @@
+"""Read scenarios from TOML files; what is wrong is shown with its line.
+
+The text is data: nothing in it is run. `scenario_format` says how a file looks.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from outpace.errors import ScenarioError, Span, did_you_mean
+from outpace.simulate import toml_places
+from outpace.simulate.generators import Trace
+from outpace.simulate.scenario import Scenario
+from outpace.simulate.scenario_format import KINDS, TABLES, TEXTS
+
+
+def read_scenario(path: str | Path) -> Scenario:
+    """Read a scenario from a file.
+
+    Parameters
+    ----------
+    path
+        A TOML file. Traces that it names are looked for beside it.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(
+            f"the scenario {str(path)!r} cannot be read", detail=str(error)
+        ) from None
+    return parse_scenario(text, where=path.name, folder=path.parent)
+
+
+def parse_scenario(text: str, where: str = "scenario", folder: Path | None = None) -> Scenario:
+    """Make a scenario of the text of a file.
+
+    Parameters
+    ----------
+    text
+        TOML.
+    where
+        What errors call it.
+    folder
+        Where traces are; None if it may name none.
+
+    Examples
+    --------
+    >>> scenario = parse_scenario('''
+    ... duration = 60
+    ... [[vms]]
+    ... id = "worker"
+    ... mips = 2500
+    ... [[queries]]
+    ... name = "alarms"
+    ... vertices = [
+    ...     { kind = "producer", id = "in", generator = { kind = "uniform", rate = 10 } },
+    ...     { kind = "consumer", id = "out" },
+    ... ]
+    ... edges = [{ source = "in", target = "out", selectivity = 0.5 }]
+    ... ''')
+    >>> scenario.queries[0].edges
+    (Edge(source='in', target='out', selectivity=0.5),)
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError("the scenario is not TOML", where=where, detail=str(error)) from None
+    return _Reader(document, text, where, folder).scenario()
+
+
+class _Reader:
+    def __init__(
+        self, document: dict[str, Any], text: str, where: str, folder: Path | None
+    ) -> None:
+        self._document = document
+        self._places = toml_places.toml_places(text)
+        self._where = where
+        self._folder = folder
+
+    def scenario(self) -> Scenario:
+        scenario: Scenario = self._build(Scenario, self._document, ())
+        return scenario
+
+    def _build(self, kind: type[Any], table: Mapping[str, Any], path: toml_places.Path) -> Any:
+        """Make a value of a table, field by field."""
+        known = {field.name: field for field in fields(kind)}
+        for key in table:
+            if key not in known:
+                hint = did_you_mean(key, known) or f"known keys: {', '.join(known)}"
+                raise self._error(f"unknown key {key!r}", (*path, key), hint)
+        arguments = {}
+        for name, field in known.items():
+            if name in table:
+                arguments[name] = self._value(str(field.type), table[name], (*path, name))
+            elif _is_required(field):
+                raise self._error(f"the key {name!r} is missing", path)
+        try:
+            return kind(**arguments)
+        except ScenarioError as error:
+            raise self._located(error, path) from None
+
+    def _value(self, annotation: str, raw: Any, path: toml_places.Path) -> Any:
+        """Make what a field of this type holds."""
+        annotation = annotation.removesuffix(" | None")
+        if annotation.startswith("tuple["):
+            if not isinstance(raw, list):
+                raise self._error("a list is expected here", path)
+            inner = annotation.removeprefix("tuple[").removesuffix(", ...]")
+            return tuple(self._value(inner, item, (*path, n)) for n, item in enumerate(raw))
+        if annotation in KINDS:
+            return self._kind(KINDS[annotation], raw, path)
+        if annotation in TABLES:
+            return self._build(TABLES[annotation], self._table(raw, path), path)
+        if annotation.startswith("Mapping["):
+            table = self._table(raw, path)
+            return {key: self._value("str", item, (*path, key)) for key, item in table.items()}
+        return self._scalar(annotation, raw, path)
+
+    def _scalar(self, annotation: str, raw: Any, path: toml_places.Path) -> Any:
+        if annotation in TEXTS:
+            if not isinstance(raw, str):
+                raise self._error("a text is expected here", path, 'write it in quotes: "..."')
+            return raw
+        if isinstance(raw, bool) or not isinstance(
+            raw, int if annotation == "int" else int | float
+        ):
+            whole = "whole " if annotation == "int" else ""
+            raise self._error(f"a {whole}number is expected here", path)
+        return raw
+
+    def _kind(self, kinds: Mapping[str, type[Any]], raw: Any, path: toml_places.Path) -> Any:
+        """Make a value of one of several kinds; its name alone stands for a table with it."""
+        table = {"kind": raw} if isinstance(raw, str) else self._table(raw, path)
+        if "kind" not in table:
+            raise self._error("the key 'kind' is missing", path, _one_of(kinds))
+        name = table["kind"]
+        if not isinstance(name, str) or name not in kinds:
+            place = path if isinstance(raw, str) else (*path, "kind")
+            hint = did_you_mean(str(name), kinds) or _one_of(kinds)
+            raise self._error(f"unknown kind {name!r}", place, hint)
+        rest = {key: value for key, value in table.items() if key != "kind"}
+        if kinds[name] is Trace and "file" in rest:
+            return self._trace(rest, path)
+        return self._build(kinds[name], rest, path)
+
+    def _trace(self, table: Mapping[str, Any], path: toml_places.Path) -> Trace:
+        name = self._scalar("str", table["file"], (*path, "file"))
+        if set(table) != {"file"}:
+            raise self._error("a trace has times or a file, one of the two", path)
+        if self._folder is None:
+            raise self._error("a trace in a file needs a scenario in a file", (*path, "file"))
+        try:
+            return Trace.read(self._folder / name)
+        except ScenarioError as error:
+            raise self._located(error, (*path, "file")) from None
+
+    def _table(self, raw: Any, path: toml_places.Path) -> Mapping[str, Any]:
+        if not isinstance(raw, dict):
+            raise self._error("a table is expected here", path)
+        return raw
+
+    def _error(
+        self, message: str, path: toml_places.Path, hint: str | None = None
+    ) -> ScenarioError:
+        return self._located(ScenarioError(message, hint=hint), path)
+
+    def _located(self, error: ScenarioError, path: toml_places.Path) -> ScenarioError:
+        """Add the place to an error: that of its subject, else that of the path."""
+        if error.span is None:
+            found = self._subject_path(error.subject)
+            error.span = self._span(path if found is None else found)
+            error.text = error.span.text if error.span else None
+            error.where = self._where if error.where is None else f"{self._where}: {error.where}"
+        return error
+
+    def _span(self, path: toml_places.Path) -> Span | None:
+        """The place of a path, or of the next thing around it that has one."""
+        while path and path not in self._places:
+            path = path[:-1]
+        return self._places.get(path)
+
+    def _subject_path(self, subject: tuple[str, ...]) -> toml_places.Path | None:
+        """Where the file has what an error is about; the last place if there are several."""
+        found: toml_places.Path | None = None
+        match subject:
+            case ("simulation", name) if name in self._document:
+                found = (name,)
+            case ("network",) if "network" in self._document:
+                found = ("network",)
+            case ("placement", vertex):
+                found = ("placement", vertex)
+            case ("change", number):
+                found = ("changes", int(number) - 1)
+            case (kind, *names):
+                for path, table in _tables(self._document, ()):
+                    if _is_subject(kind, names, path, table):
+                        found = path
+        return found
+
+
+def _tables(
+    value: Any, path: toml_places.Path
+) -> Iterable[tuple[toml_places.Path, dict[str, Any]]]:
+    """All tables of a document, with their paths."""
+    if isinstance(value, dict):
+        yield path, value
+        for key, inner in value.items():
+            yield from _tables(inner, (*path, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _tables(inner, (*path, number))
+
+
+_SUBJECTS = {
+    "query": ("queries", ("name",)),
+    "vertex": ("vertices", ("id",)),
+    "edge": ("edges", ("source", "target")),
+    "vm": ("vms", ("id",)),
+    "cloud": ("clouds", ("id",)),
+    "datacentre": ("datacentres", ("id",)),
+    "host": ("hosts", ("id",)),
+}
+
+
+def _is_subject(
+    kind: str, names: list[str], path: toml_places.Path, table: Mapping[str, Any]
+) -> bool:
+    if kind not in _SUBJECTS or len(path) < 2:
+        return False
+    among, keys = _SUBJECTS[kind]
+    return path[-2] == among and [table.get(key) for key in keys] == names
+
+
+def _one_of(kinds: Iterable[str]) -> str:
+    return "one of " + ", ".join(f'"{name}"' for name in kinds)
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING

@@ -1,0 +1,122 @@
+"""Write scenarios as TOML, so that reading them gives an equal value.
+
+What a value leaves at its default is not written. Own strategies, generators and networks are
+Python classes and cannot be written; that is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from outpace.errors import ScenarioError
+from outpace.simulate.scenario import Scenario
+from outpace.simulate.scenario_format import TABLES, kind_name
+
+
+def write_scenario(scenario: Scenario, path: str | Path) -> None:
+    """Write a scenario to a file."""
+    Path(path).write_text(scenario_text(scenario), encoding="utf-8")
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """Return a scenario as TOML.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
+    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> print(scenario_text(Scenario((query,), (VM("worker", mips=2500),), duration=60)))
+    duration = 60
+    <BLANKLINE>
+    [placement]
+    in = "worker"
+    out = "worker"
+    <BLANKLINE>
+    [[vms]]
+    id = "worker"
+    mips = 2500
+    <BLANKLINE>
+    [[queries]]
+    name = "q"
+    vertices = [
+        { kind = "producer", id = "in", generator = { kind = "uniform", rate = 10 } },
+        { kind = "consumer", id = "out" },
+    ]
+    edges = [
+        { source = "in", target = "out" },
+    ]
+    <BLANKLINE>
+    """
+    tables = ("vms", "clouds", "queries", "changes")
+    chosen = _chosen(scenario)
+    settings = {
+        name: chosen.pop(name) for name in list(chosen) if name not in (*tables, "placement")
+    }
+    parts = [_lines(settings)]
+    if scenario.placement:
+        parts.append("[placement]\n" + _lines(scenario.placement))
+    for name in tables:
+        for value in chosen.get(name, ()):
+            parts.append(f"[[{name}]]\n" + _lines(_table(value)))
+    return "\n".join(parts)
+
+
+def _lines(table: Mapping[str, Any]) -> str:
+    return "".join(f"{_key(key)} = {_long(value)}\n" for key, value in table.items())
+
+
+def _long(value: Any) -> str:
+    """A value in a line of its own: tables in a list get a line each."""
+    if isinstance(value, tuple) and value and is_dataclass(value[0]):
+        return "[\n" + "".join(f"    {_short(item)},\n" for item in value) + "]"
+    return _short(value)
+
+
+def _short(value: Any) -> str:
+    """A value within a line."""
+    if isinstance(value, str):
+        # TOML forbids one character that JSON allows.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(float(value))
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_short(item) for item in value) + "]"
+    return "{ " + ", ".join(f"{_key(k)} = {_short(v)}" for k, v in _table(value).items()) + " }"
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """The keys of a value's table."""
+    if type(value) in TABLES.values():
+        return _chosen(value)
+    kind = kind_name(value)
+    if kind is None:
+        raise ScenarioError(
+            "a scenario with own classes cannot be written", detail=f"{type(value).__name__}"
+        )
+    return {"kind": kind, **_chosen(value)}
+
+
+def _chosen(value: Any) -> dict[str, Any]:
+    """The fields of a value that are not at their defaults."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in fields(value)
+        if getattr(value, field.name) != _default(field)
+    }
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return MISSING if field.default_factory is MISSING else field.default_factory()
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _short(name)
