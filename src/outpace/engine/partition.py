@@ -191,7 +191,7 @@ def _plain_width(data_type: pa.DataType) -> int:
 
 
 @dataclass(frozen=True)
-class _Grouping:
+class Grouping:
     """Rows by key: their order (None: as they are), the bounds of groups, each row's group."""
 
     order: RowNumbers | None
@@ -199,15 +199,27 @@ class _Grouping:
     codes: npt.NDArray[np.int32] | None = None
 
 
-def _group(table: pa.Table, keys: tuple[str, ...]) -> _Grouping:
+def group_codes(codes: npt.NDArray[np.int32], groups: int) -> Grouping:
+    """Group rows by a code below `groups`; there may be groups without rows.
+
+    Examples
+    --------
+    >>> grouping = group_codes(np.array([2, 0, 2], np.int32), 3)
+    >>> grouping.order.tolist(), grouping.segments.tolist()
+    ([1, 0, 2], [0, 1, 1, 3])
+    """
+    if is_ascending(codes):
+        return Grouping(None, np.searchsorted(codes, np.arange(groups + 1)).astype(np.int64))
+    order = np.empty(len(codes), _row_type(len(codes)))
+    return Grouping(order, group_rows(codes, groups, order), codes)
+
+
+def _group(table: pa.Table, keys: tuple[str, ...]) -> Grouping:
     size = table.num_rows
     if not keys or not size:
-        return _Grouping(None, np.array([0, size] if size else [0], np.int64))
+        return Grouping(None, np.array([0, size] if size else [0], np.int64))
     codes, firsts = key_codes([table.column(name) for name in keys])
-    if is_ascending(codes):
-        return _Grouping(None, np.append(firsts, size))
-    order = np.empty(size, _row_type(size))
-    return _Grouping(order, group_rows(codes, len(firsts), order), codes)
+    return group_codes(codes, len(firsts))
 
 
 def _row_type(size: int) -> type[np.int32] | type[np.int64]:

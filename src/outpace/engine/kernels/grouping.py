@@ -103,6 +103,15 @@ def scatter_rows(values: Integers, codes: Integers, bounds: Integers, out: Integ
 
 
 @compiled_when_worth
+def count_rows(codes: Integers, counts: Integers, out: Integers) -> None:
+    """Fill `out` with how many rows of its group stand before each row, and those of `counts`."""
+    for row in range(len(codes)):
+        code = codes[row]
+        out[row] = counts[code]
+        counts[code] += 1
+
+
+@compiled_when_worth
 def number_rows(bounds: Integers, out: Integers) -> None:
     """Fill `out` with each row's number in its group."""
     for group in range(len(bounds) - 1):

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.kernels.grouping import count_rows, is_ascending, scatter_rows
 from outpace.engine.keyed.deadlines import NEVER, Deadlines
 from outpace.engine.keyed.rows import Kept, KeyedRows
 from outpace.engine.match.contract import (
@@ -39,11 +40,19 @@ from outpace.engine.match.contract import (
 )
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.output import match_table, timed_out_table
-from outpace.engine.match.partitions import Partitions
+from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
-from outpace.engine.partition import gather, sort_groups, sort_table
+from outpace.engine.partition import (
+    Grouping,
+    gather,
+    group_codes,
+    one_array,
+    placed,
+    sort_groups,
+    sort_table,
+)
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind
@@ -170,13 +179,13 @@ class MatchOperator:
         self._check_open()
         self._check_schema(table.schema)
         rows = table.select(self._columns)
-        key, added = self._partitions.number(rows)
+        new = self._partitions.number(rows)
         try:
-            tried = self._try(rows, key, watermark=watermark)
+            tried = self._try(rows, new, watermark=watermark)
         except BaseException:
-            self._partitions.forget(added)
+            self._partitions.forget(new.added)
             raise
-        return self._take(key, tried)
+        return self._take(new, tried)
 
     def advance(self, watermark: int) -> Emitted:
         """Promise that no later row has a time before `watermark`; return what became final."""
@@ -230,23 +239,24 @@ class MatchOperator:
     def _pass(self, *, watermark: int = NO_TIME, ended: bool = False) -> Emitted:
         """Let time pass, or the input end."""
         self._check_open()
-        rows, key = self._empty_rows(), np.zeros(0, np.int64)
-        tried = self._try(rows, key, watermark=watermark, ended=ended)
-        return self._take(key, tried)
+        rows = self._empty_rows()
+        new = self._partitions.number(rows)
+        return self._take(new, self._try(rows, new, watermark=watermark, ended=ended))
 
     def _try(
-        self, rows: pa.Table, key: Integers, *, watermark: int = NO_TIME, ended: bool = False
+        self, rows: pa.Table, new: Numbered, *, watermark: int = NO_TIME, ended: bool = False
     ) -> _Tried:
         """Match without taking anything, so that a refused push leaves the operator as it was."""
         newest = max(watermark, self._newest(rows))
-        keys = self._kept.keys if ended else np.union1d(key, self._deadlines.passed(newest))
-        block, keys = self._block(rows, key, keys.astype(np.int64), newest, ended=ended)
+        passed = self._deadlines.passed(newest)
+        keys = self._kept.keys if ended else np.union1d(new.numbers, passed)
+        block, keys = self._block(rows, new, keys.astype(np.int64), newest, ended=ended)
         outcome = self._matcher(block, self._partitions.resume(keys))
         return _Tried(block, keys, outcome, newest, self._emit(block, outcome))
 
-    def _take(self, key: Integers, tried: _Tried) -> Emitted:
-        self._arrived += len(key)
-        np.add.at(self._partitions.count, key, 1)
+    def _take(self, new: Numbered, tried: _Tried) -> Emitted:
+        self._arrived += len(new.codes)
+        self._partitions.count[new.numbers] += np.bincount(new.codes, minlength=len(new.numbers))
         self._watermark = tried.watermark
         self._retain(tried.block, tried.keys, tried.outcome)
         return tried.emitted
@@ -276,36 +286,48 @@ class MatchOperator:
         return shown
 
     def _block(
-        self, rows: pa.Table, key: Integers, keys: Integers, watermark: int, *, ended: bool
+        self, rows: pa.Table, new: Numbered, keys: Integers, watermark: int, *, ended: bool
     ) -> tuple[Block, Integers]:
         """Join the rows kept of some keys and the new ones; return the block and its keys."""
+        self._check_times(rows)
         kept = self._kept.take(keys)
-        arrivals = np.arange(self._arrived, self._arrived + len(key), dtype=np.int64)
+        place = np.searchsorted(keys, new.numbers).astype(np.int32)
+        codes = place[new.codes]
+        ordinals = np.empty(len(codes), np.int64)
+        count_rows(codes, self._partitions.count[keys], ordinals)
+        arrivals = np.arange(self._arrived, self._arrived + len(codes), dtype=np.int64)
+        codes = np.concatenate([np.searchsorted(keys, kept.key).astype(np.int32), codes])
+        grouping = group_codes(codes, len(keys))
         joined = pa.concat_tables([kept.rows, rows])
-        joined_key = np.concatenate([kept.key, key])
-        order = np.argsort(joined_key, kind="stable")
-        joined_key = joined_key[order]
-        columns = {name: gather(joined.column(name), order) for name in self._columns}
-        segments = np.flatnonzero(np.diff(joined_key, prepend=-1, append=-1)).astype(np.int64)
-        segments = segments if len(joined_key) else np.zeros(1, np.int64)
-        times = time_values(self.task.bound, columns)
-        numbers = np.concatenate([kept.numbers, [self._ordinals_of(key), arrivals]], axis=1)
-        ordinals, all_arrivals = numbers[:, order]
-        self._check_order(columns, times, segments, all_arrivals)
+        columns = {
+            name: placed(
+                one_array(joined.column(name)),
+                grouping.order,
+                grouping.codes,
+                grouping.segments,
+            )
+            for name in self._columns
+        }
+        numbers = np.concatenate([kept.numbers, [ordinals, arrivals]], axis=1)
+        ordinals, arrivals = (_grouped(line, grouping) for line in numbers)
+        there = np.flatnonzero(np.diff(grouping.segments))
+        segments = np.append(grouping.segments[there], len(codes))
+        if rows.num_rows:
+            self._check_order(columns, segments, arrivals)
         ahead = 0 if ended else self._reach.ahead
         block = Block(
             columns=columns,
             segments=segments,
             visible=np.maximum(segments[1:] - ahead, segments[:-1]),
             ordinals=ordinals,
-            arrivals=all_arrivals,
-            times=times,
+            arrivals=arrivals,
+            times=time_values(self.task.bound, columns),
             ended=ended,
             # Rows that are only looked ahead at are not seen by the matcher yet, so time must not
             # settle what they could still change.
             watermark=NO_TIME if ahead else watermark,
         )
-        return block, joined_key[segments[:-1]]
+        return block, keys[there]
 
     def _newest(self, rows: pa.Table) -> int:
         """Return the watermark after these rows."""
@@ -350,33 +372,24 @@ class MatchOperator:
         deadline[waits] = np.minimum(times[row[waits]], NEVER - 1 - within) + within
         self._deadlines.replace(keys, deadline)
 
-    def _ordinals_of(self, key: Integers) -> Integers:
-        """Number new rows within their partitions."""
-        order = np.argsort(key, kind="stable")
-        grouped = key[order]
-        ordinals = np.empty(len(key), np.int64)
-        first = np.searchsorted(grouped, grouped)
-        ordinals[order] = np.arange(len(key)) - first + self._partitions.count[grouped]
-        return ordinals
+    def _check_times(self, rows: pa.Table) -> None:
+        """Refuse rows of which one has a time before that of a row before it."""
+        bound = self.task.bound
+        if not bound.order_by or bound.within is None or bound.time is None or not rows.num_rows:
+            return
+        times = time_values(bound, {bound.time: gather(rows.column(bound.time), None)})
+        if times[0] >= self._watermark and is_ascending(times):
+            return
+        before = np.concatenate([[self._watermark], times[:-1]])
+        raise _out_of_order(int(np.flatnonzero(times < before)[0]), bound)
 
     def _check_order(
-        self,
-        columns: Mapping[str, pa.Array],
-        times: Integers,
-        segments: Integers,
-        arrivals: Integers,
+        self, columns: Mapping[str, pa.Array], segments: Integers, arrivals: Integers
     ) -> None:
-        """Refuse rows that come before rows already taken."""
+        """Refuse rows that come before rows of their partition that were taken already."""
         bound = self.task.bound
-        new = np.flatnonzero(arrivals >= self._arrived)
-        if not bound.order_by or not len(new):
+        if not bound.order_by:
             return
-        if bound.within is not None:
-            by_arrival = times[new[np.argsort(arrivals[new])]]
-            before = np.concatenate([[self._watermark], by_arrival[:-1]])
-            late = np.flatnonzero(by_arrival < before)
-            if len(late):
-                raise _out_of_order(int(late[0]), bound)
         rows = pa.table({name: columns[name] for name in bound.order_by})
         order = sort_groups(rows, bound, None, segments)
         if order is None:
@@ -434,6 +447,14 @@ def fingerprint(bound: BoundQuery) -> str:
     fields = [f"{name} {bound.schema.field(name).type}" for name in sorted(bound.columns)]
     text = print_identity(bound.query) + "\n" + "\n".join(fields)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _grouped(values: Integers, grouping: Grouping) -> Integers:
+    if grouping.codes is None:
+        return values
+    grouped = np.empty_like(values)
+    scatter_rows(values, grouping.codes, grouping.segments, grouped)
+    return grouped
 
 
 def _integers(table: pa.Table, name: str) -> Integers:

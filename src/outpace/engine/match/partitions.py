@@ -8,9 +8,10 @@ and some integers for each partition that is known, and room for as many as ther
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.keyed.grown import grown
@@ -20,6 +21,24 @@ from outpace.engine.partition import key_codes, key_tuples
 
 #: What is known of each partition, and what it is before the first row.
 _FRESH: Final = {"count": 0, "next_start": 0, "barrier": -1, "number": 0, "completed_to": 0}
+
+
+class Numbered(NamedTuple):
+    """The partitions of some rows.
+
+    Parameters
+    ----------
+    codes
+        Each row's place in `numbers`.
+    numbers
+        The numbers of the partitions that there are, all different.
+    added
+        Those of them that were given just now.
+    """
+
+    codes: npt.NDArray[np.int32]
+    numbers: Integers
+    added: Integers
 
 
 class Partitions:
@@ -36,11 +55,11 @@ class Partitions:
     --------
     >>> rows = pa.table({"key": ["b", "a", "b"]})
     >>> partitions = Partitions(rows.schema, ("key",))
-    >>> numbers, added = partitions.number(rows)
-    >>> numbers.tolist(), added.tolist(), len(partitions)
-    ([0, 1, 0], [0, 1], 2)
+    >>> numbered = partitions.number(rows)
+    >>> numbered.codes.tolist(), numbered.numbers.tolist(), numbered.added.tolist()
+    ([0, 1, 0], [0, 1], [0, 1])
     >>> partitions.forget(np.array([0]))
-    >>> partitions.number(pa.table({"key": ["a", "c"]}))[0].tolist()
+    >>> partitions.number(pa.table({"key": ["a", "c"]})).numbers.tolist()
     [1, 0]
     """
 
@@ -62,19 +81,20 @@ class Partitions:
         """How many rows each partition had so far, by number."""
         return self._known["count"]
 
-    def number(self, rows: pa.Table) -> tuple[Integers, Integers]:
-        """Return the number of each row's partition, and the numbers that were given just now."""
+    def number(self, rows: pa.Table) -> Numbered:
+        """Number the partitions of rows; those that are new get a number."""
         if not rows.num_rows:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            nothing = np.zeros(0, np.int64)
+            return Numbered(np.zeros(0, np.int32), nothing, nothing)
         if not self._names:
-            return np.zeros(rows.num_rows, np.int64), self._add([] if self._numbers else [()], rows)
+            added = self._add([] if self._numbers else [()], rows)
+            return Numbered(np.zeros(rows.num_rows, np.int32), np.zeros(1, np.int64), added)
         codes, firsts = key_codes([rows.column(name) for name in self._names])
         values = rows.select(self._names).take(pa.array(firsts))
         keys = key_tuples(values)
         new = [place for place, key in enumerate(keys) if key not in self._numbers]
         added = self._add([keys[place] for place in new], values.take(pa.array(new, pa.int64())))
-        numbers = np.array([self._numbers[key] for key in keys], np.int64)
-        return numbers[codes], added
+        return Numbered(codes, np.array([self._numbers[key] for key in keys], np.int64), added)
 
     def resume(self, numbers: Integers) -> Resume:
         """Return where matching stopped in some partitions."""
