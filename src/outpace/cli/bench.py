@@ -27,6 +27,10 @@ from outpace.testing.workloads import WORKLOADS
 
 HOSTS: Final = ("local", "spark", "stream")
 
+#: How many events there are where nothing is said. A stream takes so many micro-batches that what
+#: each of them costs is in the rate.
+EVENTS: Final = {"local": 4_000_000, "spark": 4_000_000, "stream": 24_000_000}
+
 #: Where the events of a host come from; the first is taken where nothing is said.
 INPUTS: Final = {
     "spark": ("parquet", "dataframe"),
@@ -77,7 +81,12 @@ Result = dict[str, object]
 
 def bench(
     workload: Annotated[str, typer.Option(help="Names of workloads, with commas.")] = _ALL,
-    n: Annotated[int, typer.Option("--n", min=1, help="The number of events.")] = 4_000_000,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n", min=1, help="The number of events; 4 million, on stream six micro-batches."
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to run: local, spark or stream.")] = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
@@ -98,6 +107,7 @@ def bench(
 ) -> None:
     """Measure the matcher on deterministic workloads."""
     _known("host", [host], HOSTS)
+    n = n or EVENTS[host]
     names = _known("workload", _listed(workload), WORKLOADS)
     if host == "local":
         _only_for_spark(**{"--input": read, "--cores": cores, "--data": data})

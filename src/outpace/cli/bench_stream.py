@@ -38,7 +38,7 @@ SMALLER: Final = 5
 WARM_RUNS: Final = 1
 
 #: Events of a micro-batch: large ones share the fixed cost of a batch among more events.
-BATCH_EVENTS: Final = 1 << 21
+BATCH_EVENTS: Final = 1 << 22
 
 _SUMMED: Final = ("start", "end", "length")
 
