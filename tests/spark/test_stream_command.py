@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.dataset as ds
 import pytest
 from streamed import events, ordered
@@ -184,6 +185,24 @@ def test_a_stream_on_spark_connect_that_is_stopped(started: Started, folder: Pat
         f"\n0 rows; the same command goes on from {folder / 'found.checkpoint'}\n"
     )
     assert ordered(written("late")) == ordered(table.slice(0, 3).to_pylist())
+
+
+def test_any_source_and_any_sink_of_spark(started: Started, folder: Path) -> None:
+    table = events(60, 3)
+    Path("in").mkdir()
+    csv.write_csv(table.select(["id", "ts", "key", "kind"]), "in/1.csv")
+    process = started(
+        *("clause.sql", "--from", f"file://{folder / 'in'}", "--from-format", "csv"),
+        *("--option", "header=true", "--schema", "id bigint, ts bigint, key string, kind string"),
+        *("--to", f"file://{folder / 'found'}", "--to-format", "orc", "--checkpoint", "kept"),
+        *("--trigger", "available-now"),
+    )
+    code, out, error = ended(process)
+    assert (code, out) == (0, ""), error
+    files = [str(file) for file in Path("found").glob("*.orc")]
+    good = ordered(op.match(table, Query.from_sql(CLAUSE)).to_pylist())
+    assert ordered(ds.dataset(files, format="orc").to_table().to_pylist()) == good
+    assert error.endswith(f"{len(good)} rows; the same command goes on from {folder / 'kept'}\n")
 
 
 def test_a_statement_over_generated_events_on_the_console(started: Started) -> None:
