@@ -240,4 +240,6 @@ def _overlap(phase: Phase, first: int, end: int) -> int:
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
     """Divide; NaN where there is nothing to divide by."""
-    return np.divide(part, whole, out=np.full(part.shape, math.nan), where=whole > 0)
+    ratio: Floats = np.full(part.shape, math.nan)
+    np.divide(part, whole, out=ratio, where=whole > 0)
+    return ratio

@@ -113,10 +113,10 @@ class DynamicScheduling:
     """Rounds in which a vertex gets what it is allocated or what it needs, whichever is less.
 
     The first round allocates all instructions to all vertices. Every further round allocates what
-    is left to the vertices that cost something and have something to do when the round begins. In
-    each round the vertices run in topological order; one that has nothing to do is passed over, and
-    one that costs nothing runs in every round. The rounds end when a billionth of the tick's
-    instructions or less is left, when a round ran no vertex, or after 1000 of them.
+    is left to the vertices that have something to do when the round begins. In each round the
+    vertices run in topological order; one that has nothing to do, or that is allocated nothing
+    although an event costs it something, is passed over. The rounds end when no vertex has anything
+    to do, when a billionth of the tick's instructions or less is left, or after 1000 of them.
 
     Examples
     --------
@@ -138,30 +138,21 @@ class DynamicScheduling:
     ) -> Iterator[tuple[int, float]]:
         """Yield vertices in topological order, round by round."""
         costs = work.costs
-        chosen: Sequence[int] = range(len(costs))
+        ready: Sequence[int] = range(len(costs))
         left = instructions
         for _ in range(ROUNDS):
             granted = [0.0] * len(costs)
-            shares = allocation.allocate(left, [costs[position] for position in chosen])
-            for position, share in zip(chosen, shares, strict=True):
+            shares = allocation.allocate(left, [costs[position] for position in ready])
+            for position, share in zip(ready, shares, strict=True):
                 granted[position] = share
-            ran = False
             for position, cost in enumerate(costs):
                 if cost and not granted[position]:
                     continue
                 required = work.required(position)
-                if required is None:
-                    continue
-                given = min(granted[position], required)
-                yield position, given
-                left -= given
-                ran = True
-            if not ran or left <= LEFTOVER * instructions:
-                return
-            chosen = [
-                position
-                for position, cost in enumerate(costs)
-                if cost and work.required(position) is not None
-            ]
-            if not chosen:
+                if required is not None:
+                    given = min(granted[position], required)
+                    yield position, given
+                    left -= given
+            ready = [p for p in range(len(costs)) if work.required(p) is not None]
+            if not ready or left <= LEFTOVER * instructions:
                 return

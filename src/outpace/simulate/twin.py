@@ -90,7 +90,7 @@ class Twin:
             self._forget_warm_up()
         for vm, placement in enumerate(self._placements):
             self._generate(placement)
-            if self._phase.up[vm]:
+            if placement and self._phase.up[vm]:
                 self._run_placement(vm, placement)
             else:
                 self._drop_arrivals(vm)
@@ -232,7 +232,7 @@ class Twin:
             self._drop(target, event_set)
 
     def _drop_arrivals(self, vm: int) -> None:
-        """Drop what arrives before the tick ends: the VM is down."""
+        """Drop what arrives before the tick ends: the VM is down, or nothing on it runs."""
         end = (self.tick + 1) * self.layout.scenario.tick
         while self.arrivals[vm] and self.arrivals[vm][0][0] < end:
             _, _, edge, event_set = heapq.heappop(self.arrivals[vm])

@@ -1,0 +1,121 @@
+"""What flows through queries in the long run: the load of each vertex and the traffic of each edge.
+
+Placement strategies decide by this, without a simulation: rates go from producers along the edges,
+by selectivity, and through windows by their combination function. It is exact for constant rates on
+machines that keep up; bursts and bounded queues are for the simulation to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+import numpy as np
+
+from outpace.errors import ScenarioError, did_you_mean
+from outpace.simulate.model import Edge, Producer, Query, Vertex, WindowedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Loads and traffic.
+
+    Parameters
+    ----------
+    loads
+        What each vertex needs to keep up, in million instructions a second, by id, in topological
+        order.
+    traffic
+        The events a second on each edge, by the ids of its ends.
+    """
+
+    loads: Mapping[str, float]
+    traffic: Mapping[tuple[str, str], float]
+
+
+def flow_of(queries: Sequence[Query], rates: Mapping[str, float]) -> Flow:
+    """Return the flow of queries whose producers have these rates.
+
+    Parameters
+    ----------
+    queries
+        Vertices with the same id are one vertex.
+    rates
+        Events a second of each producer, by id.
+
+    Examples
+    --------
+    >>> from outpace.simulate import Consumer, Operator, Uniform
+    >>> query = Query("alarms",
+    ...     (Producer("sensors", Uniform(100)), Operator("filter", 25_000), Consumer("pager")),
+    ...     (Edge("sensors", "filter"), Edge("filter", "pager", 0.05)))
+    >>> flow_of([query], {"sensors": 100})
+    Flow(loads={'sensors': 0.0, 'filter': 2.5, 'pager': 0.0},
+         traffic={('sensors', 'filter'): 100.0, ('filter', 'pager'): 5.0})
+    """
+    vertices = {vertex.id: vertex for query in queries for vertex in query.vertices}
+    edges = {(edge.source, edge.target): edge for query in queries for edge in query.edges}
+    producers = [v.id for v in vertices.values() if isinstance(v, Producer)]
+    for producer in producers:
+        if producer not in rates:
+            raise ScenarioError("the producer has no rate", subject=("vertex", producer))
+    for name in rates:
+        if name not in producers:
+            hint = did_you_mean(name, producers)
+            raise ScenarioError(f"unknown producer {name!r}", hint=hint)
+    incoming: dict[str, list[Edge]] = {name: [] for name in vertices}
+    outgoing: dict[str, list[Edge]] = {name: [] for name in vertices}
+    for edge in edges.values():
+        incoming[edge.target].append(edge)
+        outgoing[edge.source].append(edge)
+    loads: dict[str, float] = {}
+    traffic: dict[tuple[str, str], float] = {}
+    for name in _topological(vertices, edges.values()):
+        vertex = vertices[name]
+        inputs = [traffic[edge.source, edge.target] for edge in incoming[name]]
+        processed = float(rates[name]) if isinstance(vertex, Producer) else sum(inputs)
+        loads[name] = processed * vertex.instructions / 1e6
+        sent = _sent(vertex, inputs, processed)
+        for edge in outgoing[name]:
+            traffic[edge.source, edge.target] = sent * edge.selectivity
+    return Flow(loads, traffic)
+
+
+def mean_rates(queries: Sequence[Query], seconds: float) -> dict[str, float]:
+    """Return each producer's average rate over the first seconds.
+
+    Examples
+    --------
+    >>> from outpace.simulate import Bursty, Consumer
+    >>> query = Query("q", (Producer("in", Bursty(100, on=1, off=4)), Consumer("out")),
+    ...               (Edge("in", "out"),))
+    >>> mean_rates([query], seconds=60)
+    {'in': 20.0}
+    """
+    producers = {
+        vertex.id: vertex.generator
+        for query in queries
+        for vertex in query.vertices
+        if isinstance(vertex, Producer)
+    }
+    return {
+        name: float(generator.totals(np.array([seconds]))[0]) / seconds
+        for name, generator in producers.items()
+    }
+
+
+def _sent(vertex: Vertex, inputs: Sequence[float], processed: float) -> float:
+    """The events a second that leave a vertex, before the selectivity of its edges."""
+    if not isinstance(vertex, WindowedOperator):
+        return processed
+    if not processed:
+        return 0.0
+    return vertex.combination.combine([rate * vertex.window for rate in inputs]) / vertex.period
+
+
+def _topological(names: Iterable[str], edges: Iterable[Edge]) -> Iterable[str]:
+    sorter: TopologicalSorter[str] = TopologicalSorter({name: () for name in names})
+    for edge in edges:
+        sorter.add(edge.target, edge.source)
+    return sorter.static_order()
