@@ -119,8 +119,9 @@ def histogram_percentile(histogram: Floats, percentile: float) -> float:
     below = np.cumsum(histogram)
     if not below[-1]:
         return math.nan
-    found = int(np.searchsorted(below, below[-1] * percentile / 100))
+    wanted = min(below[-1] * percentile / 100, below[-1])
+    found = int(np.searchsorted(below, wanted))
     if found == 0:
         return 0.0
     # The middle of the bin in the sense of ratios: as far from its lower as from its upper end.
-    return float(LEAST_LATENCY * BIN_GROWTH ** (min(found, BINS - 1) - 0.5))
+    return float(LEAST_LATENCY * BIN_GROWTH ** (found - 0.5))

@@ -1,0 +1,281 @@
+"""Scenarios as TOML: what is written is read again, and what is wrong is shown with its line."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import chain, scenarios
+
+from outpace.errors import ScenarioError
+from outpace.simulate import (
+    VM,
+    Bandwidth,
+    Cloud,
+    ConstantDelay,
+    Consumer,
+    Datacentre,
+    Host,
+    Increasing,
+    Producer,
+    Scenario,
+    SimpleScheduling,
+    Tiers,
+    Trace,
+    Uniform,
+    WeightedAllocation,
+    parse_scenario,
+    read_scenario,
+    scenario_text,
+    write_scenario,
+)
+from outpace.simulate.toml_places import toml_places
+
+TEXT = """\
+duration = 60
+scheduling = "dynamic"
+
+[network]
+kind = "constant"
+seconds = 0.001
+
+[placement]
+in = "one"
+"out" = "two"
+
+[[vms]]
+id = "one"
+mips = 2500
+
+[[vms]]
+id = "two"
+mips = 2500
+
+[[queries]]
+name = "alarms"
+vertices = [
+    { kind = "producer", id = "in", generator = { kind = "uniform", rate = 10 } }, # ten
+    { kind = "consumer", id = "out" },
+]
+edges = [
+    { source = "in", target = "out", selectivity = 0.5 },
+]
+
+[[changes]]
+kind = "fail"
+at = 20
+vm = "two"
+"""
+
+
+def test_a_file_is_a_scenario() -> None:
+    scenario = parse_scenario(TEXT)
+    assert scenario.vms == (VM("one", 2500), VM("two", 2500))
+    assert scenario.placement == {"in": "one", "out": "two"}
+    assert scenario.network == ConstantDelay(0.001)
+    assert scenario.queries[0].edges[0].selectivity == 0.5
+
+
+@settings(max_examples=60)
+@given(scenarios())
+def test_a_scenario_is_read_as_it_was_written(scenario: Scenario) -> None:
+    assert parse_scenario(scenario_text(scenario)) == scenario
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8))
+def test_any_name_can_be_written(name: str) -> None:
+    query = chain(Producer(name, Uniform(1)), Consumer(name + "-out"), name=name)
+    scenario = Scenario((query,), (VM(name, 100), VM("b", 9)), 10, {name: name, name + "-out": "b"})
+    assert parse_scenario(scenario_text(scenario)) == scenario
+
+
+def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
+    query = chain(
+        Producer("in", Increasing(100, over=5, start=2), 1e-7, queue=math.inf), Consumer("out")
+    )
+    delay = ConstantDelay(1e-5)
+    clouds = (
+        Cloud("c1", (Datacentre("d1", (Host("h1", 10, 4, "space"), Host("h2", 10))),)),
+        Cloud("c2", (Datacentre("d2", (Host("h3", 10),)),)),
+    )
+    scenario = Scenario(
+        (query,),
+        (VM("v1", 10, 2), VM("v2", 10, host="h3")),
+        1e3,
+        {"in": "v1", "out": "v2"},
+        clouds,
+        Tiers(delay, delay, Bandwidth(0.01, 1e9, 100), ConstantDelay(0.05)),
+        SimpleScheduling(),
+        WeightedAllocation(),
+        tick=0.05,
+        queue=2048,
+        overflow="discard",
+        warm_up=5,
+        sample=2.5,
+    )
+    path = tmp_path / "scenario.toml"
+    write_scenario(scenario, path)
+    assert read_scenario(path) == scenario
+
+
+def test_a_trace_is_read_from_a_file_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "times.txt").write_text("0.25\n0.5\n")
+    path = tmp_path / "scenario.toml"
+    path.write_text(
+        TEXT.replace('{ kind = "uniform", rate = 10 }', '{ kind = "trace", file = "times.txt" }')
+    )
+    producer = read_scenario(path).queries[0].vertices[0]
+    assert isinstance(producer, Producer)
+    assert producer.generator == Trace((0.25, 0.5))
+
+
+def test_own_classes_cannot_be_written() -> None:
+    @dataclass(frozen=True)
+    class Own:
+        def totals(self, times: Any) -> Any:
+            return np.zeros(len(times), np.int64)
+
+    query = chain(Producer("in", Own()), Consumer("out"))
+    with pytest.raises(ScenarioError, match="own classes cannot be written"):
+        scenario_text(Scenario((query,), (VM("v", 10),), 10))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "parts"),
+    [
+        ("duration = 60", "durration = 60", 1, ["unknown key 'durration'", "'duration'"]),
+        ("duration = 60", "duration = 0", 1, ["the duration is not", "simulation 'duration'"]),
+        ("duration = 60", 'duration = "1 h"', 1, ["a number is expected here"]),
+        ('"dynamic"', '"dynamik"', 2, ["unknown kind 'dynamik'", "did you mean 'dynamic'?"]),
+        ('"dynamic"', "7", 2, ["a table is expected here"]),
+        ('kind = "constant"\n', "", 4, ["the key 'kind' is missing", '"bandwidth"']),
+        ("seconds = 0.001", "seconds = -1", 4, ["the network's delay"]),
+        ('in = "one"', 'inn = "one"', 9, ["unknown vertex 'inn'", "did you mean 'in'?"]),
+        ('in = "one"\n', "", 22, ["the vertex is on no VM", "vertex 'in'"]),
+        ('"out" = "two"', '"out" = "tree"', 10, ["unknown vm 'tree'"]),
+        ('"out" = "two"', '"out" = 2', 10, ["a text is expected here"]),
+        ("mips = 2500\n\n[[queries", "\n[[queries", 16, ["the key 'mips' is missing"]),
+        ("mips = 2500\n\n[[queries", "mips = 0\n[[queries", 16, ["the mips", "vm 'two'"]),
+        ("mips = 2500", "mips = true", 14, ["a number is expected here"]),
+        ("mips = 2500", "mips = 2500\nprocessors = 1.5", 15, ["a whole number is expected"]),
+        ('id = "two"', 'id = "one"', 16, ["two VMs of this name", "vm 'one'"]),
+        ('kind = "producer"', 'kind = "source"', 23, ["unknown kind 'source'", "one of"]),
+        ("rate = 10", "rate = -10", 23, ["a generator's rate"]),
+        ("rate = 10", "rate = 10, seed = 1", 23, ["unknown key 'seed'"]),
+        ("selectivity = 0.5", "selectivity = -0.5", 27, ["selectivity", "edge 'in' -> 'out'"]),
+        ('target = "out"', 'target = "uot"', 27, ["unknown vertex 'uot'", "'out'"]),
+        ('id = "out" },', 'id = "out" },\n    { kind = "operator", id = "f" },', 25, ["'f'"]),
+        ('vm = "two"\n', 'vm = "to"\n', 30, ["unknown vm 'to'", "did you mean 'two'?"]),
+        ("at = 20", "at = -20", 30, ["a change is at no time"]),
+        ("[[changes]]", "[changes]", 30, ["a list is expected here"]),
+        ("rate = 10", "rate = 10, file = 1", 23, ["unknown key 'file'"]),
+        (
+            'kind = "uniform", rate = 10',
+            'kind = "trace", file = "no.txt"',
+            23,
+            ["a trace in a file needs a scenario in a file"],
+        ),
+    ],
+)
+def test_what_is_wrong_is_shown_with_its_line(
+    old: str, new: str, line: int, parts: list[str]
+) -> None:
+    assert old in TEXT
+    text = TEXT.replace(old, new, 1)
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(text, where="plan.toml")
+    message = str(caught.value)
+    assert "plan.toml" in message
+    assert f"line {line}," in message
+    for part in parts:
+        assert part in message
+
+
+def test_what_is_no_toml_says_so() -> None:
+    with pytest.raises(ScenarioError, match="the scenario is not TOML") as caught:
+        parse_scenario("duration = \n")
+    assert "line 1" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        read_scenario(tmp_path / "none.toml")
+
+
+def test_a_missing_trace_is_shown_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(TEXT.replace('kind = "uniform", rate = 10', 'kind = "trace", file = "no.txt"'))
+    with pytest.raises(ScenarioError, match=r"no\.txt' cannot be read") as caught:
+        read_scenario(path)
+    assert "scenario.toml, line 23" in str(caught.value)
+
+
+TOML = r'''
+title = "a \" # ] quoted"   # a comment = 1
+"odd \u00e9 key".'inner' = 1979-05-27 07:32:00
+text = """
+[not] = "a table"
+"""
+raw = \'\'\'it's = [raw]\'\'\'
+list = [ 1, # one
+  [2, 3], { a.b = "x", c = [{ d = 1 }] },
+]
+[one.two]
+x = 1
+[[many]]
+x = 1
+[[many.inner]]
+y = 2
+[[many]]
+[many.table]
+z = 3
+'''.replace(r"\'", "'")
+
+
+def test_every_place_of_a_text_is_found() -> None:
+    places = toml_places(TOML)
+    document = tomllib.loads(TOML)
+
+    def walk(value: Any, path: tuple[str | int, ...]) -> None:
+        if path and not (isinstance(value, list | dict) and path not in places):
+            span = places[path]
+            shown = TOML[span.start : span.end]
+            if isinstance(value, int):
+                assert shown.endswith(f"{value}")
+            assert "\n" not in shown[:1]
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, (*path, key))
+        if isinstance(value, list):
+            for number, inner in enumerate(value):
+                walk(inner, (*path, number))
+
+    walk(document, ())
+    assert TOML[places["many", 0, "inner", 0, "y"].start :].startswith("y = 2")
+    assert TOML[places["list", 2, "c", 0, "d"].start :].startswith("d = 1")
+    assert TOML[places["odd é key", "inner"].start :].startswith('"odd')
+    assert TOML[places["many", 1, "table"].start :].startswith("[many.table]")
+
+
+@settings(max_examples=40)
+@given(scenarios())
+def test_every_scalar_of_a_written_scenario_has_a_place(scenario: Scenario) -> None:
+    text = scenario_text(scenario)
+    places = toml_places(text)
+
+    def walk(value: Any, path: tuple[str | int, ...]) -> None:
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in inner:
+            if isinstance(item, dict | list):
+                walk(item, (*path, key))
+            else:
+                assert (*path, key) in places
+
+    walk(tomllib.loads(text), ())

@@ -1,0 +1,42 @@
+"""The paper's queries behave as its text says: latency, and a knee at 21 000 events a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from outpace.simulate import Query, Result, Scenario, simulate
+from outpace.studies.cepsim_queries import QUEUE, average_query, convert_query, worker
+
+LENGTH = {"warm_up": 30.0, "duration": 90.0}
+
+
+def run(query: Query) -> Result:
+    return simulate(Scenario((query,), (worker(),), queue=QUEUE, overflow="discard", **LENGTH))
+
+
+@pytest.mark.parametrize("make", [average_query, convert_query])
+def test_below_the_knee_everything_comes_through(make: Callable[[int], Query]) -> None:
+    result = run(make(2000))
+    assert result.throughput("consumer") == pytest.approx(20_000, rel=0.01)
+    assert result.recording.dropped.sum() == 0
+
+
+@pytest.mark.parametrize("make", [average_query, convert_query])
+def test_above_the_knee_no_more_than_21_000_events_come_through(
+    make: Callable[[int], Query],
+) -> None:
+    result = run(make(2500))
+    assert result.throughput("consumer") < 21_500
+    assert result.vms()["utilisation"].to_pylist() == pytest.approx([1.0], rel=0.001)
+
+
+def test_an_average_waits_for_half_a_window() -> None:
+    assert run(average_query(10)).latency("consumer") == pytest.approx(7.5, rel=0.02)
+
+
+def test_a_conversion_takes_its_instructions() -> None:
+    # One event in a tick: all vertices one after the other on 5000 MIPS.
+    result = run(convert_query(1))
+    assert result.latency("consumer") == pytest.approx(242_600 / 5e9, rel=0.05)
