@@ -11,13 +11,15 @@ The public names, nothing else:
 - `InOrder`, `KSlack`, `Watermark`: how far the events of a stream are out of order;
 - `log`: events in files that streams are read from;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
-- `spark.session`: a Spark session for scripts.
+- `spark.session`: a Spark session for scripts;
+- `simulate`: what latency and throughput queries will have on which machines.
 """
 
 from __future__ import annotations
 
 from outpace import log as log
 from outpace import schedulers as schedulers
+from outpace import simulate as simulate
 from outpace import sources as sources
 from outpace import spark as spark
 from outpace import windows as windows
@@ -28,6 +30,7 @@ from outpace.errors import (
     MatchError,
     OutpaceError,
     PatternSyntaxError,
+    ScenarioError,
     StateError,
     UnsupportedError,
 )
@@ -70,6 +73,7 @@ __all__ = [
     "Query",
     "RateControl",
     "Run",
+    "ScenarioError",
     "Search",
     "StateError",
     "StreamMatcher",

@@ -22,6 +22,7 @@ NAMES = [
     "Query",
     "RateControl",
     "Run",
+    "ScenarioError",
     "Search",
     "StateError",
     "StreamMatcher",
