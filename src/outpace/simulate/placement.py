@@ -120,7 +120,7 @@ class LoadBalanced:
     --------
     >>> flow = Flow({"in": 3.0, "filter": 5.0, "out": 4.0}, {})
     >>> LoadBalanced().place(flow, {"a": 10.0, "b": 20.0})
-    {'in': 'a', 'filter': 'b', 'out': 'b'}
+    {'in': 'b', 'filter': 'b', 'out': 'a'}
     """
 
     fill: float = 1.0

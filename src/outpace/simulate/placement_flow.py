@@ -115,7 +115,7 @@ def _sent(vertex: Vertex, inputs: Sequence[float], processed: float) -> float:
 
 
 def _topological(names: Iterable[str], edges: Iterable[Edge]) -> Iterable[str]:
-    sorter: TopologicalSorter[str] = TopologicalSorter({name: () for name in names})
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
     for edge in edges:
         sorter.add(edge.target, edge.source)
     return sorter.static_order()

@@ -1,0 +1,87 @@
+"""Whether a simulated system is good enough: whether it keeps up and is fast enough.
+
+A system keeps up if it drops nothing and its latency does not grow without end. What one sees of
+that in a run of limited length: after the warm-up, the greatest latency of any step of the second
+half is at most a tenth and a tick above that of the first half. A run shows this only if every
+consumer gets something in both halves; it must be long enough for its windows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from outpace.errors import ScenarioError
+from outpace.simulate.result import Result
+
+#: How much longer events may take in the second half of a run than in the first.
+GROWTH = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTarget:
+    """How fast events must come through to every consumer.
+
+    Parameters
+    ----------
+    seconds
+        The latency.
+    percentile
+        The part of the events, in percent, that must not take longer.
+
+    Examples
+    --------
+    >>> LatencyTarget(0.5).percentile
+    99.0
+    """
+
+    seconds: float
+    percentile: float = 99.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < math.inf:
+            raise ScenarioError(f"the latency to meet is no time above 0 s: {self.seconds}")
+        if not 0 < self.percentile <= 100:
+            raise ScenarioError(f"the percentile is not above 0 and up to 100: {self.percentile}")
+
+
+def keeps_up(result: Result) -> bool:
+    """Return whether a run drops nothing and its latency does not grow.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Scenario, Uniform
+    >>> from outpace.simulate import simulate
+    >>> def at(rate):
+    ...     query = Query("q", (Producer("in", Uniform(rate), 1e6), Consumer("out")),
+    ...                   (Edge("in", "out"),))
+    ...     return keeps_up(simulate(Scenario((query,), (VM("worker", mips=100),), duration=20)))
+    >>> at(99), at(103)
+    (True, False)
+    """
+    if result.recording.dropped.any():
+        return False
+    counted = result.times > result.layout.warm_up_ticks * result.layout.scenario.tick
+    events = result.recording.consumer_events[counted]
+    delays = result.recording.consumer_delay[counted]
+    latencies = np.divide(delays, events, out=np.zeros_like(delays), where=events > 0)
+    half = len(events) // 2
+    first, second = slice(None, half), slice(half, None)
+    if not (events[first].any(axis=0) & events[second].any(axis=0)).all():
+        return False
+    allowed = GROWTH * latencies[first].max(axis=0) + result.layout.scenario.tick
+    return bool((latencies[second].max(axis=0) <= allowed).all())
+
+
+def worst_percentile(result: Result, percentile: float) -> float:
+    """Return the latency percentile of the slowest consumer; infinite if one got nothing."""
+    names = [result.layout.vertices[number].id for number in result.layout.consumers]
+    found = [result.percentile(name, percentile) for name in names]
+    return max((math.inf if math.isnan(value) else value for value in found), default=math.inf)
+
+
+def meets(result: Result, target: LatencyTarget) -> bool:
+    """Return whether a run keeps up and every consumer is as fast as the target asks."""
+    return keeps_up(result) and worst_percentile(result, target.percentile) <= target.seconds
