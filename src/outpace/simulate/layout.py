@@ -93,9 +93,7 @@ def lay_out(scenario: Scenario) -> Layout:
     consumers = tuple(n for n, vertex in enumerate(vertices) if isinstance(vertex, Consumer))
     producers = tuple(n for n, vertex in enumerate(vertices) if isinstance(vertex, Producer))
     ticks = tick_at(scenario.duration, scenario)
-    per_sample = ticks
-    if scenario.sample is not None:
-        per_sample = max(1, min(ticks, round(scenario.sample / scenario.tick)))
+    per_sample = max(1, round(min(scenario.sample / scenario.tick, ticks)))
     return Layout(
         scenario,
         vertices,

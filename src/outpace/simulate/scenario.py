@@ -56,7 +56,7 @@ class Scenario:
     warm_up
         The first seconds, which the results do not count; the history shows them.
     sample
-        The length of a step of the history, in seconds, rounded to whole ticks; None for one step.
+        The length of a step of the history, in seconds, rounded to whole ticks; `inf` for one step.
     changes
         What happens at which time.
 
@@ -80,7 +80,7 @@ class Scenario:
     queue: float = math.inf
     overflow: Overflow = "accumulate"
     warm_up: float = 0.0
-    sample: float | None = 1.0
+    sample: float = 1.0
     changes: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class Scenario:
             raise _setting("tick", "a tick is longer than the whole simulation", self)
         if not 0 <= self.warm_up < self.duration:
             raise _setting("warm_up", "the warm-up does not end before the simulation", self)
-        if self.sample is not None and not 0 < self.sample < math.inf:
+        if not self.sample > 0:
             raise _setting("sample", "the sample is not a number of seconds above 0", self)
         if not self.queue > 0:
             raise _setting("queue", "the queue has no room", self)
@@ -146,7 +146,7 @@ class Scenario:
             )
 
     def _check_placement(self, vertices: Mapping[str, Vertex]) -> None:
-        vms = [vm.id for vm in self.vms]
+        vms = dict.fromkeys(vm.id for vm in self.vms)
         for vertex, vm in self.placement.items():
             if vertex not in vertices:
                 raise ScenarioError(
@@ -157,7 +157,7 @@ class Scenario:
             if vm not in vms:
                 raise _unknown("vm", vm, vms, ("placement", vertex))
         if len(vms) == 1:
-            object.__setattr__(self, "placement", dict.fromkeys(vertices, vms[0]))
+            object.__setattr__(self, "placement", dict.fromkeys(vertices, self.vms[0].id))
         for vertex in vertices:
             if vertex not in self.placement:
                 raise ScenarioError("the vertex is on no VM", subject=("vertex", vertex))

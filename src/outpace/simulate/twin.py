@@ -229,14 +229,21 @@ class Twin:
             position = self.layout.incoming[target].index(edge)
             self.states[target].queues[position].enqueue(event_set)
         else:
-            self._drop(target, event_set)
+            self._drop_sent(edge, event_set)
 
     def _drop_arrivals(self, vm: int) -> None:
         """Drop what arrives before the tick ends: the VM is down, or nothing on it runs."""
         end = (self.tick + 1) * self.layout.scenario.tick
         while self.arrivals[vm] and self.arrivals[vm][0][0] < end:
             _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
-            self._drop(self.layout.targets[edge], event_set)
+            self._drop_sent(edge, event_set)
+
+    def _drop_sent(self, edge: int, event_set: EventSet) -> None:
+        """Drop a set that was sent; it takes no room any more."""
+        target = self.layout.targets[edge]
+        room = self.limits[edge] + event_set.cardinality
+        self.limits[edge] = min(self.layout.bounds[target], room)
+        self._drop(target, event_set)
 
     # Changes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from simulated import chain
 
@@ -75,7 +77,7 @@ def test_ticks_and_samples_cover_the_duration() -> None:
     layout = lay_out(Scenario((query,), WORKER, 10.05, tick=0.1, sample=2.0, warm_up=0.3))
     assert (layout.ticks, layout.ticks_per_sample, layout.samples) == (101, 20, 6)
     assert layout.warm_up_ticks == 3
-    assert lay_out(Scenario((query,), WORKER, 10, sample=None)).samples == 1
+    assert lay_out(Scenario((query,), WORKER, 10, sample=math.inf)).samples == 1
     assert lay_out(Scenario((query,), WORKER, 10, tick=0.3)).ticks_per_sample == 3
 
 

@@ -118,7 +118,7 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
         queue=2048,
         overflow="discard",
         warm_up=5,
-        sample=2.5,
+        sample=math.inf,
     )
     path = tmp_path / "scenario.toml"
     write_scenario(scenario, path)

@@ -373,6 +373,19 @@ def test_the_memory_of_a_failed_machine_is_lost_and_what_arrives_meanwhile() -> 
     assert twin.outputs[2].cardinality == pytest.approx(done + 5)
 
 
+def test_bounded_queues_have_room_again_after_a_failure() -> None:
+    query = chain(Producer("in", Uniform(10)), Operator("next", 1000), Consumer("out"))
+    machines = (VM("one", 1), VM("two", 1))
+    placement = {"in": "one", "next": "two", "out": "two"}
+    changes = (FailVM(5, "two"), RestartVM(15, "two"))
+    scenario = Scenario((query,), machines, 30, placement, tick=1, queue=25, changes=changes)
+    twin = steps(scenario, 30)
+    assert waiting(twin, "in") == 0
+    # What was produced from second 4 to second 14 arrived at a machine that was down.
+    assert twin.recording.dropped.tolist() == [0, 100, 0]
+    assert twin.outputs[2].cardinality == pytest.approx(190)
+
+
 def test_events_for_a_failed_machine_with_a_producer_are_dropped() -> None:
     changes = (FailVM(5, "worker"), RestartVM(8, "worker"))
     result = simulate(Scenario((line(),), WORKER, 10, tick=1, changes=changes))
