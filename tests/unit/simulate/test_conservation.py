@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from simulated import scenarios
 
-from outpace.simulate import Scenario
+from outpace.simulate import Scenario, WindowedOperator
 from outpace.simulate.phases import new_events, phases
 from outpace.simulate.twin import Twin
 from outpace.simulate.vertex_state import WindowState
@@ -89,6 +89,21 @@ def test_a_machine_never_does_more_than_it_can(scenario: Scenario) -> None:
         offered += np.array(phase.capacities) * 1e6 * ticks * scenario.tick
     used = twin.recording.vm_instructions.sum(axis=0)
     assert (used <= offered * (1 + 1e-6)).all()
+
+
+@settings(max_examples=40)
+@given(scenarios(changing=False))
+def test_a_queue_is_never_longer_than_its_bound(scenario: Scenario) -> None:
+    # Windows send what they must, and a network holds sets that no queue counts.
+    one_machine = replace(scenario, vms=scenario.vms[:1], placement={})
+    twin = Twin(one_machine)
+    layout = twin.layout
+    while twin.tick < layout.ticks:
+        twin.step()
+        for vertex, state in enumerate(twin.states):
+            for edge, queue in zip(layout.incoming[vertex], state.queues, strict=False):
+                if not isinstance(layout.vertices[layout.sources[edge]], WindowedOperator):
+                    assert queue.cardinality <= layout.bounds[vertex] * (1 + 1e-6)
 
 
 @settings(max_examples=40)

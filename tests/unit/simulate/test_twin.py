@@ -132,6 +132,34 @@ def test_own_strategies_are_classes_with_one_method() -> None:
     assert steps(scenario, 4).outputs[2].latency == pytest.approx(2.0)
 
 
+def test_figure_8_comes_out_of_a_run() -> None:
+    @dataclass(frozen=True)
+    class Slices:
+        def schedule(
+            self, work: Work, instructions: float, allocation: Allocation
+        ) -> Iterator[tuple[int, float]]:
+            yield from enumerate(seconds * 1e6 for seconds in (5, 3, 2, 2, 1))
+
+    query = Query(
+        "q",
+        (
+            Producer("p1", Uniform(0.5), 1000),
+            Producer("p2", Uniform(1.0), 1000),
+            Operator("f1", 1000),
+            Operator("f2", 1000),
+            Consumer("c1", 1000),
+        ),
+        (Edge("p1", "f1"), Edge("p2", "f1"), Edge("f1", "f2", 0.5), Edge("f2", "c1")),
+    )
+    # The figure's times, 15 s later: made at 20, sent by p1 at 25, by p2 at 28, by f1 at 30.
+    twin = steps(Scenario((query,), WORKER, 40, tick=20, scheduling=Slices()), 2)
+    assert twin.recording.vertex_processed[1].tolist() == pytest.approx([10, 20, 30, 15, 15])
+    output = twin.outputs[4]
+    assert output.totals == pytest.approx({"p1": 10, "p2": 20})
+    assert (output.cardinality, output.timestamp) == pytest.approx((15, 33))
+    assert output.latency == pytest.approx(13)
+
+
 def test_queues_are_drained_in_proportion_to_their_lengths() -> None:
     query = Query(
         "q",
