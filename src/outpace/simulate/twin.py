@@ -93,7 +93,7 @@ class Twin:
             if placement and self._phase.up[vm]:
                 self._run_placement(vm, placement)
             else:
-                self._drop_arrivals(vm)
+                self._drop_arrivals(vm, (self.tick + 1) * self.layout.scenario.tick)
         self.recording.vertex_queue[self.sample] = [state.waiting for state in self.states]
         self.tick += 1
 
@@ -231,10 +231,9 @@ class Twin:
         else:
             self._drop_sent(edge, event_set)
 
-    def _drop_arrivals(self, vm: int) -> None:
-        """Drop what arrives before the tick ends: the VM is down, or nothing on it runs."""
-        end = (self.tick + 1) * self.layout.scenario.tick
-        while self.arrivals[vm] and self.arrivals[vm][0][0] < end:
+    def _drop_arrivals(self, vm: int, before: float) -> None:
+        """Drop what arrives before a time: the VM is down, or nothing on it runs."""
+        while self.arrivals[vm] and self.arrivals[vm][0][0] < before:
             _, _, edge, event_set = heapq.heappop(self.arrivals[vm])
             self._drop_sent(edge, event_set)
 
@@ -249,6 +248,10 @@ class Twin:
 
     def _enter(self, phase: Phase) -> None:
         """Begin a phase: clear, start and move vertices."""
+        for vm, placement in enumerate(self._placements):
+            if not placement or not self._phase.up[vm]:
+                # Sent in the tick before by a VM that runs after this one.
+                self._drop_arrivals(vm, self.begin)
         self._phase = phase
         for vertex in sorted(phase.cleared):
             self._drop(vertex, self.states[vertex].clear())

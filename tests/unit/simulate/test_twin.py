@@ -401,6 +401,17 @@ def test_the_memory_of_a_failed_machine_is_lost_and_what_arrives_meanwhile() -> 
     assert twin.outputs[2].cardinality == pytest.approx(done + 5)
 
 
+def test_what_arrived_while_a_machine_was_down_is_lost_in_any_order_of_machines() -> None:
+    query = chain(Producer("in", Uniform(10)), Consumer("out"))
+    placement = {"in": "one", "out": "two"}
+    changes = (FailVM(5, "two"), RestartVM(8, "two"))
+    one, two = VM("one", 1), VM("two", 1)
+    # A machine that runs first gets what it is sent a tick later: one more set waits when it fails.
+    for machines, sets in (((one, two), 3), ((two, one), 4)):
+        scenario = Scenario((query,), machines, 20, placement, tick=1, changes=changes)
+        assert steps(scenario, 20).recording.dropped.tolist() == [0, 10 * sets]
+
+
 def test_bounded_queues_have_room_again_after_a_failure() -> None:
     query = chain(Producer("in", Uniform(10)), Operator("next", 1000), Consumer("out"))
     machines = (VM("one", 1), VM("two", 1))
