@@ -16,6 +16,7 @@ from outpace.cli.bench import bench
 from outpace.cli.demo import demo
 from outpace.cli.log import log
 from outpace.cli.run import run
+from outpace.cli.simulate import simulations
 from outpace.cli.stream import stream
 from outpace.cli.study import studies
 from outpace.cli.top import top
@@ -67,4 +68,5 @@ app.command()(run)
 app.command()(stream)
 app.command()(top)
 app.add_typer(log, name="log")
+app.add_typer(simulations, name="simulate")
 app.add_typer(studies, name="study")

@@ -7,7 +7,7 @@ shows it beside the measured one.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import plotly.graph_objects as go
@@ -50,17 +50,28 @@ def page_of(study: Study, rows: Sequence[Row], conditions: str) -> str:
         f"<p>{html.escape(study.source)}</p>",
         f"<p>{html.escape(conditions)}</p>",
     ]
-    # The first plot of a page brings the script for all.
     for number, figure in enumerate(study.figures):
         own = [row for row in rows if row.figure == figure.name]
         parts.append(_section(figure, own, with_script=number == 0))
+    return document(study.title, parts)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """Return an HTML page of parts that are HTML themselves."""
     body = "\n".join(parts)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(study.title)}</title><style>{_STYLE}</style></head>"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
         f"<body><main>\n{body}\n</main></body></html>\n"
     )
+
+
+def chart(plot: go.Figure, *, with_script: bool) -> str:
+    """Return a plot as HTML; the first one of a page brings the script for all."""
+    config = {"displaylogo": False, "responsive": True}
+    drawn: str = plot.to_html(full_html=False, include_plotlyjs=with_script, config=config)
+    return drawn
 
 
 def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
@@ -88,16 +99,13 @@ def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
 
 
 def _section(figure: Figure, rows: Sequence[Row], *, with_script: bool) -> str:
-    config = {"displaylogo": False, "responsive": True}
-    chart = plot_of(figure, rows).to_html(
-        full_html=False, include_plotlyjs=with_script, config=config
-    )
+    drawn = chart(plot_of(figure, rows), with_script=with_script)
     name = html.escape(figure.name)
     return (
         f'<section id="figure-{name}"><h2>Figure {name}: {html.escape(figure.title)}</h2>'
         f"<p><b>The paper.</b> {html.escape(figure.said)}</p>"
         f"<p><b>Here.</b> {html.escape(figure.here)}</p>"
-        f"<div>{chart}</div>{_table(figure, rows)}</section>"
+        f"<div>{drawn}</div>{_table(figure, rows)}</section>"
     )
 
 

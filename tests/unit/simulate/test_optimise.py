@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (
@@ -23,7 +24,6 @@ from outpace.simulate.optimise import Optimum, optimise
 from outpace.simulate.placement import FirstFit, place
 from outpace.simulate.placement_flow import flow_of, mean_rates
 from outpace.simulate.plan_target import LatencyTarget, keeps_up, meets, worst_percentile
-from tests.simulated import chain, scenarios
 
 TARGET = LatencyTarget(0.3)
 

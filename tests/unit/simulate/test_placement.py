@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import chain, queries
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (
@@ -33,7 +34,6 @@ from outpace.simulate.placement import (
     place,
 )
 from outpace.simulate.placement_flow import Flow, flow_of, mean_rates
-from tests.simulated import chain, queries
 
 STRATEGIES = [FirstFit(), LoadBalanced(), NetworkAware()]
 CAPACITIES = st.lists(st.sampled_from([0.5, 3.0, 20.0]), min_size=1, max_size=4)

@@ -1,0 +1,61 @@
+"""`outpace simulate`: what latency and throughput queries will have on which machines.
+
+A scenario is a TOML file; what is wrong with it is shown with its line, and exit code 2.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outpace.cli.simulate_output import (
+    json_text,
+    print_result,
+    progress,
+    result_page,
+    result_tables,
+    terminal,
+)
+from outpace.simulate import read_scenario
+from outpace.simulate import simulate as simulate_scenario
+
+simulations = typer.Typer(no_args_is_help=True, help="Simulate queries on machines.")
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="What simulates: twin, fast, or auto for what fits best.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object.")]
+Page = Annotated[Path | None, typer.Option("--html", help="A file for a page with plots.")]
+
+
+@simulations.callback()
+def group() -> None:
+    """Simulate queries on machines."""
+
+
+@simulations.command()
+def run(
+    scenario: ScenarioFile,
+    engine: EngineName = "twin",
+    as_json: AsJson = False,
+    page: Page = None,
+    rows: Annotated[int, typer.Option(min=1, help="The most rows of a table.")] = 20,
+) -> None:
+    """Simulate a scenario and show latency, throughput, utilisation, queues and drops."""
+    read = read_scenario(scenario)
+    if page is not None:
+        page.open("a").close()  # what cannot be written fails before anything is simulated
+    with progress(f"simulating {read.duration:g} s"):
+        result = simulate_scenario(read, engine)  # type: ignore[arg-type]  # it checks the name
+    if page is not None:
+        page.write_text(result_page(scenario.name, result), encoding="utf-8")
+    if as_json:
+        tables = {name: table.to_pylist() for name, table in result_tables(result).items()}
+        typer.echo(json_text(tables))
+        return
+    print_result(result, terminal(), rows)
+    if page is not None:
+        typer.echo(f"The page: {page}")

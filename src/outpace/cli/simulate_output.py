@@ -1,0 +1,233 @@
+"""What `outpace simulate` prints and writes: tables in the terminal, JSON, a page with plots."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import plotly.graph_objects as go
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from outpace.simulate import Result
+from outpace.simulate.plots import plots_over_time
+from outpace.studies.page import chart, document
+from outpace.studies.report import number_text
+
+#: A table that goes to a pipe or a file may be this wide.
+_WIDTH_MAX: Final = 2_000
+
+#: How a column is shown: its heading and its cells.
+_Column = tuple[str, Callable[[Any], str]]
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Return a time with three digits that count, in a unit that suits it.
+
+    Examples
+    --------
+    >>> [seconds_text(seconds) for seconds in (0.0, 0.000034, 0.01234, 7.5, 125.0, math.nan)]
+    ['0 s', '34 µs', '12.3 ms', '7.5 s', '125 s', '–']
+    """
+    if seconds is None or math.isnan(seconds):
+        return "–"
+    if math.isinf(seconds):
+        return "∞"
+    for unit, length in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= length or unit == "µs":
+            break
+    return "0 s" if not seconds else f"{seconds / length:.3g} {unit}"
+
+
+def percent_text(part: float | None) -> str:
+    """Return a part as percent.
+
+    Examples
+    --------
+    >>> percent_text(0.0512), percent_text(math.nan)
+    ('5.12 %', '–')
+    """
+    return "–" if part is None or math.isnan(part) else f"{100 * part:.3g} %"
+
+
+def count_text(value: float | None) -> str:
+    """Return a number, short.
+
+    Examples
+    --------
+    >>> count_text(1500.0), count_text(math.nan)
+    ('1,500', '–')
+    """
+    return "–" if value is None or math.isnan(value) else number_text(value)
+
+
+_COLUMNS: Final[Mapping[str, _Column]] = {
+    "consumer": ("consumer", str),
+    "query": ("query", str),
+    "vertex": ("vertex", str),
+    "kind": ("kind", str),
+    "vm": ("VM", str),
+    "events": ("events", count_text),
+    "latency": ("mean", seconds_text),
+    "p50": ("p50", seconds_text),
+    "p95": ("p95", seconds_text),
+    "p99": ("p99", seconds_text),
+    "throughput": ("throughput/s", count_text),
+    "processed": ("processed", count_text),
+    "dropped": ("dropped", count_text),
+    "utilisation": ("utilisation", percent_text),
+    "queue_mean": ("queue", count_text),
+    "queue_max": ("at most", count_text),
+}
+
+_WORDS: Final = ("consumer", "query", "vertex", "kind", "vm")
+
+
+def result_tables(result: Result) -> dict[str, pa.Table]:
+    """Return the tables of a result by what their rows are."""
+    homes = result.layout.scenario.placement
+    vertices = result.vertices()
+    vms = [homes[vertex] for vertex in vertices["vertex"].to_pylist()]
+    return {
+        "queries": result.queries(),
+        "consumers": result.consumers(),
+        "vertices": vertices.add_column(2, "vm", pa.array(vms, pa.string())),
+        "vms": result.vms(),
+    }
+
+
+def print_result(result: Result, console: Console, rows: int) -> None:
+    """Print the tables of a result, each with the given number of rows at most.
+
+    Where there are more, those with the greatest latency or utilisation are shown.
+    """
+    for name, table in result_tables(result).items():
+        shown, worst = table.to_pylist(), "p99" if "p99" in table.column_names else "utilisation"
+        hidden = max(0, len(shown) - rows)
+        if hidden:
+            kept = sorted(range(len(shown)), key=lambda n: -_number(shown[n][worst]))[:rows]
+            shown = [shown[n] for n in sorted(kept)]
+        title = "VMs" if name == "vms" else name
+        if hidden:
+            title += f": the {rows} of {len(shown) + hidden:,} with the greatest {worst}"
+        print_rows(title, {key: _COLUMNS[key] for key in table.column_names}, shown, console)
+
+
+def print_rows(
+    title: str,
+    columns: Mapping[str, _Column],
+    rows: Iterable[Mapping[str, Any]],
+    console: Console,
+) -> None:
+    """Print a table; the keys of the columns are those of the rows."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for key, (heading, _) in columns.items():
+        table.add_column(heading, justify="left" if key in _WORDS else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(shown(row[key])) for key, (_, shown) in columns.items()))
+    console.print(table)
+    console.print()
+
+
+def terminal() -> Console:
+    """Return the console of standard output, wide enough if it is not a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH_MAX)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON; what is not a finite number is null.
+
+    Examples
+    --------
+    >>> json_text({"p99": math.nan, "rows": [1.5]})
+    '{"p99": null, "rows": [1.5]}'
+    """
+    return json.dumps(_finite(value), ensure_ascii=False)
+
+
+def result_page(title: str, result: Result) -> str:
+    """Return a page with the tables of a result and its plots over time; it needs no network."""
+    scenario = result.layout.scenario
+    said = (
+        f"{len(scenario.queries):,} queries with {len(result.layout.vertices):,} vertices on "
+        f"{len(scenario.vms):,} VMs, {scenario.duration:g} simulated seconds in ticks of "
+        f"{scenario.tick:g} s; the first {scenario.warm_up:g} s are not counted in the tables."
+    )
+    tables = [
+        html_table(
+            "VMs" if name == "vms" else name,
+            {key: _COLUMNS[key] for key in table.column_names},
+            table.to_pylist(),
+        )
+        for name, table in result_tables(result).items()
+    ]
+    return plots_page(title, [said], tables, plots_over_time(result))
+
+
+def plots_page(
+    title: str,
+    paragraphs: Iterable[str],
+    tables: Iterable[str],
+    plots: Iterable[tuple[str, go.Figure]],
+) -> str:
+    """Return a page of paragraphs, tables that are HTML, and plots."""
+    parts = [f"<h1>{html.escape(title)}</h1>"]
+    parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs]
+    parts += tables
+    for number, (heading, plot) in enumerate(plots):
+        drawn = chart(plot, with_script=number == 0)
+        parts.append(f"<section><h2>{html.escape(heading)}</h2><div>{drawn}</div></section>")
+    return document(title, parts)
+
+
+def html_table(
+    title: str, columns: Mapping[str, _Column], rows: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return a table as HTML; the keys of the columns are those of the rows."""
+
+    def cell(key: str, text: str, tag: str) -> str:
+        kind = "" if key in _WORDS else ' class="number"'
+        return f"<{tag}{kind}>{html.escape(text)}</{tag}>"
+
+    head = "".join(cell(key, heading, "th") for key, (heading, _) in columns.items())
+    lines = "".join(
+        f"<tr>{''.join(cell(key, shown(row[key]), 'td') for key, (_, shown) in columns.items())}"
+        "</tr>"
+        for row in rows
+    )
+    opened = " open" if len(rows) <= 20 else ""
+    return (
+        f"<section><details{opened}><summary>{html.escape(title)}</summary>"
+        f"<div><table><tr>{head}</tr>{lines}</table></div></details></section>"
+    )
+
+
+@contextmanager
+def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error, if that is a terminal; give what is told how much is done."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    disable = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disable) as bars:
+        bar = bars.add_task(words, total=total)
+        yield lambda done: bars.update(bar, completed=done)
+
+
+def _number(value: float | None) -> float:
+    return -1.0 if value is None or math.isnan(value) else value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

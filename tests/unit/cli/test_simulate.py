@@ -1,0 +1,137 @@
+"""`outpace simulate`: tables, JSON, pages, and errors that name the file and the line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from outpace.cli.main import app
+from outpace.simulate import read_scenario, simulate
+
+SCENARIO = """\
+duration = 30
+warm_up = 10
+queue = 2048
+overflow = "discard"
+
+[[vms]]
+id = "worker"
+mips = 1000
+
+[[queries]]
+name = "alarms"
+vertices = [
+    { kind = "producer", id = "sensors", generator = { kind = "uniform", rate = 100 } },
+    { kind = "operator", id = "filter", instructions = 5e6 },
+    { kind = "consumer", id = "pager" },
+]
+edges = [
+    { source = "sensors", target = "filter" },
+    { source = "filter", target = "pager", selectivity = 0.05 },
+]
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "alarms.toml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return path
+
+
+def outpace(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def printed_json(*arguments: object) -> Any:
+    done = outpace(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_run_prints_tables_of_queries_consumers_vertices_and_machines(scenario: Path) -> None:
+    done = outpace("run", scenario)
+    assert done.exit_code == 0
+    for word in ("alarms", "pager", "filter", "worker", "p99", "50 %", "100"):
+        assert word in done.stdout
+    assert not done.stderr
+
+
+def test_run_prints_the_numbers_of_the_result_as_json(scenario: Path) -> None:
+    found = printed_json("run", scenario)
+    result = simulate(read_scenario(scenario))
+    assert found["queries"] == result.queries().to_pylist()
+    assert found["consumers"][0]["throughput"] == pytest.approx(100)
+    assert found["vms"] == [{"vm": "worker", "utilisation": 0.5}]
+    filtered = next(row for row in found["vertices"] if row["vertex"] == "filter")
+    assert filtered["vm"] == "worker"
+    assert filtered["processed"] == pytest.approx(2000)
+
+
+def test_a_number_that_is_none_is_null(scenario: Path) -> None:
+    scenario.write_text(SCENARIO.replace("rate = 100", "rate = 0"), encoding="utf-8")
+    assert printed_json("run", scenario)["queries"][0]["p99"] is None
+
+
+def test_a_long_table_shows_the_rows_that_matter(scenario: Path) -> None:
+    done = outpace("run", scenario, "--rows", 1)
+    assert "the 1 of 3 with the greatest utilisation" in done.stdout
+    assert "filter" in done.stdout
+    assert "sensors" not in done.stdout
+
+
+def test_a_page_has_tables_and_plots_and_needs_no_network(scenario: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = outpace("run", scenario, "--html", page)
+    assert done.exit_code == 0
+    assert str(page) in done.stdout.replace("\n", "")
+    text = page.read_text(encoding="utf-8")
+    for heading in ("Latency by consumer", "Throughput by", "Queue by vertex", "Utilisation by VM"):
+        assert heading in text
+    assert not re.search(r'<(script|link)[^>]+(src|href)="http', text)
+    assert text.count("<table>") == 4
+
+
+def test_a_page_that_cannot_be_written_fails_at_once(scenario: Path, tmp_path: Path) -> None:
+    done = outpace("run", scenario, "--html", tmp_path / "nowhere" / "report.html")
+    assert done.exit_code == 2
+    assert "nowhere" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        ('target = "pager"', 'target = "paper"', ["paper", "line 19", "did you mean 'pager'"]),
+        ("instructions = 5e6", "instructions = -1", ["'filter'", "line 14", "-1"]),
+        ("duration = 30", "duration = ", ["not TOML"]),
+        ("mips = 1000", 'mips = "fast"', ["line 8", "number"]),
+    ],
+)
+def test_what_is_wrong_is_shown_with_file_and_line(
+    scenario: Path, written: str, instead: str, said: list[str]
+) -> None:
+    assert written in SCENARIO
+    scenario.write_text(SCENARIO.replace(written, instead), encoding="utf-8")
+    done = outpace("run", scenario)
+    assert done.exit_code == 2
+    for words in ("alarms.toml", *said):
+        assert words in done.stderr
+
+
+def test_a_file_that_is_not_there_and_an_engine_that_is_unknown(scenario: Path) -> None:
+    missing = outpace("run", scenario.with_name("no.toml"))
+    assert missing.exit_code == 2
+    assert "no.toml" in missing.stderr
+    unknown = outpace("run", scenario, "--engine", "steam")
+    assert unknown.exit_code == 2
+    assert "unknown engine 'steam'" in unknown.stderr
+
+
+def test_a_terminal_shows_that_it_works(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # to the console this is a terminal
+    assert "simulating 30 s" in outpace("run", scenario).stderr
