@@ -18,8 +18,12 @@ from outpace.cli.simulate_output import (
     result_tables,
     terminal,
 )
+from outpace.cli.simulate_plan import plan_fields, plan_page, print_plan
+from outpace.pattern.duration import parse_duration
 from outpace.simulate import read_scenario
 from outpace.simulate import simulate as simulate_scenario
+from outpace.simulate.plan import plan as plan_instances
+from outpace.simulate.plan_target import LatencyTarget
 
 simulations = typer.Typer(no_args_is_help=True, help="Simulate queries on machines.")
 
@@ -46,8 +50,7 @@ def run(
 ) -> None:
     """Simulate a scenario and show latency, throughput, utilisation, queues and drops."""
     read = read_scenario(scenario)
-    if page is not None:
-        page.open("a").close()  # what cannot be written fails before anything is simulated
+    _check_page(page)
     with progress(f"simulating {read.duration:g} s"):
         result = simulate_scenario(read, engine)  # type: ignore[arg-type]  # it checks the name
     if page is not None:
@@ -59,3 +62,40 @@ def run(
     print_result(result, terminal(), rows)
     if page is not None:
         typer.echo(f"The page: {page}")
+
+
+@simulations.command()
+def plan(
+    scenario: ScenarioFile,
+    rate: Annotated[float, typer.Option(help="Events a second of all producers together.")],
+    p99: Annotated[str, typer.Option(help='The latency that 99 % may not exceed: "500 ms".')],
+    engine: EngineName = "twin",
+    as_json: AsJson = False,
+    page: Page = None,
+) -> None:
+    """Find out how many instances of a scenario a rate needs, and where its knee is."""
+    target = LatencyTarget(parse_duration(p99, where="--p99").total_seconds())
+    read = read_scenario(scenario)
+    _check_page(page)
+    with progress("simulating rates and numbers of instances") as on_simulation:
+        found = plan_instances(
+            read,
+            rate,
+            target,
+            engine=engine,  # type: ignore[arg-type]  # it checks the name
+            on_simulation=on_simulation,
+        )
+    if page is not None:
+        page.write_text(plan_page(scenario.name, found), encoding="utf-8")
+    if as_json:
+        typer.echo(json_text(plan_fields(found)))
+        return
+    print_plan(found, terminal())
+    if page is not None:
+        typer.echo(f"The page: {page}")
+
+
+def _check_page(page: Path | None) -> None:
+    """Fail, before anything is simulated, if the page cannot be written."""
+    if page is not None:
+        page.open("a").close()

@@ -214,7 +214,12 @@ def html_table(
 def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show a bar on standard error, if that is a terminal; give what is told how much is done."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}"),
+        TimeElapsedColumn(),
+    )
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bars:
         bar = bars.add_task(words, total=total)

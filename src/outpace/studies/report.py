@@ -210,9 +210,11 @@ def number_text(value: float) -> str:
     --------
     >>> [number_text(value) for value in (25_340_000, 35_000, 141_465, 11.234, 0.3333, 38, 0)]
     ['25.3 M', '35,000', '141,465', '11.2', '0.333', '38', '0']
+    >>> number_text(999.99)
+    '1,000'
     """
     if abs(value) >= 1e6:
         return f"{value / 1e6:,.3g} M" if abs(value) < 1e9 else f"{value / 1e6:,.0f} M"
-    if abs(value) >= 1000 or value == int(value):
+    if abs(value) >= 999.5 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"

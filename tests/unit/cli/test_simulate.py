@@ -135,3 +135,46 @@ def test_a_file_that_is_not_there_and_an_engine_that_is_unknown(scenario: Path) 
 def test_a_terminal_shows_that_it_works(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # to the console this is a terminal
     assert "simulating 30 s" in outpace("run", scenario).stderr
+
+
+def test_plan_answers_in_a_table_and_a_sentence(scenario: Path, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    done = outpace("plan", scenario, "--rate", 550, "--p99", "500 ms", "--html", page)
+    assert done.exit_code == 0, done.output
+    answer = "550 events/s with a p99 of 500 ms need 3 instances (3 VMs)"
+    assert answer in done.stdout
+    assert "(the knee)" in done.stdout
+    text = page.read_text(encoding="utf-8")
+    assert answer in text
+    assert "knee of 3" in text
+    assert not re.search(r'<(script|link)[^>]+(src|href)="http', text)
+
+
+def test_plan_prints_an_object_with_all_that_was_simulated(scenario: Path) -> None:
+    found = printed_json("plan", scenario, "--rate", 150, "--p99", "2 s")
+    assert found["instances"] == 1
+    assert found["knee"] == pytest.approx(200, rel=0.03)
+    assert found["target"] == {"seconds": 2.0, "percentile": 99.0}
+    assert [load["instances"] for load in found["choices"]] == [1, 2]
+    assert found["choices"][0]["meets_target"] is True
+    assert "needs 1 instance (1 VM)" in found["answer"]
+
+
+def test_a_plan_that_no_number_of_instances_meets_says_so(scenario: Path) -> None:
+    done = outpace("plan", scenario, "--rate", 150, "--p99", "1 ms")
+    assert done.exit_code == 0
+    assert "No number of instances gives 150 events/s with a p99 of 1 ms" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("rate", "p99", "said"),
+    [
+        ("100", "soon", "--p99"),
+        ("-5", "1 s", "rate to plan for"),
+        ("100", "0 s", "latency to meet"),
+    ],
+)
+def test_a_plan_for_nonsense_is_refused(scenario: Path, rate: str, p99: str, said: str) -> None:
+    done = outpace("plan", scenario, "--rate", rate, "--p99", p99)
+    assert done.exit_code == 2
+    assert said in done.stderr

@@ -1,0 +1,297 @@
+"""How many instances of a scenario a rate needs to meet a latency target, and where the knee is.
+
+The knee is the greatest rate that an instance keeps up with: below it the latency hardly depends on
+the rate, above it the latency grows for as long as the run lasts. The plan finds it by halving, to
+within 1 %, finds in the same way up to which rate an instance meets the target, and then tries
+numbers of instances around what follows from that, each by simulation. The memory is that of one
+simulation, and a few numbers for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from outpace.errors import ScenarioError
+from outpace.simulate.placement_flow import flow_of, mean_rates
+from outpace.simulate.plan_instances import many_instances, one_instance, total_rate
+from outpace.simulate.plan_target import LatencyTarget, keeps_up, worst_percentile
+from outpace.simulate.run import Engine, simulate
+from outpace.simulate.scenario import Scenario
+
+#: The most instances that a plan tries.
+INSTANCES_MAX: Final = 10_000
+
+#: How far a knee that was found may be from the true one, as a part of it.
+PRECISION: Final = 0.01
+
+#: The rates of the curves, as parts of the knee.
+_PARTS: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.15, 1.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a rate does to a number of instances.
+
+    Parameters
+    ----------
+    instances, vms
+        The number of instances, and of the VMs of all of them.
+    rate
+        The events a second of all producers of all instances.
+    latency, percentile
+        The average latency and the target's percentile of the slowest consumer, in seconds;
+        infinite if it got nothing.
+    throughput
+        The events a second that come through to the consumer that gets the least, of all instances.
+    utilisation
+        How much of the busiest VM is used.
+    keeps_up, meets_target
+        Whether the latency does not grow, and whether it is also short enough.
+    """
+
+    instances: int
+    vms: int
+    rate: float
+    latency: float
+    percentile: float
+    throughput: float
+    utilisation: float
+    keeps_up: bool
+    meets_target: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a rate needs.
+
+    Parameters
+    ----------
+    rate, target
+        What was asked for.
+    instances
+        The least number of instances that meets the target; None if no number does.
+    knee
+        The greatest rate, in events a second, that one instance keeps up with.
+    capacity
+        The greatest rate at which one instance meets the target; 0.0 if it never does.
+    choices
+        The rate that was asked for on numbers of instances up to one more than needed.
+    curves
+        Rates up to beyond the knee on some of these numbers of instances.
+    """
+
+    rate: float
+    target: LatencyTarget
+    instances: int | None
+    knee: float
+    capacity: float
+    choices: tuple[Load, ...]
+    curves: tuple[Load, ...]
+
+    @property
+    def needed(self) -> Load | None:
+        """The load on the instances that are needed."""
+        return next((load for load in self.choices if load.instances == self.instances), None)
+
+
+def plan(
+    scenario: Scenario,
+    rate: float,
+    target: LatencyTarget,
+    *,
+    engine: Engine = "twin",
+    on_simulation: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """Find out how many instances of a scenario a rate needs.
+
+    Parameters
+    ----------
+    scenario
+        One instance. Its rates count only in proportion to each other.
+    rate
+        The events a second of all producers together.
+    target
+        What to meet.
+    engine
+        What simulates.
+    on_simulation
+        Told how many simulations are done.
+
+    Examples
+    --------
+    >>> from outpace.simulate import VM, Consumer, Edge, Operator, Producer, Query, Uniform
+    >>> query = Query("q", (Producer("in", Uniform(10)), Operator("op", 1e6), Consumer("out")),
+    ...               (Edge("in", "op"), Edge("op", "out")))
+    >>> scenario = Scenario((query,), (VM("worker", mips=100),), duration=20)
+    >>> found = plan(scenario, 250, LatencyTarget(0.2))
+    >>> found.instances, 97 < found.knee < 103
+    (3, True)
+    """
+    if not 0 < rate < math.inf:
+        raise ScenarioError(f"the rate to plan for is not a number above 0: {rate}")
+    loads = _Loads(scenario, target, engine, on_simulation)
+    knee = _knee(loads, scenario)
+    capacity = _capacity(loads, knee)
+    instances = _instances(loads, rate, capacity)
+    last = min(INSTANCES_MAX, math.ceil(rate / knee) if instances is None else instances) + 1
+    choices = loads.on(rate, _some_up_to(last, 8))
+    counts = sorted({1, last - 1, last}) if last <= INSTANCES_MAX else [1]
+    curves = tuple(
+        load
+        for count in counts
+        for part in _PARTS
+        for load in loads.on(part * knee * count, [count])
+    )
+    return Plan(rate, target, instances, knee, capacity, choices, curves)
+
+
+class _Loads:
+    """Simulations, each done once."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        target: LatencyTarget,
+        engine: Engine,
+        on_simulation: Callable[[int], None],
+    ) -> None:
+        self._scenario = scenario
+        self._target = target
+        self._engine = engine
+        self._on_simulation = on_simulation
+        self._own_rate = total_rate(scenario)
+        self._found: dict[tuple[float, int], Load] = {}
+
+    def load(self, rate: float, instances: int = 1) -> Load:
+        """Return what a rate does to a number of instances."""
+        copies = instances if self._scenario.clouds else 1
+        each = rate / instances
+        if (each, copies) not in self._found:
+            self._found[each, copies] = self._simulated(each, copies)
+            self._on_simulation(len(self._found))
+        found = self._found[each, copies]
+        return Load(
+            instances,
+            instances * len(self._scenario.vms),
+            rate,
+            found.latency,
+            found.percentile,
+            found.throughput / copies * instances,
+            found.utilisation,
+            found.keeps_up,
+            found.meets_target,
+        )
+
+    def on(self, rate: float, counts: Iterable[int]) -> tuple[Load, ...]:
+        """Return what a rate does to each number of instances that there is room for."""
+        loads = []
+        for count in counts:
+            try:
+                loads.append(self.load(rate, count))
+            except ScenarioError:
+                if count == 1:
+                    raise
+        return tuple(loads)
+
+    def _simulated(self, each: float, copies: int) -> Load:
+        scenario = one_instance(self._scenario, each / self._own_rate)
+        if copies > 1:
+            scenario = many_instances(scenario, copies)
+        result = simulate(scenario, self._engine)
+        consumers = result.consumers()
+        latencies = [
+            math.inf if math.isnan(one) else one for one in consumers["latency"].to_pylist()
+        ]
+        utilisations = [u for u in result.vms()["utilisation"].to_pylist() if not math.isnan(u)]
+        percentile = worst_percentile(result, self._target.percentile)
+        kept = keeps_up(result)
+        return Load(
+            copies,
+            len(scenario.vms),
+            each * copies,
+            max(latencies),
+            percentile,
+            min(consumers["throughput"].to_pylist()) * copies,
+            max(utilisations, default=0.0),
+            kept,
+            kept and percentile <= self._target.seconds,
+        )
+
+
+def _knee(loads: _Loads, scenario: Scenario) -> float:
+    """The greatest rate that an instance keeps up with."""
+    above = 1.25 * _saturation(scenario)
+    for _ in range(20):
+        if not loads.load(above).keeps_up:
+            break
+        above *= 2
+    else:
+        raise ScenarioError(
+            "the scenario keeps up with any rate",
+            detail=f"it does with {above:.6g} events a second",
+            hint="give its vertices instructions per event",
+        )
+    knee = _greatest(lambda rate: loads.load(rate).keeps_up, above)
+    if not knee:
+        raise ScenarioError(
+            "the scenario does not seem to keep up with any rate",
+            hint="after the warm-up, a run must be long enough for every consumer to get events in "
+            "both halves of it: make it longer than several windows",
+        )
+    return knee
+
+
+def _capacity(loads: _Loads, knee: float) -> float:
+    """The greatest rate at which an instance meets the target; 0.0 if it never does."""
+    if loads.load(knee).meets_target:
+        return knee
+    if not any(loads.load(part * knee).meets_target for part in _PARTS if part < 1):
+        return 0.0
+    return _greatest(lambda rate: loads.load(rate).meets_target, knee)
+
+
+def _instances(loads: _Loads, rate: float, capacity: float) -> int | None:
+    """The least number of instances that meets the target."""
+    if not capacity:
+        return None
+    least = max(1, math.floor(rate / (capacity * (1 + 2 * PRECISION))))
+    # What the halving left open, and the rounding of rates to whole events, is a few instances.
+    for count in range(least, min(INSTANCES_MAX, 2 * least + 8) + 1):
+        found = loads.on(rate, [count])
+        if found and found[0].meets_target:
+            return count
+    return None
+
+
+def _saturation(scenario: Scenario) -> float:
+    """The rate at which a VM would be busy all the time, were the flow in proportion to it."""
+    rates = mean_rates(scenario.queries, scenario.duration)
+    by_vm = dict.fromkeys((vm.id for vm in scenario.vms), 0.0)
+    for vertex, load in flow_of(scenario.queries, rates).loads.items():
+        by_vm[scenario.placement[vertex]] += load
+    busiest = max(by_vm[vm.id] / vm.capacity for vm in scenario.vms)
+    return total_rate(scenario) / busiest if busiest else total_rate(scenario)
+
+
+def _greatest(holds: Callable[[float], bool], above: float) -> float:
+    """The greatest number below `above` for which something holds, by halving; 0.0 if tiny."""
+    below = 0.0
+    least = PRECISION * above
+    while above - below > PRECISION * above and above > least:
+        middle = (below + above) / 2
+        if holds(middle):
+            below = middle
+        else:
+            above = middle
+    return below
+
+
+def _some_up_to(last: int, most: int) -> list[int]:
+    """Numbers from 1 on, not more than so many, the last two among them."""
+    if last <= most:
+        return list(range(1, last + 1))
+    growth = last ** (1 / (most - 2))
+    return sorted({round(growth**step) for step in range(most - 2)} | {last - 1, last})

@@ -1,0 +1,187 @@
+"""Plans: the number of instances, the knee, and instances that are copies with a part each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import chain, scenarios
+
+from outpace.errors import ScenarioError
+from outpace.simulate import (
+    VM,
+    Cloud,
+    Consumer,
+    Datacentre,
+    FailVM,
+    Host,
+    Operator,
+    Poisson,
+    Producer,
+    Scenario,
+    SetRate,
+    Share,
+    Uniform,
+    WindowedOperator,
+    simulate,
+)
+from outpace.simulate.plan import PRECISION, plan
+from outpace.simulate.plan_instances import many_instances, one_instance, total_rate
+from outpace.simulate.plan_plot import plan_plot
+from outpace.simulate.plan_target import LatencyTarget
+
+
+def scenario(mips: float = 100.0, rate: float = 20.0, cost: float = 1e6) -> Scenario:
+    """A VM that keeps up with `mips / cost` million events a second."""
+    query = chain(Producer("in", Uniform(rate)), Operator("op", cost), Consumer("out"))
+    return Scenario((query,), (VM("vm", mips=mips),), duration=20, warm_up=5)
+
+
+@pytest.mark.parametrize("cost", [1e5, 1e6, 4e6])
+@pytest.mark.parametrize("rate", [7.0, 300.0])
+def test_the_knee_is_where_the_machine_is_full_whatever_the_scenario_produces(
+    rate: float, cost: float
+) -> None:
+    # A run of 15 s shows an overload of less than a tick in its second half as noise.
+    found = plan(scenario(rate=rate, cost=cost), 10.0, LatencyTarget(1.0))
+    assert found.knee == pytest.approx(100e6 / cost, rel=PRECISION + 0.1 / 7.5)
+
+
+@pytest.mark.parametrize(("rate", "instances"), [(60, 1), (97, 1), (150, 2), (290, 3), (970, 10)])
+def test_instances_are_the_fewest_that_meet_the_target(rate: float, instances: int) -> None:
+    found = plan(scenario(), rate, LatencyTarget(0.5))
+    assert found.instances == instances
+    assert found.needed is not None
+    assert found.needed.meets_target
+    assert found.needed.vms == instances
+    assert found.needed.throughput == pytest.approx(rate, rel=0.01)
+    fewer = [load for load in found.choices if load.instances < instances]
+    assert not any(load.meets_target for load in fewer)
+    assert found.choices[-1].instances == instances + 1
+
+
+def test_a_stricter_target_needs_more_instances_and_lowers_the_capacity() -> None:
+    loose, strict = (plan(scenario(), 300, LatencyTarget(p99)) for p99 in (0.5, 0.06))
+    assert loose.instances is not None
+    assert strict.instances is not None
+    assert loose.instances < strict.instances
+    assert strict.capacity < loose.capacity <= loose.knee == strict.knee
+
+
+def test_a_target_that_no_number_of_instances_meets() -> None:
+    found = plan(scenario(), 50, LatencyTarget(1e-5))
+    assert found.instances is None
+    assert found.needed is None
+    assert found.capacity == 0.0
+    assert found.knee > 90
+
+
+def test_windows_that_send_a_share_are_planned_for() -> None:
+    window = WindowedOperator("average", 1e6, window=2.0, combination=Share(0.1))
+    query = chain(Producer("in", Uniform(10)), window, Operator("store", 1e7), Consumer("out"))
+    found = plan(
+        Scenario((query,), (VM("vm", mips=100),), duration=40, warm_up=10), 120, LatencyTarget(6.0)
+    )
+    # A reading costs 1e6 in the window and a tenth of 1e7 after it.
+    assert found.knee == pytest.approx(50, rel=0.05)
+    assert found.instances == 3
+
+
+@given(scenarios(), st.integers(2, 3))
+@settings(max_examples=25, deadline=None)
+def test_instances_without_hosts_are_alike(drawn: Scenario, count: int) -> None:
+    alone = replace(drawn, clouds=(), vms=tuple(replace(vm, host=None) for vm in drawn.vms))
+    one, many = simulate(alone), simulate(many_instances(alone, count))
+    mine = one.queries().to_pylist()
+    for number, row in enumerate(many.queries().to_pylist()):
+        own = mine[number % len(mine)]
+        assert row.pop("query") == f"{number // len(mine)}/{own['query']}"
+        expected = {key: value for key, value in own.items() if key != "query"}
+        assert row == pytest.approx(expected, nan_ok=True)
+
+
+def test_instances_on_one_host_compete() -> None:
+    host = Cloud("c", (Datacentre("d", (Host("h", mips=150),)),))
+    found = plan(replace(scenario(), clouds=(host,)), 190, LatencyTarget(0.5))
+    # A machine alone does 100 events/s, but the host does no more than 150 for all together.
+    assert found.knee == pytest.approx(100, rel=0.05)
+    assert found.instances is None
+    assert found.capacity > 0
+
+
+def test_machines_that_fit_on_no_host_end_the_choices() -> None:
+    host = Cloud("c", (Datacentre("d", (Host("h", mips=100, processors=2, sharing="space"),)),))
+    found = plan(replace(scenario(), clouds=(host,)), 250, LatencyTarget(0.5))
+    assert found.instances is None
+    assert [load.instances for load in found.choices] == [1, 2]
+
+
+def test_rates_are_multiplied_whatever_the_generator_and_the_changes() -> None:
+    query = chain(Producer("in", Poisson(100, seed=1)), Consumer("out"))
+    base = Scenario((query,), (VM("vm", mips=1),), duration=30)
+    base = replace(base, changes=(SetRate(15.0, "in", factor=2.0),))
+    one, double = (simulate(one_instance(base, factor)) for factor in (1.0, 2.0))
+    assert double.throughput("out") == pytest.approx(2 * one.throughput("out"), rel=1e-3)
+    assert total_rate(base) == pytest.approx(100, rel=0.1)
+
+
+def test_changes_are_copied_with_their_machines() -> None:
+    failing = replace(scenario(), changes=(FailVM(10.0, "vm"), SetRate(5.0, "in", factor=3.0)))
+    changes = many_instances(failing, 2).changes
+    assert FailVM(10.0, "1/vm") in changes
+    assert SetRate(5.0, "0/in", factor=3.0) in changes
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rate", "message"),
+    [
+        (scenario(), 0.0, "rate to plan for"),
+        (scenario(rate=0.0), 10.0, "produce nothing"),
+        (scenario(cost=0.0), 10.0, "any rate"),
+        (
+            replace(scenario(), changes=(SetRate(1.0, "in", generator=Uniform(5)),)),
+            10.0,
+            "a generator that a change brings",
+        ),
+        (
+            replace(
+                scenario(),
+                queries=(
+                    chain(
+                        Producer("in", Uniform(9), 1e6),
+                        WindowedOperator("w", window=15.0),
+                        Consumer("out"),
+                    ),
+                ),
+                placement={},
+            ),
+            10.0,
+            "longer than several windows",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_an_error(wrong: Scenario, rate: float, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        plan(wrong, rate, LatencyTarget(1.0))
+    assert message in str(caught.value)
+
+
+def test_simulations_are_told_and_none_is_done_twice() -> None:
+    told: list[int] = []
+    plan(scenario(), 250, LatencyTarget(0.5), on_simulation=told.append)
+    assert told == list(range(1, len(told) + 1))
+    assert len(told) < 40
+
+
+def test_the_plot_has_a_curve_for_each_number_of_instances_and_marks_knees() -> None:
+    found = plan(scenario(), 250, LatencyTarget(0.5))
+    plot = plan_plot(found)
+    assert [curve.name for curve in plot.data] == ["1 instance", "3 instances", "4 instances"]
+    lines = [shape.x0 for shape in plot.layout.shapes]
+    for count in (1, 3, 4):
+        assert pytest.approx(count * found.knee) in lines
+    assert 250 in lines
+    texts = [note.text for note in plot.layout.annotations]
+    assert {"knee of 1", "knee of 3", "knee of 4", "target", "asked for"} == set(texts)
