@@ -305,7 +305,8 @@ def _stages(
     if query.windows is not None and (numbered or (not keyed and count > 1)):
         return split_specs(partial(windowed, query, schema, count), count, layout.identity)
     make = partial(_order_match, query, schema, timeouts)
-    return (StageSpec("order + match", count if keyed else 1, make, layout.identity),)
+    matcher = partial(_matcher, query, schema, timeouts)
+    return (StageSpec("order + match", count if keyed else 1, make, layout.identity, matcher),)
 
 
 def _order_match(query: Query, schema: pa.Schema, timeouts: bool, number: int) -> OrderMatchStage:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from outpace.engine.match.contract import Matcher
 from outpace.engine.stream.merge import MergeStage
 from outpace.engine.stream.split import SplitStage
 from outpace.engine.stream.stage import Stage, StageSpec
@@ -35,7 +36,7 @@ def split_specs(
     told = f"{identity} instances={count}"
     return (
         StageSpec("order + split", 1, partial(_make, SplitStage, make), told),
-        StageSpec("match", count, partial(_make, WindowStage, make), told),
+        StageSpec("match", count, partial(_make, WindowStage, make), told, partial(_matcher, make)),
         StageSpec("merge", 1, partial(_make, MergeStage, make), told),
     )
 
@@ -44,3 +45,7 @@ def _make(
     kind: Callable[[WindowedStream], Stage], make: Callable[[], WindowedStream], number: int
 ) -> Stage:
     return kind(make())
+
+
+def _matcher(make: Callable[[], WindowedStream]) -> Matcher | None:
+    return make().matcher

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from outpace.engine.match.contract import Matcher
 from outpace.engine.state import pack, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind, in_order
 from outpace.errors import StateError
@@ -47,6 +48,11 @@ class Stage(Protocol):
         ...
 
 
+def no_matcher() -> Matcher | None:
+    """Say that a stage matches nothing."""
+    return None
+
+
 @dataclass(frozen=True)
 class StageSpec:
     """What a stage is, for the planner and for who runs it.
@@ -61,12 +67,15 @@ class StageSpec:
         Makes the instance of a number.
     identity
         A text that tells what it computes; a state is only read by a stage with the same.
+    matcher
+        Returns what its instances match with, so that it can be compiled before it is worth it.
     """
 
     name: str
     instances: int
     make: Callable[[int], Stage]
     identity: str
+    matcher: Callable[[], Matcher | None] = no_matcher
 
 
 def save_stage(spec: StageSpec, stage: Stage) -> bytes:

@@ -64,9 +64,10 @@ class WindowedStream:
         """Return what finds the matches of windows; all share what is compiled."""
         if self.task is None:
             return WindowedApply(self.query, self.events)
-        return WindowMatcher(self.task, self._matcher)
+        assert self.matcher is not None
+        return WindowMatcher(self.task, self.matcher)
 
     @cached_property
-    def _matcher(self) -> Matcher:
-        assert self.task is not None
-        return choose_matcher(self.task).matcher
+    def matcher(self) -> Matcher | None:
+        """What finds the matches; None for a user-defined operator."""
+        return None if self.task is None else choose_matcher(self.task).matcher
