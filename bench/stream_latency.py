@@ -6,8 +6,8 @@ of its arrival. A streaming query reads the log as blocks and writes its matches
 sink, exactly once. The latency of a match is from the arrival of its last event to the moment at
 which Spark commits the batch that wrote it, when readers of the sink see it. Before anything counts
 a query runs for a while (`--warm`), because Java compiles what it runs often for about a minute and
-takes a core for that; of each measurement the first fifth, with the start of the query, does not
-count. Prints a JSON object for each query and rate, with what a
+takes a core for that; of each measurement the first seconds (`--settle`), with the start of the
+query, do not count. Prints a JSON object for each query and rate, with what a
 micro-batch spends its time on (medians, in milliseconds).
 """
 
@@ -54,21 +54,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", default="1000,10000,100000", help="events/s, with commas")
     parser.add_argument("--queries", default=";".join(QUERIES), help="names, with semicolons")
-    parser.add_argument("--seconds", type=int, default=40)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--settle", type=int, default=25, help="of which so many do not count")
     parser.add_argument("--warm", type=int, default=90, help="seconds before anything counts")
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     conf = {"spark.sql.shuffle.partitions": str(options.cores)}
     spark = op.spark.session(master=f"local[{options.cores}]", conf=conf)
-    measured(spark, QUERIES["keyed"], 10_000, options.warm)
+    measured(spark, QUERIES["keyed"], 10_000, options.warm, 0)
     for name in options.queries.split(";"):
         for rate in map(int, options.rates.split(",")):
-            result = measured(spark, QUERIES[name], rate, options.seconds)
+            result = measured(spark, QUERIES[name], rate, options.seconds, options.settle)
             print(json.dumps({"query": name, "rate": rate, **result}), flush=True)
     spark.stop()
 
 
-def measured(spark, query, rate, seconds):
+def measured(spark, query, rate, seconds, settle):
     with tempfile.TemporaryDirectory() as folder:
         log, out = Path(folder, "log"), Path(folder, "out")
         op.log.create(log, SCHEMA)
@@ -88,7 +89,7 @@ def measured(spark, query, rate, seconds):
         running.processAllAvailable()
         batches = [progress for progress in running.recentProgress if progress["numInputRows"]]
         running.stop()
-        return latencies(out) | spent(batches[len(batches) // 5 :])
+        return latencies(out, settle) | spent(batches[len(batches) * settle // seconds :])
 
 
 def feed(log, rate, seconds):
@@ -114,9 +115,9 @@ def feed(log, rate, seconds):
             )
 
 
-def latencies(out):
+def latencies(out, settle):
     """Return how old matches were when the batch that wrote them was committed."""
-    waited = []
+    arrived, waited = [], []
     for commit in sorted(
         (out / "_spark_metadata").iterdir(), key=lambda path: path.stat().st_mtime
     ):
@@ -125,9 +126,11 @@ def latencies(out):
         committed = commit.stat().st_mtime_ns // 1000
         for line in commit.read_text().splitlines()[1:]:
             path = json.loads(line)["path"].removeprefix("file://")
-            waited.append(committed - np.asarray(pq.read_table(path)["arrived"]))
-    waited = np.concatenate(waited)
-    p50, p99, most = np.percentile(waited[len(waited) // 5 :], [50, 99, 100]) / 1e6
+            arrived.append(np.asarray(pq.read_table(path)["arrived"]))
+            waited.append(committed - arrived[-1])
+    arrived, waited = np.concatenate(arrived), np.concatenate(waited)
+    waited = waited[arrived >= arrived.min() + settle * 1_000_000]
+    p50, p99, most = np.percentile(waited, [50, 99, 100]) / 1e6
     return {
         "matches": len(waited),
         "p50_s": round(p50, 3),
