@@ -15,7 +15,7 @@ READY := $(VENV)/.ready-$(KEY)
 
 # One folder for compiled kernels, shared by all test workers and by the next run.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
-KERNELS := $(shell cat src/outpace/engine/kernels/*.py $(LOCK) | cksum | cut -d ' ' -f 1)
+KERNELS := $(shell cat src/outpace/engine/kernels/*.py src/outpace/simulate/kernels/*.py $(LOCK) | cksum | cut -d ' ' -f 1)
 WARM := $(NUMBA_CACHE_DIR)/.warm-$(KERNELS)
 
 .DEFAULT_GOAL := help

@@ -4,7 +4,8 @@ In process, each workload runs in a process of its own, pinned to one core. Time
 `match` call, from the Arrow table to the Arrow table of matches. `peak_bytes` is how far the
 resident memory of the process rose above what it held before the call, with the input loaded and
 the kernels warm. On Spark, each number of cores has a process and a session of its own; see
-`bench_spark` and `bench_stream` for what is measured. Results appear as soon as they are there.
+`bench_spark` and `bench_stream` for what is measured. The simulator runs queries of its own, each
+number of them in a process of its own; see `bench_simulate`. Results appear as soon as they are there.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from outpace.cli.bench_simulate import SIZES
 from outpace.errors import BindError, OutpaceError, did_you_mean
 from outpace.testing.workloads import WORKLOADS
 
-HOSTS: Final = ("local", "spark", "stream")
+HOSTS: Final = ("local", "spark", "stream", "simulate")
 
 #: How many events there are where nothing is said. A stream takes so many micro-batches that what
 #: each of them costs is in the rate.
@@ -70,6 +72,15 @@ _SHOWN: Final = {
         "matches": "matches",
         "speedup": "speedup",
     },
+    "simulate": {
+        "queries": "queries",
+        "vms": "vms",
+        "seconds": "seconds",
+        "processor_seconds": "processor",
+        "peak_bytes": "peak_bytes",
+        "vertices": "vertices",
+        "ticks": "ticks",
+    },
 }
 _ALL: Final = ",".join(WORKLOADS)
 
@@ -87,7 +98,9 @@ def bench(
             "--n", min=1, help="The number of events; 4 million, on stream six micro-batches."
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to run: local, spark or stream.")] = "local",
+    host: Annotated[
+        str, typer.Option(help="Where to run: local, spark or stream; or simulate.")
+    ] = ("local"),
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
     read: Annotated[
@@ -107,12 +120,17 @@ def bench(
 ) -> None:
     """Measure the matcher on deterministic workloads."""
     _known("host", [host], HOSTS)
-    n = n or EVENTS[host]
+    results: Iterator[Result]
     names = _known("workload", _listed(workload), WORKLOADS)
-    if host == "local":
+    if host == "simulate":
         _only_for_spark(**{"--input": read, "--cores": cores, "--data": data})
-        results: Iterator[Result] = (measure(name, n, repeat) for name in names)
+        results = (measure_simulator(queries, vms, repeat) for queries, vms in SIZES)
+    elif host == "local":
+        n = n or EVENTS[host]
+        _only_for_spark(**{"--input": read, "--cores": cores, "--data": data})
+        results = (measure(name, n, repeat) for name in names)
     else:
+        n = n or EVENTS[host]
         inputs = _known("input", _listed(read or INPUTS[host][0]), INPUTS[host])
         results = measure_on_spark(
             host, names, inputs, n, _core_counts(cores or "2"), repeat, data or DATA_FOLDER
@@ -130,6 +148,17 @@ def measure(workload: str, n: int, repeat: int) -> Result:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutpaceError(f"workload '{workload}' failed", detail=done.stderr.strip())
+    result: Result = json.loads(done.stdout)
+    return result
+
+
+def measure_simulator(queries: int, vms: int, repeat: int) -> Result:
+    """Measure the simulator with so many queries and machines in a new process."""
+    arguments = map(str, (queries, vms, repeat))
+    command = [sys.executable, "-m", "outpace.cli.bench_simulate", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OutpaceError(f"simulating {queries} queries failed", detail=done.stderr.strip())
     result: Result = json.loads(done.stdout)
     return result
 
@@ -214,7 +243,8 @@ def _only_for_spark(**options: object) -> None:
 def _show(host: str, results: Iterable[Result]) -> None:
     rows = list(results)
     shown = {name: head for name, head in _SHOWN[host].items() if any(name in row for row in rows)}
-    table = Table(title=f"{rows[0]['n']:,} events", box=None, padding=(0, 1, 0, 0))
+    title = f"{rows[0]['n']:,} events" if "n" in rows[0] else "five simulated minutes"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0))
     for name, head in shown.items():
         numeric = not isinstance(rows[0].get(name), str)
         table.add_column(head, justify="right" if numeric else "left", no_wrap=True)

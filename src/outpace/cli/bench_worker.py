@@ -13,7 +13,9 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +24,8 @@ from outpace.local.match import match
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
 from outpace.testing.workloads import WORKLOADS, events
+
+T = TypeVar("T")
 
 #: Rows of the run that loads the kernels: enough to leave the first-use fallback behind.
 _WARM_ROWS = 250_000
@@ -32,8 +36,8 @@ def run(workload: str, n: int, repeat: int) -> dict[str, object]:
     query = WORKLOADS[workload]()
     match(events(_WARM_ROWS), query)
     table = events(n)
-    _release_memory()
-    peak, result = _peak_of(table, query)
+    release_memory()
+    peak, result = peak_of(lambda: match(table, query))
     seconds, processor_seconds = [], []
     for _ in range(repeat):
         del result
@@ -71,7 +75,7 @@ def pin_to_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def _release_memory() -> None:
+def release_memory() -> None:
     """Give back what is free, so that it does not hide what the call takes."""
     gc.collect()
     pa.default_memory_pool().release_unused()
@@ -80,7 +84,7 @@ def _release_memory() -> None:
         library.malloc_trim(0)
 
 
-def _peak_of(table: pa.Table, query: Query) -> tuple[int, pa.Table]:
+def peak_of(call: Callable[[], T]) -> tuple[int, T]:
     """Return how far the resident memory rose during a call, and the call's result."""
     before = _resident("VmRSS")
     if before is not None:
@@ -88,7 +92,7 @@ def _peak_of(table: pa.Table, query: Query) -> tuple[int, pa.Table]:
         Path("/proc/self/clear_refs").write_text("5")
     else:
         before = _highest()
-    result = match(table, query)
+    result = call()
     after = _resident("VmHWM")
     return (_highest() if after is None else after) - before, result
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from outpace import simulate
 from outpace.engine.order.merge import SourceMerge
 from outpace.engine.window.assign import windows_of
 from outpace.engine.wire import write_events
@@ -45,6 +46,7 @@ def compile_kernels() -> None:
         for query in (Query(), Query().partition_by("type")):
             windows_of(query.order_by("ts").over(windows), table)
     _merge_sources(table)
+    _simulate()
 
 
 def _merge_sources(table: pa.Table) -> None:
@@ -55,6 +57,14 @@ def _merge_sources(table: pa.Table) -> None:
             pass
     SourceMerge(["counted"]).push("counted", table)
     write_events("", "", stock_events(_ROWS).table())
+
+
+def _simulate() -> None:
+    """Simulate two vertices for a second."""
+    vertices = (simulate.Producer("in", simulate.Uniform(10)), simulate.Consumer("out"))
+    query = simulate.Query("q", vertices, (simulate.Edge("in", "out"),))
+    scenario = simulate.Scenario((query,), (simulate.VM("worker", mips=1),), duration=1)
+    simulate.simulate(scenario, engine="fast")
 
 
 def _all_queries() -> list[Query]:

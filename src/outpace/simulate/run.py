@@ -1,21 +1,28 @@
-"""Simulate a scenario, with the engine that is asked for."""
+"""Simulate a scenario, with the engine that is asked for, or the fastest that can run it."""
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
+from outpace.engine.kernels.compiled import is_compiled
 from outpace.errors import ScenarioError
-from outpace.simulate.layout import lay_out
+from outpace.simulate.fast import needs_twin, run_fast
+from outpace.simulate.kernels.ticks import run_group
+from outpace.simulate.layout import Layout, lay_out
 from outpace.simulate.result import Result
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.twin import run_twin
 
-Engine = Literal["twin"]
+Engine = Literal["fast", "twin"]
 
-_ENGINES = {"twin": run_twin}
+#: So many steps of vertices the twin does in the time that the other engine takes to compile.
+_WORTH_COMPILING = 1_000_000
+
+_is_compiled = functools.cache(is_compiled)
 
 
-def simulate(scenario: Scenario, engine: Engine = "twin") -> Result:
+def simulate(scenario: Scenario, engine: Engine | None = None) -> Result:
     """Simulate a scenario from its begin to its end.
 
     Parameters
@@ -23,7 +30,10 @@ def simulate(scenario: Scenario, engine: Engine = "twin") -> Result:
     scenario
         What to simulate.
     engine
-        "twin" computes in plain Python objects.
+        "fast" is compiled, and runs what is made of this library's own values. "twin" computes in
+        plain Python objects, and runs everything. Both give the same numbers. If it is not given,
+        the fast one is taken where it can be, unless it would have to be compiled first for less
+        than that takes.
 
     Examples
     --------
@@ -33,8 +43,21 @@ def simulate(scenario: Scenario, engine: Engine = "twin") -> Result:
     >>> round(simulate(scenario).throughput("out"), 9)
     10.0
     """
-    if engine not in _ENGINES:
+    if engine not in (None, "fast", "twin"):
+        raise ScenarioError(f"unknown engine {engine!r}", hint="known engines: fast, twin")
+    own = needs_twin(scenario)
+    if engine == "fast" and own is not None:
         raise ScenarioError(
-            f"unknown engine {engine!r}", hint=f"known engines: {', '.join(_ENGINES)}"
+            "the fast engine runs the library's own values only",
+            detail=f"this one is not: {own}",
+            hint="leave the engine out, or ask for the twin",
         )
-    return Result(lay_out(scenario), _ENGINES[engine](scenario))
+    layout = lay_out(scenario)
+    if engine == "fast" or (engine is None and own is None and _is_worth(layout)):
+        return Result(layout, run_fast(layout))
+    return Result(layout, run_twin(scenario))
+
+
+def _is_worth(layout: Layout) -> bool:
+    steps = len(layout.vertices) * layout.ticks
+    return steps >= _WORTH_COMPILING or _is_compiled(run_group)

@@ -1,0 +1,171 @@
+"""Event sets on their way from one machine to another (section 5.4 of the CEPSim paper).
+
+Every machine has a heap of what comes to it, by time of arrival and then by order of sending: a
+skew heap, whose nodes are taken from one store, so that the sets of all machines share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from outpace.engine.kernels.compiled import compiled
+from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
+from outpace.simulate.kernels.records import (
+    FREE_FLIGHT,
+    FREE_FLIGHTS,
+    ROOM,
+    SENT,
+    Integers,
+    Records,
+    State,
+    Stores,
+)
+from outpace.simulate.kernels.rings import enqueue, make_room
+
+
+@compiled_without_arrays
+def transfer(
+    vertices: Records,
+    queues: Records,
+    machines: Records,
+    links: Records,
+    stores: Stores,
+    number: int,
+    header: tuple[float, float, float],
+    totals: int,
+    now: float,
+) -> None:
+    """Send a set to a queue on another machine; `totals` is where its totals lie."""
+    sets, flights, flight_totals, marks = stores
+    queue = queues[number]
+    link = links[queue.link]
+    leaves = max(now, link.free) + header[0] * link.seconds_per_event
+    link.free = leaves
+    chosen = marks[FREE_FLIGHT]
+    flight = flights[chosen]
+    marks[FREE_FLIGHT] = flight.right
+    marks[FREE_FLIGHTS] -= 1
+    if marks[FREE_FLIGHTS] < len(marks):
+        marks[ROOM] = 1
+    flight.time = leaves + link.latency
+    flight.cardinality, flight.timestamp, flight.latency = header
+    flight.sent, flight.queue = marks[SENT], number
+    marks[SENT] += 1
+    for position in range(queue.width):
+        flight_totals[chosen, position] = sets[totals + position]
+    _push(flights, machines[vertices[queue.target].home], chosen)
+
+
+@compiled
+def receive(state: State, stores: Stores, vm: int, now: float) -> Stores:
+    """Enqueue the sets that have arrived at a machine by now."""
+    vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
+    while machine.inbox >= 0 and stores.flights[machine.inbox].time <= now:
+        number = _pop(stores.flights, machine)
+        flight = stores.flights[number]
+        queue = queues[flight.queue]
+        if queue.runs:
+            header = (flight.cardinality, flight.timestamp, flight.latency)
+            at = enqueue(queue, flight.queue, stores.sets, stores.marks, header)
+            for position in range(queue.width):
+                stores.sets[at + position] = stores.flight_totals[number, position]
+        else:
+            _drop_sent(vertices, queue, flight.cardinality)
+        _release(stores.flights, stores.marks, number)
+        if stores.marks[ROOM]:
+            stores = make_room(queues, stores)
+    return stores
+
+
+@compiled_without_arrays
+def drop_arrivals(state: State, stores: Stores, vm: int, before: float) -> None:
+    """Drop what arrives before a time: the machine is down, or nothing on it runs."""
+    vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
+    flights, marks = stores.flights, stores.marks
+    while machine.inbox >= 0 and flights[machine.inbox].time < before:
+        number = _pop(flights, machine)
+        _drop_sent(vertices, queues[flights[number].queue], flights[number].cardinality)
+        _release(flights, marks, number)
+
+
+@compiled
+def redirect(state: State, stores: Stores, first: int, end: int) -> None:
+    """Have all that is on its way to these machines go to where its target is now."""
+    vertices, queues, machines = state.vertices, state.queues, state.machines
+    flights = stores.flights
+    waiting = np.empty(len(flights), np.int64)
+    count = 0
+    for vm in range(first, end):
+        while machines[vm].inbox >= 0:
+            waiting[count] = _pop(flights, machines[vm])
+            count += 1
+    for place in range(count):
+        target = vertices[queues[flights[waiting[place]].queue].target]
+        _push(flights, machines[target.home], waiting[place])
+
+
+@inlined
+def drop(vertex: Any, events: float) -> None:
+    """Count events that are dropped before a vertex."""
+    vertex.dropped = vertex.dropped + events
+    vertex.sample_dropped = vertex.sample_dropped + events
+
+
+@inlined
+def _drop_sent(vertices: Records, queue: Any, events: float) -> None:
+    """Drop a set that was sent; it takes no room any more."""
+    target = vertices[queue.target]
+    queue.limit = min(target.bound, queue.limit + events)
+    drop(target, events)
+
+
+@inlined
+def _release(flights: Records, marks: Integers, number: int) -> None:
+    """Put a flight among the free ones."""
+    flights[number].right = marks[FREE_FLIGHT]
+    marks[FREE_FLIGHT] = number
+    marks[FREE_FLIGHTS] += 1
+
+
+@inlined
+def _push(flights: Records, machine: Any, number: int) -> None:
+    """Add a flight to the heap of the machine that it goes to."""
+    flights[number].left = -1
+    flights[number].right = -1
+    machine.inbox = _merged(flights, machine.inbox, number)
+
+
+@inlined
+def _pop(flights: Records, machine: Any) -> int:
+    """Take the first flight out of a machine's heap."""
+    number = machine.inbox
+    machine.inbox = _merged(flights, flights[number].left, flights[number].right)
+    return int(number)
+
+
+@compiled_without_arrays
+def _merged(flights: Records, first: int, second: int) -> int:
+    """Merge two heaps and return the root; children change sides, which keeps them balanced."""
+    if first < 0 or second < 0:
+        return max(first, second)
+    if _before(flights[second], flights[first]):
+        first, second = second, first
+    root = first
+    while True:
+        below = flights[first].right
+        flights[first].right = flights[first].left
+        if below < 0:
+            flights[first].left = second
+            return root
+        if _before(flights[second], flights[below]):
+            below, second = second, below
+        flights[first].left = below
+        first = below
+
+
+@inlined
+def _before(flight: Any, other: Any) -> bool:
+    earlier = flight.time < other.time
+    return bool(earlier or (flight.time == other.time and flight.sent < other.sent))

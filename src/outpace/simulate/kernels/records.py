@@ -1,0 +1,216 @@
+"""The state of a run as arrays of records: what the compiled loops read and write.
+
+Vertices, their queues, the machines and so on are numbered anew for the loops, so that what runs
+together lies together; `number` and `place` say where a record's results belong. The queues of a
+vertex follow each other in the order of its predecessors; a producer has one queue of its own. A
+queue is a ring of event sets in `Stores.sets`: cardinality, timestamp, latency, and the totals of
+the producers that the set's source has. A set takes 8 bytes for each of these numbers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Records = NDArray[Any]
+
+
+class Kind(IntEnum):
+    """What a vertex is."""
+
+    PRODUCER = 0
+    OPERATOR = 1
+    WINDOWED = 2
+    CONSUMER = 3
+
+
+class Combining(IntEnum):
+    """How a window combines."""
+
+    CONSTANT = 0
+    SHARE = 1
+    PAIRS = 2
+
+
+#: `detail` is the number of the window or the consumer, or the row of a producer's new events.
+VERTEX = np.dtype(
+    [
+        ("cost", "f8"),
+        ("bound", "f8"),
+        ("processed", "f8"),
+        ("sample_processed", "f8"),
+        ("dropped", "f8"),
+        ("sample_dropped", "f8"),
+        ("kind", "i4"),
+        ("first_queue", "i4"),
+        ("end_queue", "i4"),
+        ("first_out", "i4"),
+        ("end_out", "i4"),
+        ("width", "i4"),
+        ("detail", "i4"),
+        ("home", "i4"),
+        ("number", "i8"),
+    ]
+)
+
+#: `limit` is how many events the source may still send, `base` where the ring begins, `mask` its
+#: length less one, `link` the way that sets take (negative inside of a machine), `places` where
+#: the set's totals are among those of the target.
+QUEUE = np.dtype(
+    [
+        ("selectivity", "f8"),
+        ("limit", "f8"),
+        ("cardinality", "f8"),
+        ("base", "i8"),
+        ("head", "i4"),
+        ("count", "i4"),
+        ("mask", "i4"),
+        ("width", "i4"),
+        ("target", "i4"),
+        ("runs", "i4"),
+        ("link", "i4"),
+        ("places", "i4"),
+    ]
+)
+
+WINDOW = np.dtype(
+    [
+        ("origin", "f8"),
+        ("period", "f8"),
+        ("uncounted_events", "f8"),
+        ("value", "f8"),
+        ("periods", "i8"),
+        ("combining", "i8"),
+        ("slots", "i8"),
+        ("index", "i8"),
+        ("first_slot", "i8"),
+        ("first_total", "i8"),
+    ]
+)
+
+CONSUMER = np.dtype(
+    [
+        ("events", "f8"),
+        ("latency", "f8"),
+        ("sample_events", "f8"),
+        ("sample_delay", "f8"),
+        ("sample_totals", "f8"),
+        ("first_total", "i8"),
+        ("place", "i8"),
+    ]
+)
+
+#: `first` and `end` say which places of the placement are its own, `inbox` is the first set that
+#: arrives (negative for none).
+MACHINE = np.dtype(
+    [
+        ("speed", "f8"),
+        ("used", "f8"),
+        ("sample_used", "f8"),
+        ("first", "i8"),
+        ("end", "i8"),
+        ("first_producer", "i8"),
+        ("end_producer", "i8"),
+        ("up", "i8"),
+        ("inbox", "i8"),
+        ("number", "i8"),
+    ]
+)
+
+LINK = np.dtype([("latency", "f8"), ("seconds_per_event", "f8"), ("free", "f8")])
+
+#: A set on its way, in a heap by time of arrival and order of sending, or in the list of free ones.
+FLIGHT = np.dtype(
+    [
+        ("time", "f8"),
+        ("cardinality", "f8"),
+        ("timestamp", "f8"),
+        ("latency", "f8"),
+        ("sent", "i8"),
+        ("queue", "i8"),
+        ("left", "i8"),
+        ("right", "i8"),
+    ]
+)
+
+
+class State(NamedTuple):
+    """All records but those that grow; `outs` lists the queues that a vertex sends to.
+
+    Parameters
+    ----------
+    slots
+        Cardinality, timestamp and latency of each window, slot and predecessor. [n, 3]
+    uncounted, consumed
+        Totals of windows since their last output, and of consumers.
+    paths
+        From each producer of a consumer, aligned with `consumed`.
+    placement, producers
+        The vertices that run on each machine, and the producers among them.
+    new_events
+        For each tick, by row.
+    """
+
+    vertices: Records
+    queues: Records
+    outs: Integers
+    places: Integers
+    windows: Records
+    slots: Floats
+    uncounted: Floats
+    consumers: Records
+    consumed: Floats
+    paths: Floats
+    machines: Records
+    links: Records
+    placement: Integers
+    producers: Integers
+    new_events: Integers
+
+
+#: Places of `Stores.marks`: how much of the sets is used, the first free flight, how many are free,
+#: how many sets were sent, whether room must be made, how many queues are full; after these their
+#: numbers.
+USED, FREE_FLIGHT, FREE_FLIGHTS, SENT, ROOM, FULL = range(6)
+
+
+class Stores(NamedTuple):
+    """What grows: rings of sets, and sets on their way with their totals.
+
+    The first places of `sets`, as many as the greatest number of totals, are those at hand.
+    """
+
+    sets: Floats
+    flights: Records
+    flight_totals: Floats
+    marks: Integers
+
+
+class Settings(NamedTuple):
+    """What is the same for all ticks."""
+
+    tick: float
+    ticks: int
+    warm_up_ticks: int
+    ticks_per_sample: int
+    dynamic: bool
+    weighted: bool
+    discard: bool
+
+
+class History(NamedTuple):
+    """The arrays of a `Recording` that are filled while the loops run."""
+
+    histogram: Floats
+    consumer_events: Floats
+    consumer_delay: Floats
+    consumer_totals: Floats
+    vertex_processed: Floats
+    vertex_dropped: Floats
+    vertex_queue: Floats
+    vm_instructions: Floats

@@ -1,0 +1,126 @@
+"""Queues of event sets as rings, and the room that they need (section 4.3 of the CEPSim paper).
+
+A ring always has room for one more set; one that has become full is noted, and made twice as long
+before the next set comes. What a ring leaves behind is not used again, so that all rings together
+take at most twice what they hold at most.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from outpace.engine.kernels.compiled import compiled
+from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
+from outpace.simulate.kernels.records import (
+    FREE_FLIGHT,
+    FREE_FLIGHTS,
+    FULL,
+    ROOM,
+    USED,
+    Floats,
+    Integers,
+    Stores,
+)
+
+#: Numbers of a set before its totals: cardinality, timestamp, latency.
+HEADER = 3
+
+
+@inlined
+def enqueue(
+    queue: Any,
+    number: int,
+    sets: Floats,
+    marks: Integers,
+    header: tuple[float, float, float],
+) -> int:
+    """Add a set at the back and return where its totals go."""
+    at: int = queue.base + ((queue.head + queue.count) & queue.mask) * (HEADER + queue.width)
+    sets[at], sets[at + 1], sets[at + 2] = header
+    queue.count = queue.count + 1
+    queue.cardinality = queue.cardinality + header[0]
+    if queue.count > queue.mask:
+        marks[ROOM] = 1
+        marks[FULL] += 1
+        marks[FULL + marks[FULL]] = number
+    return at + HEADER
+
+
+@compiled
+def make_room(queues: Any, stores: Stores) -> Stores:
+    """Make the rings that are full twice as long, and have free flights for what a vertex sends."""
+    sets, flights, totals, marks = stores
+    for mark in range(FULL + 1, FULL + 1 + marks[FULL]):
+        queue = queues[marks[mark]]
+        length, size = queue.mask + 1, HEADER + queue.width
+        begin = marks[USED]
+        if begin + 2 * length * size > len(sets):
+            larger = np.empty(2 * len(sets) + 2 * length * size)
+            larger[:begin] = sets[:begin]
+            sets = larger
+        for position in range(queue.count):
+            source = queue.base + ((queue.head + position) & queue.mask) * size
+            target = begin + position * size
+            sets[target : target + size] = sets[source : source + size]
+        queue.base, queue.head, queue.mask = begin, 0, 2 * length - 1
+        marks[USED] = begin + 2 * length * size
+    marks[FULL] = marks[ROOM] = 0
+    # A vertex sends at most one set to each queue before it asks again.
+    if marks[FREE_FLIGHTS] < len(marks) and len(flights):
+        before = len(flights)
+        more = np.empty(2 * before + len(marks), flights.dtype)
+        more[:before] = flights
+        more_totals = np.empty((len(more), totals.shape[1]))
+        more_totals[:before] = totals
+        for number in range(before, len(more)):
+            more[number].right = marks[FREE_FLIGHT]
+            marks[FREE_FLIGHT] = number
+        marks[FREE_FLIGHTS] += len(more) - before
+        flights, totals = more, more_totals
+    return Stores(sets, flights, totals, marks)
+
+
+@compiled_without_arrays
+def take_from(
+    queue: Any, sets: Floats, count: float, everything: bool, totals: int
+) -> tuple[float, float, float]:
+    """Dequeue so many events, or all, and return their sum; its totals are left at a place."""
+    size = HEADER + queue.width
+    cardinality = timestamp = latency = 0.0
+    for position in range(queue.width):
+        sets[totals + position] = 0.0
+    while queue.count and (everything or count > 0.0):
+        at = queue.base + queue.head * size
+        taken = sets[at]
+        if not everything and taken > count:
+            part = count / taken
+            sets[at] = taken - count
+            taken = count
+        else:
+            part = 1.0
+            queue.head = (queue.head + 1) & queue.mask
+            queue.count = queue.count - 1
+        for position in range(queue.width):
+            total = sets[at + HEADER + position]
+            share = part * total
+            sets[at + HEADER + position] = total - share
+            sets[totals + position] += share
+        if cardinality:
+            timestamp = average(cardinality, timestamp, taken, sets[at + 1])
+            latency = average(cardinality, latency, taken, sets[at + 2])
+            cardinality += taken
+        else:
+            cardinality, timestamp, latency = taken, sets[at + 1], sets[at + 2]
+        count -= taken
+        queue.cardinality = queue.cardinality - taken
+    if not queue.count:
+        queue.cardinality = 0.0
+    return cardinality, timestamp, latency
+
+
+@inlined
+def average(left_weight: float, left: float, right_weight: float, right: float) -> float:
+    """Return the average of two values by weight."""
+    return (left_weight * left + right_weight * right) / (left_weight + right_weight)

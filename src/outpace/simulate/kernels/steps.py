@@ -1,0 +1,397 @@
+"""A vertex runs: Algorithms 1 to 3 of the CEPSim paper, on records.
+
+The order of operations is that of the twin (`vertex_state` and `twin`), so that results are equal
+to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from outpace.engine.kernels.compiled import compiled
+from outpace.simulate.kernels.flights import transfer
+from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
+from outpace.simulate.kernels.records import (
+    ROOM,
+    Combining,
+    Floats,
+    Integers,
+    Kind,
+    Records,
+    State,
+    Stores,
+)
+from outpace.simulate.kernels.rings import HEADER, average, enqueue, make_room, take_from
+from outpace.simulate.layout import SAME_TIME
+from outpace.simulate.metrics import BIN_GROWTH, BINS, LEAST_LATENCY
+from outpace.simulate.vertex_state import NOTHING
+
+WINDOWED, CONSUMER = int(Kind.WINDOWED), int(Kind.CONSUMER)
+_CONSTANT, _SHARE = int(Combining.CONSTANT), int(Combining.SHARE)
+_LOG_GROWTH = math.log(BIN_GROWTH)
+
+
+@inlined
+def possible_events(queues: Records, outs: Integers, vertex: Any) -> tuple[float, float]:
+    """Return how many events wait, and how many of them could be processed; 0 for nothing."""
+    waiting = queues[vertex.first_queue].cardinality
+    for number in range(vertex.first_queue + 1, vertex.end_queue):
+        waiting += queues[number].cardinality
+    possible = waiting
+    if possible > NOTHING and vertex.kind != WINDOWED:
+        for place in range(vertex.first_out, vertex.end_out):
+            queue = queues[outs[place]]
+            if queue.limit < math.inf and queue.selectivity and queue.runs:
+                possible = min(possible, queue.limit / queue.selectivity)
+    return waiting, possible if possible > NOTHING else 0.0
+
+
+@inlined
+def is_due(windows: Records, vertex: Any, begin: float) -> bool:
+    """Return whether a vertex has a window of which an advance period has ended."""
+    due = False
+    if vertex.kind == WINDOWED:
+        window = windows[vertex.detail]
+        due = begin >= window.origin + (window.periods + 1) * window.period - SAME_TIME
+    return due
+
+
+@compiled_without_arrays
+def run_vertices(
+    vertices: Records,
+    queues: Records,
+    outs: Integers,
+    places: Integers,
+    windows: Records,
+    slots: Floats,
+    uncounted: Floats,
+    consumers: Records,
+    consumed: Floats,
+    paths: Floats,
+    machines: Records,
+    links: Records,
+    placement: Integers,
+    stores: Stores,
+    histogram: Floats,
+    granted: Floats,
+    dynamic: bool,
+    vm: int,
+    place: int,
+    begin: float,
+    left: float,
+    until: float,
+) -> tuple[int, float, float]:
+    """Run vertices of a machine, from a place on, one slice of time after the other.
+
+    Stops before a vertex whose window is due or during whose slice a set arrives, and behind a
+    vertex that fills a ring: arrays that change inside of the loop would cost more than all that it
+    does. If `until` is a time, from 0 on, runs only this vertex, up to then. Returns the place, the
+    time, and the instructions that are left.
+    """
+    alone = until >= 0.0
+    sets, flights, _, marks = stores
+    machine = machines[vm]
+    speed, count = machine.speed, machine.end - machine.first
+    arrival = flights[machine.inbox].time if machine.inbox >= 0 else math.inf
+    while place < count:
+        vertex = vertices[placement[machine.first + place]]
+        given = granted[place]
+        if dynamic and vertex.cost and not given:
+            place += 1
+            continue
+        waiting, possible = possible_events(queues, outs, vertex)
+        due = is_due(windows, vertex, begin)
+        if dynamic:
+            if not possible and not due:
+                place += 1
+                continue
+            given = min(given, possible * vertex.cost)
+        end = until if alone else begin + given / speed
+        if not alone and (due or arrival <= end):
+            break
+        if vertex.cost:
+            possible = min(possible, given / vertex.cost)
+        if possible > NOTHING:
+            everything = waiting - possible <= NOTHING * waiting
+            if vertex.kind == WINDOWED:
+                events = _accumulate(
+                    queues,
+                    places,
+                    windows,
+                    slots,
+                    uncounted,
+                    sets,
+                    vertex,
+                    possible,
+                    waiting,
+                    everything,
+                    end,
+                )
+            else:
+                queue = queues[vertex.first_queue]
+                if everything and queue.count == 1 and vertex.end_queue - vertex.first_queue == 1:
+                    at = queue.base + queue.head * (HEADER + queue.width)
+                    events = sets[at]
+                    latency = sets[at + 2] + (end - sets[at + 1])
+                    at += HEADER
+                    queue.head = (queue.head + 1) & queue.mask
+                    queue.count = 0
+                    queue.cardinality = 0.0
+                else:
+                    events, timestamp, latency = _take(
+                        queues, places, sets, vertex, possible, waiting, everything
+                    )
+                    latency += end - timestamp
+                    at = 0
+                if vertex.kind == CONSUMER:
+                    _consume(
+                        consumers, consumed, paths, histogram, sets, vertex, events, latency, at
+                    )
+                else:
+                    send(
+                        vertices,
+                        queues,
+                        outs,
+                        machines,
+                        links,
+                        stores,
+                        vertex,
+                        (events, end, latency),
+                        at,
+                        end,
+                    )
+            vertex.processed = vertex.processed + events
+            vertex.sample_processed = vertex.sample_processed + events
+            used = events * vertex.cost
+            machine.used = machine.used + used
+            machine.sample_used = machine.sample_used + used
+        for number in range(vertex.first_queue, vertex.end_queue):
+            room = vertex.bound - queues[number].cardinality
+            queues[number].limit = room if room > 0.0 else 0.0
+        begin = end
+        left -= given
+        place += 1
+        if alone or marks[ROOM]:
+            break
+    return place, begin, left
+
+
+@inlined
+def send(
+    vertices: Records,
+    queues: Records,
+    outs: Integers,
+    machines: Records,
+    links: Records,
+    stores: Stores,
+    vertex: Any,
+    header: tuple[float, float, float],
+    totals: int,
+    now: float,
+) -> None:
+    """Send a set to all successors, as their edges let it through."""
+    sets, _, _, marks = stores
+    for place in range(vertex.first_out, vertex.end_out):
+        number = outs[place]
+        queue = queues[number]
+        selected = header[0] * queue.selectivity
+        if not selected or not queue.runs:
+            continue
+        room = queue.limit - selected
+        queue.limit = room if room > 0.0 else 0.0
+        chosen = (selected, header[1], header[2])
+        if queue.link < 0:
+            at = enqueue(queue, number, sets, marks, chosen)
+            for position in range(queue.width):
+                sets[at + position] = sets[totals + position]
+        else:
+            transfer(vertices, queues, machines, links, stores, number, chosen, totals, now)
+
+
+@inlined
+def _consume(
+    consumers: Records,
+    consumed: Floats,
+    paths: Floats,
+    histogram: Floats,
+    sets: Floats,
+    vertex: Any,
+    events: float,
+    latency: float,
+    at: int,
+) -> None:
+    """Add a set to a consumer's output, and note its latency."""
+    consumer = consumers[vertex.detail]
+    if consumer.events:
+        consumer.latency = average(consumer.events, consumer.latency, events, latency)
+        consumer.events = consumer.events + events
+    else:
+        consumer.events, consumer.latency = events, latency
+    totals = 0.0
+    for position in range(vertex.width):
+        total = sets[at + position]
+        place = consumer.first_total + position
+        consumed[place] += total
+        totals += total / paths[place]
+    consumer.sample_events = consumer.sample_events + events
+    consumer.sample_delay = consumer.sample_delay + events * latency
+    consumer.sample_totals = consumer.sample_totals + totals
+    histogram[consumer.place, _latency_bin(latency)] += events
+
+
+@inlined
+def _latency_bin(latency: float) -> int:
+    found = 0
+    if latency >= LEAST_LATENCY:
+        found = min(BINS - 1, 1 + int(math.log(latency / LEAST_LATENCY) / _LOG_GROWTH))
+    return found
+
+
+@compiled_without_arrays
+def _take(
+    queues: Records,
+    places: Integers,
+    sets: Floats,
+    vertex: Any,
+    possible: float,
+    waiting: float,
+    everything: bool,
+) -> tuple[float, float, float]:
+    """Dequeue from all queues in proportion; the totals of the sum are then those at hand."""
+    events = timestamp = latency = 0.0
+    width = vertex.width
+    for position in range(width):
+        sets[position] = 0.0
+    for number in range(vertex.first_queue, vertex.end_queue):
+        queue = queues[number]
+        wanted = possible * queue.cardinality / waiting
+        taken, its_timestamp, its_latency = take_from(queue, sets, wanted, everything, width)
+        if not taken:
+            continue
+        for position in range(queue.width):
+            sets[places[queue.places + position]] += sets[width + position]
+        if events:
+            timestamp = average(events, timestamp, taken, its_timestamp)
+            latency = average(events, latency, taken, its_latency)
+            events += taken
+        else:
+            events, timestamp, latency = taken, its_timestamp, its_latency
+    return events, timestamp, latency
+
+
+@compiled_without_arrays
+def _accumulate(
+    queues: Records,
+    places: Integers,
+    windows: Records,
+    slots: Floats,
+    uncounted: Floats,
+    sets: Floats,
+    vertex: Any,
+    possible: float,
+    waiting: float,
+    everything: bool,
+    end: float,
+) -> float:
+    """Add what is taken from each queue to the current slot (Algorithm 2, lines 9 to 18)."""
+    window = windows[vertex.detail]
+    inputs = vertex.end_queue - vertex.first_queue
+    events = 0.0
+    for place in range(inputs):
+        queue = queues[vertex.first_queue + place]
+        wanted = possible * queue.cardinality / waiting
+        taken, timestamp, latency = take_from(queue, sets, wanted, everything, 0)
+        if not taken:
+            continue
+        events += taken
+        latency += end - timestamp
+        slot = window.first_slot + window.index * inputs + place
+        before = slots[slot, 0]
+        if before:
+            slots[slot, 1] = average(before, slots[slot, 1], taken, end)
+            slots[slot, 2] = average(before, slots[slot, 2], taken, latency)
+            slots[slot, 0] += taken
+        else:
+            slots[slot, 0], slots[slot, 1], slots[slot, 2] = taken, end, latency
+        for position in range(queue.width):
+            total = window.first_total + places[queue.places + position]
+            uncounted[total] += sets[position]
+        window.uncounted_events = window.uncounted_events + taken
+    return events
+
+
+@compiled
+def close_windows(state: State, stores: Stores, vertex: Any, begin: float, end: float) -> Stores:
+    """Send the outputs of the windows that have ended (Algorithm 2, lines 2 to 8)."""
+    windows, slots, uncounted = state.windows, state.slots, state.uncounted
+    inputs = vertex.end_queue - vertex.first_queue
+    while is_due(windows, vertex, begin):
+        window = windows[vertex.detail]
+        window.periods = window.periods + 1
+        if window.periods >= window.slots:
+            events, latency = _output(slots, window, inputs, begin)
+            if events:
+                # The totals of the output are those at hand.
+                for position in range(vertex.width):
+                    stores.sets[position] = uncounted[window.first_total + position]
+                    uncounted[window.first_total + position] = 0.0
+                window.uncounted_events = 0.0
+                send(
+                    state.vertices,
+                    state.queues,
+                    state.outs,
+                    state.machines,
+                    state.links,
+                    stores,
+                    vertex,
+                    (events, begin, latency),
+                    0,
+                    end,
+                )
+        window.index = (window.index + 1) % window.slots
+        first = window.first_slot + window.index * inputs
+        slots[first : first + inputs] = 0.0
+        if stores.marks[ROOM]:
+            stores = make_room(state.queues, stores)
+    return stores
+
+
+@compiled_without_arrays
+def _output(slots: Floats, window: Any, inputs: int, begin: float) -> tuple[float, float]:
+    """Return the events and latency of the window that ends, 0 for none (Algorithm 3)."""
+    events = timestamp = latency = 0.0
+    least = math.inf
+    for place in range(inputs):
+        count = its_timestamp = its_latency = 0.0
+        for number in range(window.slots):
+            slot = window.first_slot + number * inputs + place
+            held = slots[slot, 0]
+            if not held:
+                continue
+            if count:
+                its_timestamp = average(count, its_timestamp, held, slots[slot, 1])
+                its_latency = average(count, its_latency, held, slots[slot, 2])
+                count += held
+            else:
+                count, its_timestamp, its_latency = held, slots[slot, 1], slots[slot, 2]
+        least = min(least, count)
+        if not count:
+            continue
+        if events:
+            timestamp = average(events, timestamp, count, its_timestamp)
+            latency = average(events, latency, count, its_latency)
+            events += count
+        else:
+            events, timestamp, latency = count, its_timestamp, its_latency
+    if not events:
+        return 0.0, 0.0
+    if window.combining == _CONSTANT:
+        combined = window.value
+    elif window.combining == _SHARE:
+        combined = events * window.value
+    else:
+        combined = least
+    if not 0.0 < combined < math.inf:
+        return 0.0, 0.0
+    return combined, latency + (begin - timestamp)

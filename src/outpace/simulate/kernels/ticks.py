@@ -1,0 +1,376 @@
+"""The ticks of a run, machine by machine: Algorithm 4 of the CEPSim paper (section 5.4).
+
+Machines between which nothing is sent do not depend on each other, so each group of machines that
+do runs through all ticks by itself, while its records are in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outpace.engine.kernels.compiled import compiled
+from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
+from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
+from outpace.simulate.kernels.records import (
+    ROOM,
+    Floats,
+    History,
+    Integers,
+    Settings,
+    State,
+    Stores,
+)
+from outpace.simulate.kernels.rings import enqueue, make_room, take_from
+from outpace.simulate.kernels.steps import (
+    CONSUMER,
+    WINDOWED,
+    close_windows,
+    is_due,
+    possible_events,
+    run_vertices,
+)
+from outpace.simulate.strategies import LEFTOVER, ROUNDS
+
+
+@compiled
+def run_group(
+    state: State,
+    stores: Stores,
+    history: History,
+    settings: Settings,
+    machines: tuple[int, int],
+    vertices: tuple[int, int],
+    ticks: tuple[int, int],
+) -> Stores:
+    """Simulate the machines of a group from one tick to another."""
+    stores = make_room(state.queues, stores)
+    granted = np.zeros(vertices[1] - vertices[0])
+    for tick in range(ticks[0], ticks[1]):
+        if tick == settings.warm_up_ticks:
+            _forget_warm_up(state, history.histogram, machines, vertices)
+        begin = tick * settings.tick
+        for vm in range(machines[0], machines[1]):
+            stores = _produce(state, stores, settings, vm, tick)
+            machine = state.machines[vm]
+            if machine.up and machine.first < machine.end:
+                stores = _run_machine(
+                    state, stores, history.histogram, settings, vm, begin, granted
+                )
+            else:
+                drop_arrivals(state, stores, vm, (tick + 1) * settings.tick)
+        if (tick + 1) % settings.ticks_per_sample == 0 or tick + 1 == settings.ticks:
+            sample = tick // settings.ticks_per_sample
+            _write_history(state, history, sample, machines, vertices)
+    return stores
+
+
+@compiled_without_arrays
+def leave_phase(state: State, stores: Stores, machines: tuple[int, int], now: float) -> None:
+    """End a phase: what arrived where nothing ran is dropped, whoever sent it last."""
+    for vm in range(machines[0], machines[1]):
+        machine = state.machines[vm]
+        if not machine.up or machine.first == machine.end:
+            drop_arrivals(state, stores, vm, now)
+
+
+@compiled
+def enter_phase(
+    state: State,
+    stores: Stores,
+    machines: tuple[int, int],
+    started: Integers,
+    cleared: Integers,
+    begin: float,
+) -> None:
+    """Begin a phase: clear and start vertices, and redirect what is on its way."""
+    for number in cleared:
+        _clear(state, stores.sets, number)
+    for number in started:
+        vertex = state.vertices[number]
+        if vertex.kind == WINDOWED:
+            window = state.windows[vertex.detail]
+            _empty_window(state, number)
+            window.origin, window.periods, window.index = begin, 0, 0
+    redirect(state, stores, machines[0], machines[1])
+
+
+@compiled
+def _produce(state: State, stores: Stores, settings: Settings, vm: int, tick: int) -> Stores:
+    """Put new events into the queues of a machine's producers (lines 2 to 4)."""
+    vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
+    producers, new_events = state.producers, state.new_events
+    for place in range(machine.first_producer, machine.end_producer):
+        vertex = vertices[producers[place]]
+        events = float(new_events[vertex.detail, tick])
+        if not events:
+            continue
+        if not machine.up:
+            drop(vertex, events)
+            continue
+        queue = queues[vertex.first_queue]
+        total = events
+        if settings.discard:
+            # The events of a tick did not come all at once, so they fit by themselves.
+            room = max(0.0, max(vertex.bound, events) - queue.cardinality)
+            if events > room:
+                drop(vertex, events - room)
+                total = room / events * events
+                events = room
+        if events:
+            begin = tick * settings.tick
+            header = (events, begin, 0.0)
+            at = enqueue(queue, vertex.first_queue, stores.sets, stores.marks, header)
+            stores.sets[at] = total
+            if stores.marks[ROOM]:
+                stores = make_room(state.queues, stores)
+    return stores
+
+
+@compiled
+def _run_machine(
+    state: State,
+    stores: Stores,
+    histogram: Floats,
+    settings: Settings,
+    vm: int,
+    begin: float,
+    granted: Floats,
+) -> Stores:
+    """Run vertices as the scheduling says, one slice of time after the other (lines 5 to 15)."""
+    machine = state.machines[vm]
+    if machine.inbox >= 0:
+        stores = receive(state, stores, vm, begin)
+    instructions = machine.speed * settings.tick
+    left = instructions
+    granted[: machine.end - machine.first] = 1.0
+    for _ in range(ROUNDS):
+        _allocate(state, vm, settings.weighted, left, granted)
+        begin, left, stores = _run_round(
+            state, stores, histogram, settings.dynamic, vm, begin, left, granted
+        )
+        if not settings.dynamic or left <= LEFTOVER * instructions:
+            break
+        if not _find_ready(state, vm, begin, granted):
+            break
+    return stores
+
+
+@compiled_without_arrays
+def _allocate(state: State, vm: int, weighted: bool, left: float, granted: Floats) -> None:
+    """Divide what is left among the vertices that are marked with 1; all others get nothing."""
+    vertices, placement, machine = state.vertices, state.placement, state.machines[vm]
+    count = machine.end - machine.first
+    total = 0.0
+    for place in range(count):
+        if weighted and granted[place]:
+            granted[place] = vertices[placement[machine.first + place]].cost
+        total += granted[place]
+    if weighted:
+        for place in range(count):
+            granted[place] = left * granted[place] / total if total else 0.0
+    else:
+        share = left / total
+        for place in range(count):
+            granted[place] = share if granted[place] else 0.0
+
+
+@compiled_without_arrays
+def _find_ready(state: State, vm: int, begin: float, granted: Floats) -> bool:
+    """Mark the vertices that have something to do with 1; return whether any have."""
+    vertices, queues, outs, windows = state.vertices, state.queues, state.outs, state.windows
+    placement, machine = state.placement, state.machines[vm]
+    found = False
+    for place in range(machine.end - machine.first):
+        vertex = vertices[placement[machine.first + place]]
+        _, possible = possible_events(queues, outs, vertex)
+        granted[place] = 0.0
+        if possible or is_due(windows, vertex, begin):
+            granted[place] = 1.0
+            found = True
+    return found
+
+
+@compiled
+def _run_round(
+    state: State,
+    stores: Stores,
+    histogram: Floats,
+    dynamic: bool,
+    vm: int,
+    begin: float,
+    left: float,
+    granted: Floats,
+) -> tuple[float, float, Stores]:
+    """Run each vertex of a machine at most once; return the time and what is left."""
+    machine = state.machines[vm]
+    place = machine.first - machine.first
+    while place < machine.end - machine.first:
+        place, begin, left = _run_from(
+            state, stores, histogram, granted, dynamic, vm, place, begin, left, -1.0
+        )
+        if stores.marks[ROOM]:
+            stores = make_room(state.queues, stores)
+        elif place < machine.end - machine.first:
+            vertex = state.vertices[state.placement[machine.first + place]]
+            if dynamic:
+                _, possible = possible_events(state.queues, state.outs, vertex)
+                granted[place] = min(granted[place], possible * vertex.cost)
+            left -= granted[place]
+            end = begin + granted[place] / machine.speed
+            stores = _run_slice(state, stores, histogram, granted, vm, place, begin, end)
+            begin = end
+            place += 1
+    return begin, left, stores
+
+
+@compiled
+def _run_slice(
+    state: State,
+    stores: Stores,
+    histogram: Floats,
+    granted: Floats,
+    vm: int,
+    place: int,
+    begin: float,
+    end: float,
+) -> Stores:
+    """Run a vertex whose window is due, or in parts because sets arrive meanwhile."""
+    machine = state.machines[vm]
+    vertex = state.vertices[state.placement[machine.first + place]]
+    instructions = granted[place]
+    while True:
+        until = end
+        part = instructions
+        if machine.inbox >= 0 and begin < stores.flights[machine.inbox].time < end:
+            until = stores.flights[machine.inbox].time
+            part = instructions * (until - begin) / (end - begin)
+        stores = close_windows(state, stores, vertex, begin, until)
+        granted[place] = part
+        _run_from(state, stores, histogram, granted, until < 0.0, vm, place, begin, 0.0, until)
+        if stores.marks[ROOM]:
+            stores = make_room(state.queues, stores)
+        stores = receive(state, stores, vm, until)
+        if until == end:
+            return stores
+        instructions -= part
+        begin = until
+
+
+@inlined
+def _run_from(
+    state: State,
+    stores: Stores,
+    histogram: Floats,
+    granted: Floats,
+    dynamic: bool,
+    vm: int,
+    place: int,
+    begin: float,
+    left: float,
+    until: float,
+) -> tuple[int, float, float]:
+    return run_vertices(
+        state.vertices,
+        state.queues,
+        state.outs,
+        state.places,
+        state.windows,
+        state.slots,
+        state.uncounted,
+        state.consumers,
+        state.consumed,
+        state.paths,
+        state.machines,
+        state.links,
+        state.placement,
+        stores,
+        histogram,
+        granted,
+        dynamic,
+        vm,
+        place,
+        begin,
+        left,
+        until,
+    )
+
+
+@compiled_without_arrays
+def _forget_warm_up(
+    state: State, histogram: Floats, machines: tuple[int, int], vertices: tuple[int, int]
+) -> None:
+    """Begin to count anew what the results count; the history goes on."""
+    for vm in range(machines[0], machines[1]):
+        state.machines[vm].used = 0.0
+    for number in range(vertices[0], vertices[1]):
+        vertex = state.vertices[number]
+        vertex.processed = 0.0
+        vertex.dropped = 0.0
+        if vertex.kind == CONSUMER:
+            consumer = state.consumers[vertex.detail]
+            consumer.events, consumer.latency = 0.0, 0.0
+            first = consumer.first_total
+            state.consumed[first : first + vertex.width] = 0.0
+            histogram[consumer.place] = 0.0
+
+
+@compiled_without_arrays
+def _write_history(
+    state: State,
+    history: History,
+    sample: int,
+    machines: tuple[int, int],
+    vertices: tuple[int, int],
+) -> None:
+    """Write a step of the history, and begin the next one."""
+    for vm in range(machines[0], machines[1]):
+        machine = state.machines[vm]
+        history.vm_instructions[sample, machine.number] = machine.sample_used
+        machine.sample_used = 0.0
+    for number in range(vertices[0], vertices[1]):
+        vertex = state.vertices[number]
+        at = vertex.number
+        waiting = 0.0
+        for queue in range(vertex.first_queue, vertex.end_queue):
+            waiting += state.queues[queue].cardinality
+        # What is 0 is there already, and pages that are never written take no memory.
+        if waiting:
+            history.vertex_queue[sample, at] = waiting
+        if vertex.sample_processed:
+            history.vertex_processed[sample, at] = vertex.sample_processed
+        if vertex.sample_dropped:
+            history.vertex_dropped[sample, at] = vertex.sample_dropped
+        vertex.sample_processed, vertex.sample_dropped = 0.0, 0.0
+        if vertex.kind == CONSUMER:
+            consumer = state.consumers[vertex.detail]
+            history.consumer_events[sample, consumer.place] = consumer.sample_events
+            history.consumer_delay[sample, consumer.place] = consumer.sample_delay
+            history.consumer_totals[sample, consumer.place] = consumer.sample_totals
+            consumer.sample_events, consumer.sample_delay, consumer.sample_totals = 0.0, 0.0, 0.0
+
+
+@compiled_without_arrays
+def _clear(state: State, sets: Floats, number: int) -> None:
+    """Drop all that a vertex holds, and tell its predecessors that there is room."""
+    vertex = state.vertices[number]
+    waiting = 0.0
+    for place in range(vertex.first_queue, vertex.end_queue):
+        queue = state.queues[place]
+        events, _, _ = take_from(queue, sets, 0.0, True, 0)
+        waiting += events
+        queue.limit = vertex.bound
+    if vertex.kind == WINDOWED:
+        waiting = state.windows[vertex.detail].uncounted_events + waiting
+        _empty_window(state, number)
+    drop(vertex, waiting)
+
+
+@compiled_without_arrays
+def _empty_window(state: State, number: int) -> None:
+    """Have nothing in a window, and its totals counted."""
+    vertex = state.vertices[number]
+    window = state.windows[vertex.detail]
+    slots = window.slots * (vertex.end_queue - vertex.first_queue)
+    state.slots[window.first_slot : window.first_slot + slots] = 0.0
+    state.uncounted[window.first_total : window.first_total + vertex.width] = 0.0
+    window.uncounted_events = 0.0
