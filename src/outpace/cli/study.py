@@ -23,6 +23,7 @@ from rich.text import Text
 from outpace.engine.kernels.chains import walk_chains
 from outpace.engine.kernels.compiled import is_compiled
 from outpace.local.compile import compile_kernels
+from outpace.studies import cepsim as cepsim_scales
 from outpace.studies.page import page_of
 from outpace.studies.report import Row, Study, print_table, write_rows
 from outpace.studies.space import QUICK, WHOLE, space_study
@@ -42,6 +43,13 @@ def group() -> None:
 def space(quick: Quick = False, out: Out = Path("out")) -> None:
     """The splitter of a data-parallel operator: sizes, rates, overlap, instances, sources, load."""
     run_study(space_study(QUICK if quick else WHOLE), out, quick=quick)
+
+
+@studies.command()
+def cepsim(quick: Quick = False, out: Out = Path("out")) -> None:
+    """The capacity simulator: latency, throughput, placements, scale, strategies, ticks."""
+    scale = cepsim_scales.QUICK if quick else cepsim_scales.WHOLE
+    run_study(cepsim_scales.cepsim_study(scale), out, quick=quick)
 
 
 def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:

@@ -21,7 +21,7 @@ from outpace.errors import ScenarioError
 from outpace.simulate.cloud import assign_hosts, shared_capacities
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, PlacementStrategy
 from outpace.simulate.placement_flow import Flow, flow_of, mean_rates
-from outpace.simulate.plan_target import LatencyTarget, keeps_up, worst_percentile
+from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
 from outpace.simulate.run import Engine, simulate
 from outpace.simulate.scenario import Scenario
 
@@ -183,7 +183,7 @@ class _Search:
         return self.judged[key]
 
     def _simulated(self, placement: Placement) -> _Candidate:
-        result = simulate(replace(self._scenario, placement=placement), self._engine)
+        result = simulate(judged(replace(self._scenario, placement=placement)), self._engine)
         target = self._target
         latency = worst_percentile(result, target.percentile) if keeps_up(result) else math.inf
         lateness = latency / target.seconds

@@ -17,7 +17,7 @@ from typing import Final
 from outpace.errors import ScenarioError
 from outpace.simulate.placement_flow import flow_of, mean_rates
 from outpace.simulate.plan_instances import many_instances, one_instance, total_rate
-from outpace.simulate.plan_target import LatencyTarget, keeps_up, worst_percentile
+from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
 from outpace.simulate.run import Engine, simulate
 from outpace.simulate.scenario import Scenario
 
@@ -158,7 +158,7 @@ class _Loads:
         engine: Engine,
         on_simulation: Callable[[int], None],
     ) -> None:
-        self._scenario = scenario
+        self._scenario = judged(scenario)
         self._target = target
         self._engine = engine
         self._on_simulation = on_simulation

@@ -9,15 +9,19 @@ consumer gets something in both halves; it must be long enough for its windows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from outpace.errors import ScenarioError
 from outpace.simulate.result import Result
+from outpace.simulate.scenario import Scenario
 
 #: How much longer events may take in the second half of a run than in the first.
 GROWTH = 1.1
+
+#: The steps of the history of a run that is judged, without the warm-up.
+STEPS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class LatencyTarget:
             raise ScenarioError(f"the latency to meet is no time above 0 s: {self.seconds}")
         if not 0 < self.percentile <= 100:
             raise ScenarioError(f"the percentile is not above 0 and up to 100: {self.percentile}")
+
+
+def judged(scenario: Scenario) -> Scenario:
+    """Return a scenario with a history that shows whether it keeps up, whatever it asks for."""
+    return replace(scenario, sample=(scenario.duration - scenario.warm_up) / STEPS)
 
 
 def keeps_up(result: Result) -> bool:

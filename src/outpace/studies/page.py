@@ -93,6 +93,8 @@ def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
         yaxis_title=figure.unit,
         yaxis_rangemode="tozero",
     )
+    if figure.log:
+        plot.update_yaxes(type="log", rangemode="normal")
     if figure.kind is not Kind.TIME:
         plot.update_xaxes(type="category", categoryorder="array", categoryarray=_axis(drawn))
     return plot
@@ -101,8 +103,9 @@ def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
 def _section(figure: Figure, rows: Sequence[Row], *, with_script: bool) -> str:
     drawn = chart(plot_of(figure, rows), with_script=with_script)
     name = html.escape(figure.name)
+    heading = name if name[0].isalpha() else f"Figure {name}"
     return (
-        f'<section id="figure-{name}"><h2>Figure {name}: {html.escape(figure.title)}</h2>'
+        f'<section id="figure-{name}"><h2>{heading}: {html.escape(figure.title)}</h2>'
         f"<p><b>The paper.</b> {html.escape(figure.said)}</p>"
         f"<p><b>Here.</b> {html.escape(figure.here)}</p>"
         f"<div>{drawn}</div>{_table(figure, rows)}</section>"

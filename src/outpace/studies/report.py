@@ -87,7 +87,7 @@ class Figure:
     Parameters
     ----------
     name
-        As rows name it: "5.3".
+        As rows name it: "5.3"; a table of the paper is a word and a number, "Table 4".
     title
         What is shown.
     axis, unit
@@ -98,6 +98,8 @@ class Figure:
         What the paper did and found there.
     here
         What is done here, and what is different.
+    log
+        Whether values are drawn on a logarithmic axis.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Figure:
     kind: Kind
     said: str
     here: str
+    log: bool = False
 
 
 #: Measures something and yields rows as soon as they are there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -166,6 +167,11 @@ def test_what_cannot_be_planned_is_an_error(wrong: Scenario, rate: float, messag
     with pytest.raises(ScenarioError) as caught:
         plan(wrong, rate, LatencyTarget(1.0))
     assert message in str(caught.value)
+
+
+def test_a_plan_does_not_depend_on_the_history_that_the_scenario_asks_for() -> None:
+    whole = plan(replace(scenario(), sample=math.inf), 150, LatencyTarget(0.5))
+    assert whole == plan(scenario(), 150, LatencyTarget(0.5))
 
 
 def test_simulations_are_told_and_none_is_done_twice() -> None:

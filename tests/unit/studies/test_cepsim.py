@@ -1,0 +1,149 @@
+"""The study `cepsim`: what the paper's text says of its experiments is true of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from outpace.cli.main import app
+from outpace.errors import OutpaceError
+from outpace.studies import cepsim_figures as figures
+from outpace.studies import cepsim_scale, cepsim_validation
+from outpace.studies.cepsim import QUICK, WHOLE, cepsim_study
+from outpace.studies.cepsim_parameters import strategies, ticks
+from outpace.studies.cepsim_queries import average_query, convert_query
+from outpace.studies.page import page_of
+from outpace.studies.report import Figure, Kind, Row
+
+SECONDS = 90.0
+
+
+def values(rows: list[Row]) -> dict[tuple[str, str], float]:
+    found = {(row.figure, row.setting): row.value for row in rows}
+    assert len(found) == len(rows), "a setting tells its row from all others"
+    assert all(value >= 0 for value in found.values())
+    return found
+
+
+def test_q1_comes_to_the_papers_highest_throughput() -> None:
+    rows = list(
+        cepsim_validation.by_rate(
+            average_query,
+            (100, 20_000, 22_500),
+            SECONDS,
+            figures.Q1_LATENCY,
+            figures.Q1_THROUGHPUT,
+        )
+    )
+    found = values(rows)
+    assert found["11b", "20,000 events/s"] == pytest.approx(20_000, rel=0.01)
+    assert found["11b", "the highest of all"] == pytest.approx(21_000, rel=0.06)
+    assert found["11a", "100 events/s"] < found["11a", "20,000 events/s"]
+    assert [row.paper for row in rows if row.setting == "the highest of all"] == [21_000.0]
+
+
+def test_q2_spans_orders_of_magnitude_up_to_the_papers_highest_throughput() -> None:
+    found = values(
+        list(
+            cepsim_validation.by_rate(
+                convert_query, (10, 22_500), 30.0, figures.Q2_LATENCY, figures.Q2_THROUGHPUT
+            )
+        )
+    )
+    assert found["12b", "the highest of all"] == pytest.approx(21_000, rel=0.02)
+    assert found["12a", "22,500 events/s"] > 1000 * found["12a", "10 events/s"]
+
+
+def test_two_vms_carry_more_than_one() -> None:
+    found = values(list(cepsim_validation.networked((27_500,), SECONDS)))
+    assert found["13b", "27,500 events/s"] == pytest.approx(27_500, rel=0.01)
+
+
+def test_two_queries_on_a_vm_are_fine_and_four_are_not() -> None:
+    found = values(list(cepsim_validation.placements(SECONDS)))
+    latency = [found["Table 4", f"placement {n}, latency"] for n in (4, 2, 1)]
+    assert latency == sorted(latency)
+    for number in (2, 4):
+        throughput = found["Table 4", f"placement {number}, throughput of a query"]
+        assert throughput == pytest.approx(10_000, rel=0.01)
+    assert found["Table 4", "placement 1, throughput of a query"] < 9_000
+
+
+def test_simple_scheduling_loses_throughput_and_weighted_allocation_more() -> None:
+    found = values(list(strategies((10_000,), SECONDS)))
+    throughput = [
+        found["16b", f"{name}, 10,000 events/s"]
+        for name in ("simple, weighted", "simple, uniform", "dynamic, uniform")
+    ]
+    assert throughput == sorted(throughput)
+    assert throughput[1] < 9_000
+    assert throughput[2] == pytest.approx(10_000, rel=0.01)
+    dynamic = [
+        found["16a", f"dynamic, {name}, 10,000 events/s"] for name in ("weighted", "uniform")
+    ]
+    assert dynamic[0] < dynamic[1]
+
+
+def test_a_longer_tick_is_less_exact_above_all_with_a_network() -> None:
+    rows = list(ticks((0.1, 1.0), 1, 60.0))
+    found = values(rows)
+    errors = [
+        found["Table 5", f"{kind}, ticks of 1000 ms"] - found["Table 5", f"{kind}, ticks of 100 ms"]
+        for kind in ("one VM", "two VMs")
+    ]
+    assert 0 < errors[0] < errors[1]
+    assert {row.figure for row in rows} == {"Table 5", "Table 5, time"}
+
+
+def test_scale_is_measured_in_a_process_of_its_own() -> None:
+    rows = [*cepsim_scale.one_vm((1, 3), 5.0), *cepsim_scale.many_vms(2, (2,), 5.0)]
+    found = values(rows)
+    assert found["14a", "3 queries, 5 s"] > 0
+    assert ("15b", "4 queries on 2 VMs, 5 s") in found
+    assert all(row.paper is None for row in rows), "the paper has other settings"
+
+
+def test_the_peak_of_memory_is_that_of_the_simulation() -> None:
+    small, large = (cepsim_scale.cost_of(queries, 1, 1.0) for queries in (1, 300))
+    assert large.peak_bytes > small.peak_bytes
+
+
+def test_a_process_that_fails_says_why() -> None:
+    with pytest.raises(OutpaceError, match="failed") as caught:
+        cepsim_scale.cost_of(0, 1, 1.0)
+    assert "no queries" in str(caught.value.detail)
+
+
+def test_the_whole_study_has_the_settings_of_which_the_paper_gives_numbers() -> None:
+    assert 100 in WHOLE.queries
+    assert {10 * WHOLE.vms_of_10[-1], 100 * WHOLE.vms_of_100[-1]} == {10_000}
+    assert WHOLE.scale_seconds == WHOLE.tick_seconds == 300.0
+    assert {100, 500, 10_000} == set(WHOLE.strategy_rates)
+    assert len(cepsim_study(QUICK).experiments) == 8
+
+
+def test_a_table_of_the_paper_is_called_so_and_axes_may_be_logarithmic() -> None:
+    table = Figure("Table 4", "a table", "x", "ms", Kind.STEPS, "slow", "fast", log=True)
+    row = Row("Table 4", "one", 2.0, "ms", 1.0, "here", 1)
+    study = cepsim_study(QUICK)
+    page = page_of(type(study)("s", "S", "P", (table,), ()), [row], "here")
+    assert "<h2>Table 4: a table</h2>" in page
+    assert '"type":"log"' in page
+
+
+@pytest.mark.slow
+def test_the_quick_study_has_rows_for_every_figure(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["study", "cepsim", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "cepsim.json").read_text(encoding="utf-8"))
+    assert {row["figure"] for row in rows} == {figure.name for figure in figures.FIGURES}
+    assert all(set(row) == {"figure", "setting", "value", "unit", "paper"} for row in rows)
+    assert all(row["paper"] is None or row["paper"] > 0 for row in rows)
+    settings = [(row["figure"], row["setting"]) for row in rows]
+    assert len(set(settings)) == len(settings), "a setting tells its row from all others"
+    page = (tmp_path / "cepsim.html").read_text(encoding="utf-8")
+    for figure in figures.FIGURES:
+        assert f'id="figure-{figure.name}"' in page
