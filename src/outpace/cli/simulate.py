@@ -5,6 +5,7 @@ A scenario is a TOML file; what is wrong with it is shown with its line, and exi
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -24,12 +25,33 @@ from outpace.simulate import read_scenario
 from outpace.simulate import simulate as simulate_scenario
 from outpace.simulate.plan import plan as plan_instances
 from outpace.simulate.plan_target import LatencyTarget
+from outpace.simulate.run import Engine
+
+
+class EngineChoice(StrEnum):
+    """What simulates."""
+
+    AUTO = "auto"
+    FAST = "fast"
+    TWIN = "twin"
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine as `simulate` takes it."""
+        match self:
+            case EngineChoice.AUTO:
+                return None
+            case EngineChoice.FAST:
+                return "fast"
+            case EngineChoice.TWIN:
+                return "twin"
+
 
 simulations = typer.Typer(no_args_is_help=True, help="Simulate queries on machines.")
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")]
 EngineName = Annotated[
-    str, typer.Option("--engine", help="What simulates: twin, fast, or auto for what fits best.")
+    EngineChoice, typer.Option("--engine", help="What simulates; auto takes what fits best.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object.")]
 Page = Annotated[Path | None, typer.Option("--html", help="A file for a page with plots.")]
@@ -43,7 +65,7 @@ def group() -> None:
 @simulations.command()
 def run(
     scenario: ScenarioFile,
-    engine: EngineName = "twin",
+    engine: EngineName = EngineChoice.AUTO,
     as_json: AsJson = False,
     page: Page = None,
     rows: Annotated[int, typer.Option(min=1, help="The most rows of a table.")] = 20,
@@ -52,7 +74,7 @@ def run(
     read = read_scenario(scenario)
     _check_page(page)
     with progress(f"simulating {read.duration:g} s"):
-        result = simulate_scenario(read, engine)  # type: ignore[arg-type]  # it checks the name
+        result = simulate_scenario(read, engine.engine)
     if page is not None:
         page.write_text(result_page(scenario.name, result), encoding="utf-8")
     if as_json:
@@ -69,7 +91,7 @@ def plan(
     scenario: ScenarioFile,
     rate: Annotated[float, typer.Option(help="Events a second of all producers together.")],
     p99: Annotated[str, typer.Option(help='The latency that 99 % may not exceed: "500 ms".')],
-    engine: EngineName = "twin",
+    engine: EngineName = EngineChoice.AUTO,
     as_json: AsJson = False,
     page: Page = None,
 ) -> None:
@@ -82,7 +104,7 @@ def plan(
             read,
             rate,
             target,
-            engine=engine,  # type: ignore[arg-type]  # it checks the name
+            engine=engine.engine,
             on_simulation=on_simulation,
         )
     if page is not None:

@@ -65,7 +65,7 @@ def optimise(
     *,
     seed: int = 0,
     steps: int = 200,
-    engine: Engine = "twin",
+    engine: Engine | None = None,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> Optimum:
     """Find a placement for a scenario; the one that it has is ignored.
@@ -81,7 +81,7 @@ def optimise(
     steps
         The number of steps of the annealing.
     engine
-        What simulates.
+        What simulates; the fastest that can if it is not given.
     on_step
         Told how many steps are done.
 
@@ -117,7 +117,7 @@ class _Candidate:
 
 
 class _Search:
-    def __init__(self, scenario: Scenario, target: LatencyTarget, engine: Engine) -> None:
+    def __init__(self, scenario: Scenario, target: LatencyTarget, engine: Engine | None) -> None:
         self._scenario = scenario
         self._target = target
         self._engine = engine

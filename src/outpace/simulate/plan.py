@@ -102,7 +102,7 @@ def plan(
     rate: float,
     target: LatencyTarget,
     *,
-    engine: Engine = "twin",
+    engine: Engine | None = None,
     on_simulation: Callable[[int], None] = lambda _: None,
 ) -> Plan:
     """Find out how many instances of a scenario a rate needs.
@@ -116,7 +116,7 @@ def plan(
     target
         What to meet.
     engine
-        What simulates.
+        What simulates; the fastest that can if it is not given.
     on_simulation
         Told how many simulations are done.
 
@@ -155,7 +155,7 @@ class _Loads:
         self,
         scenario: Scenario,
         target: LatencyTarget,
-        engine: Engine,
+        engine: Engine | None,
         on_simulation: Callable[[int], None],
     ) -> None:
         self._scenario = judged(scenario)

@@ -27,8 +27,8 @@ class Scale:
         The simulated time of each run of figures 11, 12, 16 and of 13, the tables.
     rates, network_rates, strategy_rates
         Events a second.
-    scale_seconds
-        The simulated time of figures 14 and 15.
+    repeat
+        How often the simulations of figures 14 and 15 are timed.
     queries
         Numbers of queries on one VM.
     vms_of_10, vms_of_100
@@ -44,7 +44,7 @@ class Scale:
     rates: tuple[int, ...]
     network_rates: tuple[int, ...]
     strategy_rates: tuple[int, ...]
-    scale_seconds: float
+    repeat: int
     queries: tuple[int, ...]
     vms_of_10: tuple[int, ...]
     vms_of_100: tuple[int, ...]
@@ -59,13 +59,13 @@ QUICK: Final = Scale(
     rates=(10, 100, 1_000, 10_000, 20_000, 22_500),
     network_rates=(1_000, 20_000, 30_000),
     strategy_rates=(100, 500, 10_000),
-    scale_seconds=30.0,
-    queries=(1, 10),
-    vms_of_10=(1, 4),
-    vms_of_100=(),
+    repeat=3,
+    queries=(1, 10, 100),
+    vms_of_10=(1, 10, 100),
+    vms_of_100=(1, 10),
     ticks=(0.01, 0.1, 1.0),
-    tick_queries=2,
-    tick_seconds=45.0,
+    tick_queries=10,
+    tick_seconds=60.0,
 )
 
 WHOLE: Final = Scale(
@@ -74,13 +74,13 @@ WHOLE: Final = Scale(
     rates=(10, 50, 100, 500, 1_000, 5_000, 10_000, 15_000, 17_500, 20_000, 22_500, 25_000),
     network_rates=(100, 1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 27_500, 30_000, 32_500),
     strategy_rates=(100, 500, 10_000),
-    scale_seconds=cepsim_scale.PAPER_SECONDS,
+    repeat=5,
     queries=(1, 10, 20, 40, 60, 80, 100),
     vms_of_10=(10, 100, 500, 1_000),
     vms_of_100=(1, 10, 50, 100),
     ticks=(0.01, 0.05, 0.1, 0.5, 1.0),
     tick_queries=100,
-    tick_seconds=cepsim_scale.PAPER_SECONDS,
+    tick_seconds=300.0,
 )
 
 
@@ -122,7 +122,7 @@ def cepsim_study(scale: Scale) -> Study:
             ("table 4 placements", partial(cepsim_validation.placements, seconds)),
             (
                 "14 many queries on one VM",
-                partial(cepsim_scale.one_vm, scale.queries, scale.scale_seconds),
+                partial(cepsim_scale.one_vm, scale.queries, scale.repeat),
             ),
             ("15 many queries on many VMs", partial(_many_vms, scale)),
             (
@@ -140,5 +140,5 @@ def cepsim_study(scale: Scale) -> Study:
 
 
 def _many_vms(scale: Scale) -> Iterator[Row]:
-    yield from cepsim_scale.many_vms(10, scale.vms_of_10, scale.scale_seconds)
-    yield from cepsim_scale.many_vms(100, scale.vms_of_100, scale.scale_seconds)
+    yield from cepsim_scale.many_vms(10, scale.vms_of_10, scale.repeat)
+    yield from cepsim_scale.many_vms(100, scale.vms_of_100, scale.repeat)

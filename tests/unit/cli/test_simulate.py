@@ -129,7 +129,14 @@ def test_a_file_that_is_not_there_and_an_engine_that_is_unknown(scenario: Path) 
     assert "no.toml" in missing.stderr
     unknown = outpace("run", scenario, "--engine", "steam")
     assert unknown.exit_code == 2
-    assert "unknown engine 'steam'" in unknown.stderr
+    assert "steam" in unknown.stderr
+    assert "twin" in unknown.stderr
+
+
+def test_engines_give_the_same_numbers(scenario: Path) -> None:
+    auto = printed_json("run", scenario)
+    assert auto == printed_json("run", scenario, "--engine", "fast")
+    assert auto == printed_json("run", scenario, "--engine", "twin")
 
 
 def test_a_terminal_shows_that_it_works(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
