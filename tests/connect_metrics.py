@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import outpace as op
+from outpace.engine.stream.cell import COUNTERS
 
 
 def observed(session: SparkSession) -> DataFrame:
@@ -26,8 +27,11 @@ def observed(session: SparkSession) -> DataFrame:
         .options(limit="300", paced="false", maxEventsPerTrigger="200")
         .load()
     )
-    counted = sf.count(sf.lit(1)).alias("pack.events")
-    return stream.observe("outpace:dips:1", counted, sf.max("seq").alias("pack.buffered"))
+    last = sf.when(sf.col("seq") == 299, sf.col("seq")).otherwise(0)
+    numbers = {"events": sf.lit(1), "buffered": last}
+    counters = [numbers.get(name, sf.lit(0)).cast("bigint") for name in COUNTERS]
+    report = sf.collect_list(sf.array(sf.lit(0).cast("bigint"), *counters))
+    return stream.observe("outpace:dips:1", report.alias("pack"))
 
 
 def served(url: str) -> str:

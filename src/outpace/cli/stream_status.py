@@ -36,10 +36,9 @@ class StatusListener(AccountListener):
     --------
     >>> listener = StatusListener()
     >>> listener.take({"id": "7", "runId": "1", "name": "dips", "batchId": 3, "batchDuration": 500,
-    ...     "timestamp": "2024-01-02T09:30:00.000Z", "observedMetrics": {
-    ...     "rows": {"rows": 2}, "outpace:dips:1": {"pack.events": 100, "match.late": 4}}})
+    ...     "timestamp": "2024-01-02T09:30:00.000Z", "observedMetrics": {"rows": {"rows": 2}}})
     >>> print(listener.line())
-    batch 3 in 500 ms, 200 events/s, 2 rows, 4 late
+    batch 3 in 500 ms, 0 events/s, 2 rows
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import datetime
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +27,9 @@ HISTORY: Final = 60
 
 #: What the name of observed metrics begins with; the query's name and a number follow.
 OBSERVED: Final = "outpace"
+
+#: What is observed is named after the stages, in their order, with this between them.
+BEHIND: Final = " > "
 
 _SPLIT, _MATCH = "order + split", "match"
 
@@ -260,7 +263,7 @@ def _partitions_behind(end: dict[str, Any], latest: dict[str, Any]) -> int | Non
 
 
 def _observed(
-    told: Mapping[str, Mapping[str, int | None] | None],
+    told: Mapping[str, Mapping[str, Sequence[Sequence[int]] | None] | None],
 ) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
     """Yield each operator of a query with what its stages report, those that report anything."""
     found: dict[str, int] = {}
@@ -272,13 +275,19 @@ def _observed(
         found[operator] = found.get(operator, 0) + 1
         if found[operator] > 1:
             operator = f"{operator} ({found[operator]})"
-        stages: dict[str, dict[str, int]] = {}
-        for metric, value in (told[name] or {}).items():
-            stage, _, counter = metric.rpartition(".")
-            if counter in COUNTERS and value:
-                stages.setdefault(stage, {})[counter] = value
-        if stages:
-            yield operator, stages
+        for chain, reports in (told[name] or {}).items():
+            if reports:
+                yield operator, _added(chain.split(BEHIND), reports)
+
+
+def _added(stages: Sequence[str], reports: Sequence[Sequence[int]]) -> dict[str, dict[str, int]]:
+    """Return what the stages report, in their order; a report is a stage's place and counters."""
+    added: dict[str, dict[str, int]] = {}
+    for place, *counters in sorted(reports, key=lambda report: report[0]):
+        known = added.setdefault(stages[place], dict.fromkeys(COUNTERS, 0))
+        for counter, value in zip(COUNTERS, counters, strict=True):
+            known[counter] += value
+    return added
 
 
 def _operator_number(name: str) -> tuple[int, str]:

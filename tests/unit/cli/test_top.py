@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from stage_reports import observed
 from typer.testing import CliRunner
 
 from outpace.cli import top as top_module
@@ -31,12 +32,10 @@ OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
 def account(batches: int = 3) -> Account:
     made = Account()
     for batch in range(batches):
-        told = dict.fromkeys(
-            (f"{stage}.{name}" for stage in ("pack", "order + match") for name in COUNTERS), 0
-        )
-        told |= {"pack.events": 1500, "order + match.events": 1500, "order + match.matches": 12}
-        told |= {"order + match.state_bytes": 3 << 20, "order + match.late": 4}
-        told |= {"order + match.step_us": 200_000, "order + match.buffered": 77}
+        matched = {"events": 1500, "matches": 12, "state_bytes": 3 << 20, "late": 4}
+        matched |= {"step_us": 200_000, "buffered": 77}
+        reports = {"pack": [{"events": 1500}], "order + match": [matched]}
+        told = observed(reports, ["pack", "order + match"])
         latest = {"offset": 9000, "oldest": 0, "now": 1_500_000 * (batch + 1)}
         made.progressed(
             {
@@ -93,7 +92,8 @@ def test_a_query_is_shown_with_its_delay_its_time_and_its_stages() -> None:
 
 def test_eighty_columns_are_enough() -> None:
     known = account()
-    told = dict.fromkeys((f"order + split.{name}" for name in COUNTERS), 123_456)
+    many = dict.fromkeys(COUNTERS, 123_456)
+    told = observed({"order + split": [many]}, ["pack", "order + split"])
     known.progressed(
         {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
          "batchId": 9, "batchDuration": 1, "observedMetrics": {"outpace:dips:1": told}}
@@ -128,7 +128,8 @@ def test_a_query_that_has_only_started_is_shown() -> None:
 
 def test_several_operators_are_named() -> None:
     known = account()
-    more = {"outpace:dips:1": {"pack.events": 1}, "outpace:falls:2": {"pack.events": 2}}
+    told = observed({"pack": [{"events": 1}]}, ["pack"])
+    more = {"outpace:dips:1": told, "outpace:falls:2": told}
     known.progressed(
         {"id": "q1", "runId": "r1", "name": "dips", "timestamp": "2024-01-02T09:30:09Z",
          "batchId": 9, "batchDuration": 1, "observedMetrics": more}

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stage_reports import observed
 
 from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import OutpaceError
@@ -29,11 +30,11 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "monitor-a-stre
 WINDOWED = ("pack", "order + split", "match", "merge")
 
 
-def report(stages: tuple[str, ...] = WINDOWED, **counters: int) -> dict[str, int]:
-    told = dict.fromkeys((f"{stage}.{name}" for stage in stages for name in COUNTERS), 0)
-    for name, value in counters.items():
-        told.update({f"{stage}.{name}": value for stage in stages})
-    return told
+def report(stages: tuple[str, ...] = WINDOWED, **counters: int) -> dict[str, list[list[int]]]:
+    """What is observed when two instances of every stage report, all of the same."""
+    half = {name: value // 2 for name, value in counters.items()}
+    rest = {name: value - half[name] for name, value in counters.items()}
+    return observed({stage: [half, rest] for stage in reversed(stages)}, stages)
 
 
 def progress(batch: int, *, second: float | None = None, **more: Any) -> dict[str, Any]:
@@ -78,10 +79,8 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
     latest = {"offset": 30, "arrival": 9, "oldest": 1, "bytes": 80, "lost": 2, "now": 1_000_001}
     source = {"numInputRows": 2, "endOffset": offset, "latestOffset": latest}
     store = {"numRowsTotal": 4, "memoryUsedBytes": 9, "commitTimeMs": 3, "allUpdatesTimeMs": 8}
-    observed = {"outpace:dips:1": report(events=6, released=3, step_us=5)}
-    account.progressed(
-        progress(0, sources=[source], stateOperators=[store], observedMetrics=observed)
-    )
+    told = {"outpace:dips:1": report(events=6, released=3, step_us=5)}
+    account.progressed(progress(0, sources=[source], stateOperators=[store], observedMetrics=told))
     by_name = {sample.name: sample for sample in account.samples()}
     assert set(by_name) == {metric.name for metric in METRICS}
     for metric in METRICS:
@@ -100,8 +99,8 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 def test_totals_add_up_and_what_is_held_is_the_last() -> None:
     account = Account()
     for batch, (events, buffered) in enumerate([(10, 5), (20, 7), (30, 2)]):
-        observed = {"outpace:dips:1": report(events=events, buffered=buffered, step_us=1_500_000)}
-        account.progressed(progress(batch, observedMetrics=observed))
+        told = {"outpace:dips:1": report(events=events, buffered=buffered, step_us=1_500_000)}
+        account.progressed(progress(batch, observedMetrics=told))
     found = values(account, operator="dips", stage="match")
     assert found["outpace_stage_events_total"] == 60
     assert found["outpace_stage_buffered"] == 2
@@ -126,12 +125,11 @@ def test_the_first_batch_has_only_its_own_time() -> None:
 def test_a_batch_without_a_report_changes_no_stage() -> None:
     account = Account()
     account.progressed(progress(0, observedMetrics={"outpace:dips:1": report(events=4, keys=3)}))
-    silent = dict.fromkeys(report())
     for told in (
         {},
         {"outpace:dips:1": None},
-        {"outpace:dips:1": silent},
-        {"outpace:dips:1": report()},
+        {"outpace:dips:1": {"pack > order + match": None}},
+        {"outpace:dips:1": observed({}, WINDOWED)},
     ):
         account.progressed(progress(1, observedMetrics=told))
     account.progressed(progress(2))
@@ -174,14 +172,14 @@ def test_counters_never_fall_whatever_is_told() -> None:
 
 def test_operators_of_one_query_are_told_apart() -> None:
     account = Account()
-    observed = {
+    told = {
         "outpace:dips:10": report(("pack", "order + match"), events=3),
         "outpace:a:b:2": report(("pack", "order + match"), events=5),
         "outpace:dips:9": report(("pack", "order + match"), events=7),
-        "mine": {"pack.events": 99},
+        "mine": {"pack": [[0, *range(len(COUNTERS))]]},
         "outpaced:x:1": report(events=99),
     }
-    account.progressed(progress(0, observedMetrics=observed))
+    account.progressed(progress(0, observedMetrics=told))
     taken = {
         sample.labels["operator"]: sample.value
         for sample in account.samples()
@@ -192,7 +190,7 @@ def test_operators_of_one_query_are_told_apart() -> None:
 
 def test_an_event_that_goes_to_two_instances_counts_as_duplicated() -> None:
     account = Account()
-    told = report() | {"order + split.released": 100, "match.events": 150}
+    told = observed({"order + split": [{"released": 100}], "match": [{"events": 150}]}, WINDOWED)
     account.progressed(progress(0, observedMetrics={"outpace:dips:1": told}))
     assert values(account)["outpace_duplication"] == 1.5
 

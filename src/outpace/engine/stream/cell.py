@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Final
 
@@ -78,19 +78,19 @@ class Counters:
 COUNTERS: Final = tuple(counter.name for counter in fields(Counters))
 
 #: A row for each cell. What only Python reads is one column: each costs Spark time in every batch.
+#: `report` is the stage and the counters of a report, NULL for other cells.
 CELLS: Final = pa.schema(
     [
         pa.field("instance", pa.int32(), nullable=False),
         pa.field("kind", pa.int8(), nullable=False),
-        pa.field("stage", pa.int8(), nullable=False),
         pa.field("head", pa.binary(), nullable=False),
         pa.field("block", pa.binary(), nullable=False),
-        pa.field("counters", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+        pa.field("report", pa.list_(pa.field("element", pa.int64(), nullable=False))),
     ]
 )
 
-#: The head of a cell: sender, position and watermark; the spans follow.
-_HEAD: Final = struct.Struct("<iqq")
+#: The head of a cell: stage, sender, position and watermark; the spans follow.
+_HEAD: Final = struct.Struct("<iiqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +154,9 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
         (
             cell.instance,
             int(cell.kind),
-            cell.stage,
-            _HEAD.pack(cell.sender, cell.position, cell.watermark) + cell.spans,
+            _HEAD.pack(cell.stage, cell.sender, cell.position, cell.watermark) + cell.spans,
             bytes(cell.block),
-            astuple(cell.counters) if cell.kind is Kind.REPORT else None,
+            (cell.stage, *astuple(cell.counters)) if cell.kind is Kind.REPORT else None,
         )
         for cell in cells
     ]
@@ -172,22 +171,40 @@ def read_cells(batch: pa.RecordBatch) -> Iterator[Cell]:
     """Return the cells of rows; blocks are not copied."""
     columns = [batch.column(name).to_pylist() for name in CELLS.names if name != "block"]
     blocks = (block.as_buffer() for block in batch.column("block"))
-    for (instance, kind, stage, head, counters), block in zip(
+    for (instance, kind, head, report), block in zip(
         zip(*columns, strict=True), blocks, strict=True
     ):
-        yield cell_of(instance, kind, stage, head, block if len(block) else b"", counters)
+        yield cell_of(instance, kind, head, block if len(block) else b"", report)
 
 
 def cell_of(
     instance: int,
     kind: int,
-    stage: int,
     head: bytes,
     block: bytes | pa.Buffer,
-    counters: Iterable[int] | None,
+    report: Iterable[int] | None,
 ) -> Cell:
     """Return the cell of a row."""
-    sender, position, watermark = _HEAD.unpack_from(head)
+    stage, sender, position, watermark = _HEAD.unpack_from(head)
     spans = head[_HEAD.size :]
-    told = Counters() if counters is None else Counters(*map(int, counters))
-    return Cell(Kind(kind), instance, block, stage, sender, position, watermark, spans, told)
+    counters = Counters() if report is None else Counters(*[int(told) for told in report][1:])
+    return Cell(Kind(kind), instance, block, stage, sender, position, watermark, spans, counters)
+
+
+def add_reports(cells: Iterable[Cell]) -> list[Cell]:
+    """Return one report for each stage that reports.
+
+    Examples
+    --------
+    >>> cells = [Cell(Kind.REPORT, counters=Counters(events=number)) for number in (3, 4)]
+    >>> [cell.counters.events for cell in add_reports(cells)]
+    [7]
+    """
+    added: dict[int, Cell] = {}
+    for cell in cells:
+        before = added.get(cell.stage)
+        if before is not None:
+            told = zip(astuple(before.counters), astuple(cell.counters), strict=True)
+            cell = replace(cell, counters=Counters(*(one + other for one, other in told)))
+        added[cell.stage] = cell
+    return list(added.values())

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Matcher
 from outpace.engine.state import pack, unpack
-from outpace.engine.stream.cell import Cell, Counters, Kind, in_order
+from outpace.engine.stream.cell import Cell, Counters, Kind, add_reports, in_order
 from outpace.errors import StateError
 
 
@@ -115,16 +115,23 @@ def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> li
     Returns
     -------
     list of Cell
-        The cells that it is not for, and its own, numbered. The report is for the caller to add.
+        The cells that it is not for, reports added up, and its own, numbered. Its own report is for
+        the caller to add.
     """
     mine: list[Cell] = []
     others: list[Cell] = []
+    reports: list[Cell] = []
     for cell in cells:
-        (mine if cell.kind in stage.takes else others).append(cell)
+        taken = cell.kind in stage.takes
+        (mine if taken else reports if cell.kind is Kind.REPORT else others).append(cell)
     given = stage.step(in_order(mine))
-    return others + [
-        replace(cell, stage=place, sender=number, position=position)
-        for position, cell in enumerate(given)
+    return [
+        *others,
+        *add_reports(reports),
+        *(
+            replace(cell, stage=place, sender=number, position=position)
+            for position, cell in enumerate(given)
+        ),
     ]
 
 
