@@ -38,7 +38,9 @@ def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
         ):
             for rate in rates:
                 scenario = on_one_vm(average_query(rate // READINGS_PER_SECOND), seconds)
-                result = simulate(replace(scenario, scheduling=scheduling, allocation=allocation))
+                result = simulate(
+                    replace(scenario, scheduling=scheduling, allocation=allocation), "fast"
+                )
                 curve, setting = f"{first}, {second}", f"{first}, {second}, {rate:,} events/s"
                 took = 1000 * result.latency("consumer")
                 yield Row(figures.STRATEGY_LATENCY.name, setting, took, "ms", None, curve, rate)
@@ -65,7 +67,7 @@ def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row
         for tick in lengths:
             at = round(1000 * tick)
             setting = f"{curve}, ticks of {at} ms"
-            latency = simulate(scenario([query], tick)).latency("consumer")
+            latency = simulate(scenario([query], tick), "fast").latency("consumer")
             yield Row(figures.TICK_LATENCY.name, setting, 1000 * latency, "ms", None, curve, at)
             took = _seconds_of(scenario(many, tick))
             timed = f"{setting}, {copies} queries, {seconds:g} s"
@@ -83,6 +85,6 @@ def _seconds_of(scenario: Scenario) -> float:
     taken = []
     for _ in range(_TIMES):
         started = time.perf_counter()
-        simulate(scenario)
+        simulate(scenario, "fast")
         taken.append(time.perf_counter() - started)
     return statistics.median(taken)

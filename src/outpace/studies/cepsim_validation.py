@@ -62,7 +62,7 @@ def placements(seconds: float) -> Iterator[Row]:
     }
     name = figures.PLACEMENTS.name
     for number, scenario in scenarios.items():
-        queries = simulate(scenario).queries()
+        queries = simulate(scenario, "fast").queries()
         latency = sum(queries["latency"].to_pylist()) / len(copies)
         throughput = sum(queries["throughput"].to_pylist()) / len(copies)
         setting = f"placement {number}"
@@ -123,7 +123,7 @@ def _rows(
     """Simulate by rate; a row of latency and one of throughput for each, and the highest one."""
     reached = []
     for rate, scenario in scenarios.items():
-        result: Result = simulate(scenario)
+        result: Result = simulate(scenario, "fast")
         setting = f"{rate:,} events/s"
         took = 1000 * result.latency("consumer")
         reached.append(result.throughput("consumer"))
