@@ -32,6 +32,7 @@ from outpace.simulate.kernels.records import (
     Records,
     State,
     Stores,
+    zeros,
 )
 from outpace.simulate.kernels.rings import HEADER
 from outpace.simulate.layout import Layout
@@ -168,6 +169,7 @@ def make_state(numbering: Numbering) -> State:
         nothing,
         nothing,
         np.zeros((0, numbering.layout.ticks), np.int64),
+        np.ones(len(vertices), np.uint8),
     )
 
 
@@ -181,7 +183,7 @@ def _vertices(numbering: Numbering) -> tuple[Records, list[tuple[int, ...]]]:
             producers_of.append(before.pop())
         else:
             producers_of.append(tuple(sorted(set().union(*before), reverse=True)))
-    vertices = np.zeros(len(layout.vertices), VERTEX)
+    vertices = zeros(len(layout.vertices), VERTEX)
     order = numbering.vertices
     vertices["cost"] = np.array(layout.costs)[order]
     vertices["bound"] = np.array(layout.bounds)[order]
@@ -212,7 +214,7 @@ def _queues(
             first_place[edge] = len(places)
             place_of = {producer: n for n, producer in enumerate(producers_of[target])}
             places.extend(place_of[producer] for producer in producers_of[source])
-    queues = np.zeros(len(numbering.queue_of), QUEUE)
+    queues = zeros(len(numbering.queue_of), QUEUE)
     of_edges, of_producers = numbering.queue_of[:count], numbering.queue_of[count:]
     queues["target"] = numbering.queue_targets
     queues["limit"][of_edges] = np.array(layout.bounds)[list(layout.targets)]
@@ -258,7 +260,7 @@ def _consumers(numbering: Numbering, vertices: Records) -> tuple[Records, Floats
     layout = numbering.layout
     places = np.argsort(numbering.vertex_of[list(layout.consumers)])
     paths = [layout.paths[place] for place in places]
-    consumers = np.zeros(len(places), CONSUMER)
+    consumers = zeros(len(places), CONSUMER)
     consumers["place"] = places
     widths = np.array([len(producers) for producers in paths], np.int64)
     consumers["first_total"] = np.cumsum(widths) - widths
@@ -366,7 +368,7 @@ class Part:
         state = self.state
         queues, vertices = state.queues[self._queues], state.vertices[self._vertices]
         sizes = _RING * (HEADER + queues["width"].astype(np.int64))
-        at_hand = 2 * int(vertices["width"].max())
+        at_hand = -(-2 * int(vertices["width"].max()) // 8) * 8
         ends = at_hand + np.cumsum(sizes)
         queues["base"] = ends - sizes
         successors = int((vertices["end_out"] - vertices["first_out"]).max())
@@ -376,7 +378,7 @@ class Part:
         travelling = len(self._numbering.machines) > len(self.groups)
         width = int(queues["width"].max()) if travelling else 0
         return Stores(
-            np.zeros(int(ends[-1])),
+            zeros(int(ends[-1]), np.float64),
             np.zeros(int(travelling), FLIGHT),
             np.zeros((int(travelling), width)),
             marks,

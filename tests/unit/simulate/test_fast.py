@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
-from simulated import scenarios
+from simulated import chain, scenarios
 
-from outpace.simulate import Scenario
-from outpace.simulate.fast import run_fast
+from outpace.errors import ScenarioError
+from outpace.simulate import (
+    VM,
+    ConstantDelay,
+    Consumer,
+    Operator,
+    Producer,
+    Scenario,
+    Uniform,
+    WindowedOperator,
+    fast,
+    simulate,
+)
+from outpace.simulate.fast import needs_twin, run_fast
 from outpace.simulate.layout import lay_out
 from outpace.simulate.metrics import Recording
+from outpace.simulate.strategies import Allocation, Work
 from outpace.simulate.twin import run_twin
+from outpace.studies.cepsim_queries import average_query, convert_query, worker
 
 
 def assert_equal(found: Recording, expected: Recording) -> None:
@@ -26,3 +42,91 @@ def assert_equal(found: Recording, expected: Recording) -> None:
 @given(scenarios())
 def test_both_engines_record_the_same(scenario: Scenario) -> None:
     assert_equal(run_fast(lay_out(scenario)), run_twin(scenario))
+
+
+def test_they_do_so_for_the_queries_of_the_paper() -> None:
+    queries = (
+        average_query(20).copy("a"),
+        convert_query(10).copy("b"),
+        convert_query(50).copy("c"),
+    )
+    scenario = Scenario(queries, (worker(),), duration=40, warm_up=5)
+    assert_equal(run_fast(lay_out(scenario)), run_twin(scenario))
+
+
+def test_they_do_so_while_queues_and_sets_on_their_way_pile_up() -> None:
+    # Rings and the store of flights grow many times: a tenth of what comes is processed, and a set
+    # is on its way for five seconds.
+    query = chain(Producer("in", Uniform(1000), 10), Operator("slow", 10_000), Consumer("out", 10))
+    vms = (VM("near", 1), VM("far", 1))
+    placement = {"in": "near", "slow": "far", "out": "near"}
+    scenario = Scenario((query,), vms, 20, placement, network=ConstantDelay(5.0))
+    found = run_fast(lay_out(scenario))
+    assert_equal(found, run_twin(scenario))
+    assert found.vertex_queue[-1, 1] > 1000
+
+
+def test_machines_run_in_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast, "PART", 6)
+    queries = tuple(convert_query(10 * (n + 1)).copy(str(n)) for n in range(6))
+    vms = tuple(worker(f"worker-{n}") for n in range(3))
+    placement = {v.id: vms[n % 3].id for n, query in enumerate(queries) for v in query.vertices}
+    layout = lay_out(Scenario(queries, vms, 20, placement))
+    expected = run_twin(layout.scenario)
+    for threads in (1, 2, 3):
+        assert_equal(run_fast(layout, threads), expected)
+
+
+@dataclass(frozen=True)
+class Backwards:
+    """The last vertex first."""
+
+    def schedule(
+        self, work: Work, instructions: float, allocation: Allocation
+    ) -> Iterator[tuple[int, float]]:
+        yield from reversed(list(enumerate(allocation.allocate(instructions, work.costs))))
+
+
+@dataclass(frozen=True)
+class Half:
+    """One event for two."""
+
+    def combine(self, counts: Sequence[float]) -> float:
+        return sum(counts) / 2
+
+
+@dataclass(frozen=True)
+class First:
+    """All to the first vertex."""
+
+    def allocate(self, instructions: float, costs: Sequence[float]) -> Sequence[float]:
+        return [instructions, *([0.0] * (len(costs) - 1))]
+
+
+def own_scenarios() -> dict[str, Scenario]:
+    query = chain(Producer("in", Uniform(10)), Consumer("out"))
+    window = chain(
+        Producer("in", Uniform(10)), WindowedOperator("w", combination=Half()), Consumer("out")
+    )
+    plain = Scenario((query,), (VM("worker", 1),), 10)
+    return {
+        "scheduling": replace(plain, scheduling=Backwards()),
+        "allocation": replace(plain, allocation=First()),
+        "combination": replace(plain, queries=(window,), placement={}),
+    }
+
+
+@pytest.mark.parametrize("what", ["scheduling", "allocation", "combination"])
+def test_what_users_write_themselves_runs_in_the_twin(what: str) -> None:
+    scenario = own_scenarios()[what]
+    assert what in (needs_twin(scenario) or "")
+    assert_equal(simulate(scenario).recording, run_twin(scenario))
+    with pytest.raises(ScenarioError, match="library's own values") as error:
+        simulate(scenario, engine="fast")
+    assert what in str(error.value.detail)
+
+
+def test_an_unknown_engine_is_an_error() -> None:
+    query = chain(Producer("in", Uniform(10)), Consumer("out"))
+    with pytest.raises(ScenarioError, match="unknown engine 'quick'"):
+        simulate(Scenario((query,), (VM("worker", 1),), 10), engine="quick")  # type: ignore[arg-type]

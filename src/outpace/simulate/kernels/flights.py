@@ -27,10 +27,7 @@ from outpace.simulate.kernels.rings import enqueue, make_room
 
 @compiled_without_arrays
 def transfer(
-    vertices: Records,
-    queues: Records,
-    machines: Records,
-    links: Records,
+    state: State,
     stores: Stores,
     number: int,
     header: tuple[float, float, float],
@@ -39,8 +36,8 @@ def transfer(
 ) -> None:
     """Send a set to a queue on another machine; `totals` is where its totals lie."""
     sets, flights, flight_totals, marks = stores
-    queue = queues[number]
-    link = links[queue.link]
+    queue = state.queues[number]
+    link = state.links[queue.link]
     leaves = max(now, link.free) + header[0] * link.seconds_per_event
     link.free = leaves
     chosen = marks[FREE_FLIGHT]
@@ -55,7 +52,7 @@ def transfer(
     marks[SENT] += 1
     for position in range(queue.width):
         flight_totals[chosen, position] = sets[totals + position]
-    _push(flights, machines[vertices[queue.target].home], chosen)
+    _push(flights, state.machines[state.vertices[queue.target].home], chosen)
 
 
 @compiled
@@ -68,7 +65,7 @@ def receive(state: State, stores: Stores, vm: int, now: float) -> Stores:
         queue = queues[flight.queue]
         if queue.runs:
             header = (flight.cardinality, flight.timestamp, flight.latency)
-            at = enqueue(queue, flight.queue, stores.sets, stores.marks, header)
+            at = enqueue(queue, flight.queue, state.holds, stores.sets, stores.marks, header)
             for position in range(queue.width):
                 stores.sets[at + position] = stores.flight_totals[number, position]
         else:

@@ -37,25 +37,49 @@ class Combining(IntEnum):
     PAIRS = 2
 
 
-#: `detail` is the number of the window or the consumer, or the row of a producer's new events.
-VERTEX = np.dtype(
-    [
-        ("cost", "f8"),
-        ("bound", "f8"),
-        ("processed", "f8"),
-        ("sample_processed", "f8"),
-        ("dropped", "f8"),
-        ("sample_dropped", "f8"),
-        ("kind", "i4"),
-        ("first_queue", "i4"),
-        ("end_queue", "i4"),
-        ("first_out", "i4"),
-        ("end_out", "i4"),
-        ("width", "i4"),
-        ("detail", "i4"),
-        ("home", "i4"),
-        ("number", "i8"),
-    ]
+#: What the processor fetches at once. Records are laid out, and arrays begin, accordingly.
+LINE = 64
+
+
+def _record(*fields: tuple[str, str]) -> np.dtype[np.void]:
+    """Return a record of whole lines."""
+    plain = np.dtype(list(fields))
+    return np.dtype(
+        {
+            "names": plain.names,
+            "formats": [form for _, form in fields],
+            "offsets": [plain.fields[name][1] for name, _ in fields],
+            "itemsize": -(-plain.itemsize // LINE) * LINE,
+        }
+    )
+
+
+def zeros(count: int, dtype: Any) -> Records:
+    """Return an array of zeros that begins with a line."""
+    size = count * np.dtype(dtype).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    begin = -memory.ctypes.data % LINE
+    return memory[begin : begin + size].view(dtype)
+
+
+#: `detail` is the number of the window or the consumer, or the row of a producer's new events. The
+#: first line is what every step needs.
+VERTEX = _record(
+    ("cost", "f8"),
+    ("bound", "f8"),
+    ("processed", "f8"),
+    ("sample_processed", "f8"),
+    ("kind", "i4"),
+    ("first_queue", "i4"),
+    ("end_queue", "i4"),
+    ("first_out", "i4"),
+    ("end_out", "i4"),
+    ("width", "i4"),
+    ("detail", "i4"),
+    ("home", "i4"),
+    ("dropped", "f8"),
+    ("sample_dropped", "f8"),
+    ("number", "i8"),
 )
 
 #: `limit` is how many events the source may still send, `base` where the ring begins, `mask` its
@@ -93,16 +117,14 @@ WINDOW = np.dtype(
     ]
 )
 
-CONSUMER = np.dtype(
-    [
-        ("events", "f8"),
-        ("latency", "f8"),
-        ("sample_events", "f8"),
-        ("sample_delay", "f8"),
-        ("sample_totals", "f8"),
-        ("first_total", "i8"),
-        ("place", "i8"),
-    ]
+CONSUMER = _record(
+    ("events", "f8"),
+    ("latency", "f8"),
+    ("sample_events", "f8"),
+    ("sample_delay", "f8"),
+    ("sample_totals", "f8"),
+    ("first_total", "i8"),
+    ("place", "i8"),
 )
 
 #: `first` and `end` say which places of the placement are its own, `inbox` is the first set that
@@ -154,6 +176,8 @@ class State(NamedTuple):
         The vertices that run on each machine, and the producers among them.
     new_events
         For each tick, by row.
+    holds
+        0 for vertices without windows whose queues are empty: there is nothing to look at.
     """
 
     vertices: Records
@@ -171,6 +195,7 @@ class State(NamedTuple):
     placement: Integers
     producers: Integers
     new_events: Integers
+    holds: NDArray[np.uint8]
 
 
 #: Places of `Stores.marks`: how much of the sets is used, the first free flight, how many are free,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outpace.engine.kernels.compiled import compiled
 from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
@@ -32,6 +33,7 @@ HEADER = 3
 def enqueue(
     queue: Any,
     number: int,
+    holds: NDArray[np.uint8],
     sets: Floats,
     marks: Integers,
     header: tuple[float, float, float],
@@ -39,6 +41,7 @@ def enqueue(
     """Add a set at the back and return where its totals go."""
     at: int = queue.base + ((queue.head + queue.count) & queue.mask) * (HEADER + queue.width)
     sets[at], sets[at + 1], sets[at + 2] = header
+    holds[queue.target] = 1
     queue.count = queue.count + 1
     queue.cardinality = queue.cardinality + header[0]
     if queue.count > queue.mask:

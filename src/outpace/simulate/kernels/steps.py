@@ -59,19 +59,7 @@ def is_due(windows: Records, vertex: Any, begin: float) -> bool:
 
 @compiled_without_arrays
 def run_vertices(
-    vertices: Records,
-    queues: Records,
-    outs: Integers,
-    places: Integers,
-    windows: Records,
-    slots: Floats,
-    uncounted: Floats,
-    consumers: Records,
-    consumed: Floats,
-    paths: Floats,
-    machines: Records,
-    links: Records,
-    placement: Integers,
+    state: State,
     stores: Stores,
     histogram: Floats,
     granted: Floats,
@@ -81,46 +69,52 @@ def run_vertices(
     begin: float,
     left: float,
     until: float,
-) -> tuple[int, float, float]:
+) -> tuple[int, float, float, bool]:
     """Run vertices of a machine, from a place on, one slice of time after the other.
 
     Stops before a vertex whose window is due or during whose slice a set arrives, and behind a
     vertex that fills a ring: arrays that change inside of the loop would cost more than all that it
     does. If `until` is a time, from 0 on, runs only this vertex, up to then. Returns the place, the
-    time, and the instructions that are left.
+    time, the instructions that are left, and whether all that these vertices had is surely done:
+    what they sent here went to vertices behind them.
     """
     alone = until >= 0.0
+    done = True
+    vertices, queues, outs, places = state.vertices, state.queues, state.outs, state.places
+    windows, placement, holds = state.windows, state.placement, state.holds
     sets, flights, _, marks = stores
-    machine = machines[vm]
+    machine = state.machines[vm]
     speed, count = machine.speed, machine.end - machine.first
     arrival = flights[machine.inbox].time if machine.inbox >= 0 else math.inf
     while place < count:
-        vertex = vertices[placement[machine.first + place]]
-        given = granted[place]
-        if dynamic and vertex.cost and not given:
+        number = placement[machine.first + place]
+        if dynamic and not holds[number]:
             place += 1
             continue
+        vertex = vertices[number]
+        given = granted[place]
         waiting, possible = possible_events(queues, outs, vertex)
         due = is_due(windows, vertex, begin)
+        # A window may become due before the round ends.
+        done = done and waiting - possible <= 0.0 and vertex.kind != WINDOWED
+        needed = possible * vertex.cost
         if dynamic:
-            if not possible and not due:
+            if (vertex.cost and not given) or (not possible and not due):
+                done = done and waiting <= 0.0
                 place += 1
                 continue
-            given = min(given, possible * vertex.cost)
+            given = min(given, needed)
         end = until if alone else begin + given / speed
         if not alone and (due or arrival <= end):
             break
-        if vertex.cost:
+        if vertex.cost and (given < needed or possible < waiting):
+            done = False
             possible = min(possible, given / vertex.cost)
         if possible > NOTHING:
             everything = waiting - possible <= NOTHING * waiting
             if vertex.kind == WINDOWED:
                 events = _accumulate(
-                    queues,
-                    places,
-                    windows,
-                    slots,
-                    uncounted,
+                    state,
                     sets,
                     vertex,
                     possible,
@@ -129,6 +123,8 @@ def run_vertices(
                     end,
                 )
             else:
+                if everything:
+                    holds[number] = 0
                 queue = queues[vertex.first_queue]
                 if everything and queue.count == 1 and vertex.end_queue - vertex.first_queue == 1:
                     at = queue.base + queue.head * (HEADER + queue.width)
@@ -145,16 +141,10 @@ def run_vertices(
                     latency += end - timestamp
                     at = 0
                 if vertex.kind == CONSUMER:
-                    _consume(
-                        consumers, consumed, paths, histogram, sets, vertex, events, latency, at
-                    )
+                    _consume(state, histogram, sets, vertex, events, latency, at)
                 else:
                     send(
-                        vertices,
-                        queues,
-                        outs,
-                        machines,
-                        links,
+                        state,
                         stores,
                         vertex,
                         (events, end, latency),
@@ -166,24 +156,20 @@ def run_vertices(
             used = events * vertex.cost
             machine.used = machine.used + used
             machine.sample_used = machine.sample_used + used
-        for number in range(vertex.first_queue, vertex.end_queue):
-            room = vertex.bound - queues[number].cardinality
-            queues[number].limit = room if room > 0.0 else 0.0
+        for position in range(vertex.first_queue, vertex.end_queue):
+            room = vertex.bound - queues[position].cardinality
+            queues[position].limit = room if room > 0.0 else 0.0
         begin = end
         left -= given
         place += 1
         if alone or marks[ROOM]:
             break
-    return place, begin, left
+    return place, begin, left, done
 
 
 @inlined
 def send(
-    vertices: Records,
-    queues: Records,
-    outs: Integers,
-    machines: Records,
-    links: Records,
+    state: State,
     stores: Stores,
     vertex: Any,
     header: tuple[float, float, float],
@@ -191,7 +177,7 @@ def send(
     now: float,
 ) -> None:
     """Send a set to all successors, as their edges let it through."""
-    sets, _, _, marks = stores
+    queues, outs, sets, marks = state.queues, state.outs, stores.sets, stores.marks
     for place in range(vertex.first_out, vertex.end_out):
         number = outs[place]
         queue = queues[number]
@@ -202,18 +188,16 @@ def send(
         queue.limit = room if room > 0.0 else 0.0
         chosen = (selected, header[1], header[2])
         if queue.link < 0:
-            at = enqueue(queue, number, sets, marks, chosen)
+            at = enqueue(queue, number, state.holds, sets, marks, chosen)
             for position in range(queue.width):
                 sets[at + position] = sets[totals + position]
         else:
-            transfer(vertices, queues, machines, links, stores, number, chosen, totals, now)
+            transfer(state, stores, number, chosen, totals, now)
 
 
 @inlined
 def _consume(
-    consumers: Records,
-    consumed: Floats,
-    paths: Floats,
+    state: State,
     histogram: Floats,
     sets: Floats,
     vertex: Any,
@@ -222,7 +206,8 @@ def _consume(
     at: int,
 ) -> None:
     """Add a set to a consumer's output, and note its latency."""
-    consumer = consumers[vertex.detail]
+    consumed, paths = state.consumed, state.paths
+    consumer = state.consumers[vertex.detail]
     if consumer.events:
         consumer.latency = average(consumer.events, consumer.latency, events, latency)
         consumer.events = consumer.events + events
@@ -282,11 +267,7 @@ def _take(
 
 @compiled_without_arrays
 def _accumulate(
-    queues: Records,
-    places: Integers,
-    windows: Records,
-    slots: Floats,
-    uncounted: Floats,
+    state: State,
     sets: Floats,
     vertex: Any,
     possible: float,
@@ -295,7 +276,8 @@ def _accumulate(
     end: float,
 ) -> float:
     """Add what is taken from each queue to the current slot (Algorithm 2, lines 9 to 18)."""
-    window = windows[vertex.detail]
+    queues, places, slots, uncounted = state.queues, state.places, state.slots, state.uncounted
+    window = state.windows[vertex.detail]
     inputs = vertex.end_queue - vertex.first_queue
     events = 0.0
     for place in range(inputs):
@@ -338,11 +320,7 @@ def close_windows(state: State, stores: Stores, vertex: Any, begin: float, end: 
                     uncounted[window.first_total + position] = 0.0
                 window.uncounted_events = 0.0
                 send(
-                    state.vertices,
-                    state.queues,
-                    state.outs,
-                    state.machines,
-                    state.links,
+                    state,
                     stores,
                     vertex,
                     (events, begin, latency),

@@ -10,7 +10,7 @@ import numpy as np
 
 from outpace.engine.kernels.compiled import compiled
 from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
-from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
+from outpace.simulate.kernels.inlined import compiled_without_arrays
 from outpace.simulate.kernels.records import (
     ROOM,
     Floats,
@@ -50,8 +50,12 @@ def run_group(
             _forget_warm_up(state, history.histogram, machines, vertices)
         begin = tick * settings.tick
         for vm in range(machines[0], machines[1]):
-            stores = _produce(state, stores, settings, vm, tick)
             machine = state.machines[vm]
+            place = machine.first_producer
+            while place < machine.end_producer:
+                place = _produce(state, stores, settings, vm, tick, place)
+                if stores.marks[ROOM]:
+                    stores = make_room(state.queues, stores)
             if machine.up and machine.first < machine.end:
                 stores = _run_machine(
                     state, stores, history.histogram, settings, vm, begin, granted
@@ -94,13 +98,19 @@ def enter_phase(
     redirect(state, stores, machines[0], machines[1])
 
 
-@compiled
-def _produce(state: State, stores: Stores, settings: Settings, vm: int, tick: int) -> Stores:
-    """Put new events into the queues of a machine's producers (lines 2 to 4)."""
+@compiled_without_arrays
+def _produce(
+    state: State, stores: Stores, settings: Settings, vm: int, tick: int, place: int
+) -> int:
+    """Put new events into the queues of a machine's producers (lines 2 to 4), from a place on.
+
+    Stops behind a producer that fills its ring, and returns the place.
+    """
     vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
     producers, new_events = state.producers, state.new_events
-    for place in range(machine.first_producer, machine.end_producer):
+    while place < machine.end_producer and not stores.marks[ROOM]:
         vertex = vertices[producers[place]]
+        place += 1
         events = float(new_events[vertex.detail, tick])
         if not events:
             continue
@@ -117,13 +127,10 @@ def _produce(state: State, stores: Stores, settings: Settings, vm: int, tick: in
                 total = room / events * events
                 events = room
         if events:
-            begin = tick * settings.tick
-            header = (events, begin, 0.0)
-            at = enqueue(queue, vertex.first_queue, stores.sets, stores.marks, header)
+            header = (events, tick * settings.tick, 0.0)
+            at = enqueue(queue, vertex.first_queue, state.holds, stores.sets, stores.marks, header)
             stores.sets[at] = total
-            if stores.marks[ROOM]:
-                stores = make_room(state.queues, stores)
-    return stores
+    return place
 
 
 @compiled
@@ -145,10 +152,10 @@ def _run_machine(
     granted[: machine.end - machine.first] = 1.0
     for _ in range(ROUNDS):
         _allocate(state, vm, settings.weighted, left, granted)
-        begin, left, stores = _run_round(
+        begin, left, done, stores = _run_round(
             state, stores, histogram, settings.dynamic, vm, begin, left, granted
         )
-        if not settings.dynamic or left <= LEFTOVER * instructions:
+        if not settings.dynamic or done or left <= LEFTOVER * instructions:
             break
         if not _find_ready(state, vm, begin, granted):
             break
@@ -178,12 +185,15 @@ def _allocate(state: State, vm: int, weighted: bool, left: float, granted: Float
 def _find_ready(state: State, vm: int, begin: float, granted: Floats) -> bool:
     """Mark the vertices that have something to do with 1; return whether any have."""
     vertices, queues, outs, windows = state.vertices, state.queues, state.outs, state.windows
-    placement, machine = state.placement, state.machines[vm]
+    placement, holds, machine = state.placement, state.holds, state.machines[vm]
     found = False
     for place in range(machine.end - machine.first):
-        vertex = vertices[placement[machine.first + place]]
-        _, possible = possible_events(queues, outs, vertex)
+        number = placement[machine.first + place]
         granted[place] = 0.0
+        if not holds[number]:
+            continue
+        vertex = vertices[number]
+        _, possible = possible_events(queues, outs, vertex)
         if possible or is_due(windows, vertex, begin):
             granted[place] = 1.0
             found = True
@@ -200,14 +210,16 @@ def _run_round(
     begin: float,
     left: float,
     granted: Floats,
-) -> tuple[float, float, Stores]:
-    """Run each vertex of a machine at most once; return the time and what is left."""
+) -> tuple[float, float, bool, Stores]:
+    """Run each vertex of a machine at most once; return the time, what is left, and `done`."""
     machine = state.machines[vm]
     place = machine.first - machine.first
+    finished = True
     while place < machine.end - machine.first:
-        place, begin, left = _run_from(
+        place, begin, left, done = run_vertices(
             state, stores, histogram, granted, dynamic, vm, place, begin, left, -1.0
         )
+        finished = finished and done
         if stores.marks[ROOM]:
             stores = make_room(state.queues, stores)
         elif place < machine.end - machine.first:
@@ -220,7 +232,8 @@ def _run_round(
             stores = _run_slice(state, stores, histogram, granted, vm, place, begin, end)
             begin = end
             place += 1
-    return begin, left, stores
+            finished = False
+    return begin, left, finished, stores
 
 
 @compiled
@@ -246,7 +259,7 @@ def _run_slice(
             part = instructions * (until - begin) / (end - begin)
         stores = close_windows(state, stores, vertex, begin, until)
         granted[place] = part
-        _run_from(state, stores, histogram, granted, until < 0.0, vm, place, begin, 0.0, until)
+        run_vertices(state, stores, histogram, granted, until < 0.0, vm, place, begin, 0.0, until)
         if stores.marks[ROOM]:
             stores = make_room(state.queues, stores)
         stores = receive(state, stores, vm, until)
@@ -254,45 +267,6 @@ def _run_slice(
             return stores
         instructions -= part
         begin = until
-
-
-@inlined
-def _run_from(
-    state: State,
-    stores: Stores,
-    histogram: Floats,
-    granted: Floats,
-    dynamic: bool,
-    vm: int,
-    place: int,
-    begin: float,
-    left: float,
-    until: float,
-) -> tuple[int, float, float]:
-    return run_vertices(
-        state.vertices,
-        state.queues,
-        state.outs,
-        state.places,
-        state.windows,
-        state.slots,
-        state.uncounted,
-        state.consumers,
-        state.consumed,
-        state.paths,
-        state.machines,
-        state.links,
-        state.placement,
-        stores,
-        histogram,
-        granted,
-        dynamic,
-        vm,
-        place,
-        begin,
-        left,
-        until,
-    )
 
 
 @compiled_without_arrays
