@@ -7,6 +7,9 @@
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
 - `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
 - `Scenario`: all of it together; `simulate`: run it; `Result`: what came out;
+- `FirstFit`, `LoadBalanced`, `NetworkAware`: where vertices run; `place`: place them so;
+  `mean_rates`: the rates that this needs; `optimise`: search for the fewest VMs that do;
+- `plan`: how many instances a rate needs; `LatencyTarget`: what they must meet;
 - `read_scenario`, `parse_scenario`, `write_scenario`, `scenario_text`: scenarios as TOML.
 """
 
@@ -18,6 +21,11 @@ from outpace.simulate.combination import Constant, Pairs, Share
 from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
 from outpace.simulate.model import Consumer, Edge, Operator, Producer, Query, WindowedOperator
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
+from outpace.simulate.optimise import Optimum, optimise
+from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, place
+from outpace.simulate.placement_flow import mean_rates
+from outpace.simulate.plan import Plan, plan
+from outpace.simulate.plan_target import LatencyTarget
 from outpace.simulate.result import Result
 from outpace.simulate.run import simulate
 from outpace.simulate.scenario import Scenario
@@ -42,11 +50,17 @@ __all__ = [
     "DynamicScheduling",
     "Edge",
     "FailVM",
+    "FirstFit",
     "Host",
     "Increasing",
+    "LatencyTarget",
+    "LoadBalanced",
     "Move",
+    "NetworkAware",
     "Operator",
+    "Optimum",
     "Pairs",
+    "Plan",
     "Poisson",
     "Producer",
     "Query",
@@ -64,7 +78,11 @@ __all__ = [
     "UniformAllocation",
     "WeightedAllocation",
     "WindowedOperator",
+    "mean_rates",
+    "optimise",
     "parse_scenario",
+    "place",
+    "plan",
     "read_scenario",
     "scenario_text",
     "simulate",
