@@ -211,19 +211,14 @@ def html_table(
 
 
 @contextmanager
-def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, if that is a terminal; give what is told how much is done."""
+def progress(words: str) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error, if that is a terminal; give what is told a count."""
     console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}"),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bars:
-        bar = bars.add_task(words, total=total)
-        yield lambda done: bars.update(bar, completed=done)
+        bar = bars.add_task(words, total=None)
+        yield lambda done: bars.update(bar, description=f"{words}: {done}")
 
 
 def _number(value: float | None) -> float:

@@ -6,8 +6,8 @@ machine is overloaded by is judged by a simulation of the scenario, so the netwo
 bursts, bounded queues and changes all count.
 
 The outcome is never worse than first fit on all machines, which is among the candidates, and the
-same seed gives the same outcome. The memory is that of one simulation, and 8 bytes for each
-candidate's cost with its placement.
+same seed gives the same outcome. The memory is that of one simulation, and of the placement of each
+candidate that was simulated.
 """
 
 from __future__ import annotations

@@ -25,10 +25,17 @@ def plan_plot(plan: Plan) -> go.Figure:
             annotation_text=f"knee of {count}",
             annotation_position="top left",
         )
-    plot.add_hline(
-        y=1000 * plan.target.seconds,
-        line={"color": "#64748b", "dash": "dash", "width": 1},
-        annotation_text="target",
+    target = 1000 * plan.target.seconds
+    plot.add_hline(y=target, line={"color": "#64748b", "dash": "dash", "width": 1})
+    # On a logarithmic axis Plotly takes lines at values, but texts at their logarithms.
+    plot.add_annotation(
+        x=0,
+        xref="paper",
+        y=math.log10(target),
+        text="target",
+        showarrow=False,
+        xanchor="left",
+        yanchor="bottom",
     )
     plot.add_vline(
         x=plan.rate,

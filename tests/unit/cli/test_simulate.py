@@ -142,6 +142,8 @@ def test_engines_give_the_same_numbers(scenario: Path) -> None:
 def test_a_terminal_shows_that_it_works(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # to the console this is a terminal
     assert "simulating 30 s" in outpace("run", scenario).stderr
+    planned = outpace("plan", scenario, "--rate", 100, "--p99", "2 s")
+    assert "simulating rates and numbers of instances" in planned.stderr
 
 
 def test_plan_answers_in_a_table_and_a_sentence(scenario: Path, tmp_path: Path) -> None:

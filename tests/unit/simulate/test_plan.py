@@ -190,4 +190,6 @@ def test_the_plot_has_a_curve_for_each_number_of_instances_and_marks_knees() -> 
         assert pytest.approx(count * found.knee) in lines
     assert 250 in lines
     texts = [note.text for note in plot.layout.annotations]
+    [told] = [note for note in plot.layout.annotations if note.text == "target"]
+    assert told.y == pytest.approx(math.log10(500)), "on a logarithmic axis"
     assert {"knee of 1", "knee of 3", "knee of 4", "target", "asked for"} == set(texts)
