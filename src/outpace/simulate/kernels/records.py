@@ -43,13 +43,15 @@ LINE = 64
 
 def _record(*fields: tuple[str, str]) -> np.dtype[np.void]:
     """Return a record of whole lines."""
-    plain = np.dtype(list(fields))
+    names = [name for name, _ in fields]
+    formats = [np.dtype(form) for _, form in fields]
+    ends = np.cumsum([form.itemsize for form in formats]).tolist()
     return np.dtype(
         {
-            "names": plain.names,
-            "formats": [form for _, form in fields],
-            "offsets": [plain.fields[name][1] for name, _ in fields],
-            "itemsize": -(-plain.itemsize // LINE) * LINE,
+            "names": names,
+            "formats": formats,
+            "offsets": [0, *ends[:-1]],
+            "itemsize": -(-ends[-1] // LINE) * LINE,
         }
     )
 
