@@ -129,4 +129,4 @@ def test_what_users_write_themselves_runs_in_the_twin(what: str) -> None:
 def test_an_unknown_engine_is_an_error() -> None:
     query = chain(Producer("in", Uniform(10)), Consumer("out"))
     with pytest.raises(ScenarioError, match="unknown engine 'quick'"):
-        simulate(Scenario((query,), (VM("worker", 1),), 10), engine="quick")  # type: ignore[arg-type]
+        simulate(Scenario((query,), (VM("worker", 1),), 10), engine="quick")  # type: ignore[arg-type]  # a name that there is not

@@ -107,4 +107,4 @@ def test_a_missing_trace_is_an_error(tmp_path: Path) -> None:
 )
 def test_impossible_numbers_are_errors(make: object) -> None:
     with pytest.raises(ScenarioError, match="a generator's"):
-        make()  # type: ignore[operator]
+        make()  # type: ignore[operator]  # a parameter of the test

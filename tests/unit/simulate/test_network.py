@@ -79,4 +79,4 @@ def test_an_own_network_is_a_class_with_one_method() -> None:
 )
 def test_impossible_networks_are_errors(make: object) -> None:
     with pytest.raises(ScenarioError, match="the network's"):
-        make()  # type: ignore[operator]
+        make()  # type: ignore[operator]  # a parameter of the test

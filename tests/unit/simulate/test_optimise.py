@@ -126,7 +126,7 @@ def test_who_keeps_up_drops_nothing_and_does_not_fall_behind(overflow: str) -> N
     def at(rate: float) -> bool:
         query = chain(Producer("in", Uniform(rate)), Operator("op", 1e6), Consumer("out"))
         vms = (VM("vm", mips=100),)
-        run = Scenario((query,), vms, duration=20, queue=50, overflow=overflow)  # type: ignore[arg-type]
+        run = Scenario((query,), vms, duration=20, queue=50, overflow=overflow)  # type: ignore[arg-type]  # a parameter of the test
         return keeps_up(simulate(run))
 
     assert at(95)

@@ -67,7 +67,7 @@ def test_every_vertex_is_placed_once_and_machines_carry_what_they_get(
     capacities = {f"vm{n}": capacity for n, capacity in enumerate(mips)}
     caught: ScenarioError | None = None
     try:
-        placement = type(strategy)(fill).place(flow, capacities)  # type: ignore[call-arg]
+        placement = type(strategy)(fill).place(flow, capacities)  # type: ignore[call-arg]  # each has it
     except ScenarioError as error:
         caught = error
     if caught is not None:

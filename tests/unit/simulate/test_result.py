@@ -147,4 +147,4 @@ def test_an_unknown_consumer_or_engine_is_an_error() -> None:
         result.latency("ouf")
     assert caught.value.hint == "did you mean 'out'?"
     with pytest.raises(ScenarioError, match="unknown engine 'steam'"):
-        simulate(Scenario((QUERY,), WORKER, 2, tick=1), engine="steam")  # type: ignore[arg-type]
+        simulate(Scenario((QUERY,), WORKER, 2, tick=1), engine="steam")  # type: ignore[arg-type]  # a name that there is not

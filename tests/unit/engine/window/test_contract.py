@@ -67,4 +67,4 @@ def test_what_travels_does_not_grow_with_the_windows() -> None:
 
 def test_nothing_else_is_made_up() -> None:
     with pytest.raises(AttributeError, match="length"):
-        LinearWindows(range(3), **dict.fromkeys(OTHERS, Linear(0))).length  # noqa: B018
+        LinearWindows(range(3), **dict.fromkeys(OTHERS, Linear(0))).length  # noqa: B018  # reading it is what fails
