@@ -23,7 +23,7 @@ from outpace.studies.cepsim_validation import on_one_vm, on_two_vms
 from outpace.studies.report import Row
 
 #: The rate of a query of table 5, in events a second.
-TICK_RATE: Final = 100
+TICK_RATE: Final = 10_000
 
 #: How often a simulation is timed.
 _TIMES: Final = 3
@@ -37,22 +37,18 @@ def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
             (WeightedAllocation(), "weighted"),
         ):
             for rate in rates:
-                scenario = on_one_vm(average_query(rate // READINGS_PER_SECOND), seconds)
+                scenario = on_one_vm([average_query(rate // READINGS_PER_SECOND)], seconds)
                 result = simulate(
                     replace(scenario, scheduling=scheduling, allocation=allocation), "fast"
                 )
-                curve, setting = f"{first}, {second}", f"{first}, {second}, {rate:,} events/s"
-                took = 1000 * result.latency("consumer")
-                yield Row(figures.STRATEGY_LATENCY.name, setting, took, "ms", None, curve, rate)
-                yield Row(
-                    figures.STRATEGY_THROUGHPUT.name,
-                    setting,
-                    result.throughput("consumer"),
-                    "events/s",
-                    None,
-                    curve,
-                    rate,
-                )
+                curve = f"{first}, {second}"
+                for figure, value in (
+                    (figures.STRATEGY_LATENCY, 1000 * result.latency("consumer")),
+                    (figures.STRATEGY_THROUGHPUT, result.throughput("consumer")),
+                ):
+                    said = figures.said_of_strategy(figure, first, second, rate)
+                    setting = f"{curve}, {rate:,} events/s"
+                    yield Row(figure.name, setting, value, figure.unit, said, curve, rate)
 
 
 def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row]:
@@ -60,25 +56,26 @@ def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row
     query = average_query(TICK_RATE // READINGS_PER_SECOND)
     many = [query.copy(str(number)) for number in range(copies)]
     kinds: tuple[tuple[str, Callable[[Sequence[Query], float], Scenario]], ...] = (
-        ("one VM", lambda queries, tick: _locally(queries, seconds, tick)),
+        ("one VM", lambda queries, tick: replace(on_one_vm(queries, seconds), tick=tick)),
         ("two VMs", lambda queries, tick: on_two_vms(queries, seconds, tick)),
     )
+    as_there = (copies, seconds) == (figures.TICK_QUERIES, figures.TICK_SECONDS)
     for curve, scenario in kinds:
         for tick in lengths:
             at = round(1000 * tick)
             setting = f"{curve}, ticks of {at} ms"
-            latency = simulate(scenario([query], tick), "fast").latency("consumer")
-            yield Row(figures.TICK_LATENCY.name, setting, 1000 * latency, "ms", None, curve, at)
-            took = _seconds_of(scenario(many, tick))
-            timed = f"{setting}, {copies} queries, {seconds:g} s"
-            yield Row(figures.TICK_TIME.name, timed, took, "s", None, curve, at)
-
-
-def _locally(queries: Sequence[Query], seconds: float, tick: float) -> Scenario:
-    whole = on_one_vm(queries[0], seconds)
-    vm = whole.vms[0].id
-    placement = {vertex.id: vm for query in queries for vertex in query.vertices}
-    return replace(whole, queries=tuple(queries), placement=placement, tick=tick)
+            latency, took = figures.TICKS.get((curve, at), (None, None))
+            found = 1000 * simulate(scenario([query], tick), "fast").latency("consumer")
+            yield Row(figures.TICK_LATENCY.name, setting, found, "ms", latency, curve, at)
+            yield Row(
+                figures.TICK_TIME.name,
+                f"{setting}, {copies} queries, {seconds:g} s",
+                _seconds_of(scenario(many, tick)),
+                "s",
+                took if as_there else None,
+                curve,
+                at,
+            )
 
 
 def _seconds_of(scenario: Scenario) -> float:

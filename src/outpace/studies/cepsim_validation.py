@@ -9,7 +9,14 @@ from typing import Final
 
 from outpace.simulate import VM, ConstantDelay, Query, Result, Scenario, simulate
 from outpace.studies import cepsim_figures as figures
-from outpace.studies.cepsim_queries import QUEUE, READINGS_PER_SECOND, average_query, worker
+from outpace.studies.cepsim_queries import (
+    CLOUD_COSTS,
+    QUEUE,
+    READINGS_PER_SECOND,
+    average_query,
+    cloud_worker,
+    worker,
+)
 from outpace.studies.report import Figure, Row
 
 #: What the paper calls the highest throughput of both queries, in events a second.
@@ -22,6 +29,9 @@ NETWORK_TICK: Final = 0.01
 #: Of each of the four queries of table 4, in events a second.
 PLACED_RATE: Final = 10_000
 
+#: How many of the four queries have vertices on each VM of a placement of table 4.
+_QUERIES_ON_VMS: Final = {1: (4,), 2: (2, 2), 3: (4, 4), 4: (1, 1, 1, 1)}
+
 
 def by_rate(
     query: Callable[[int], Query],
@@ -32,7 +42,7 @@ def by_rate(
 ) -> Iterator[Row]:
     """Run a query on one VM at several rates (figures 11 and 12)."""
     yield from _rows(
-        {rate: on_one_vm(query(rate // READINGS_PER_SECOND), seconds) for rate in rates},
+        {rate: on_one_vm([query(rate // READINGS_PER_SECOND)], seconds) for rate in rates},
         latency,
         throughput,
         HIGHEST,
@@ -51,37 +61,40 @@ def networked(rates: Sequence[int], seconds: float) -> Iterator[Row]:
 
 def placements(seconds: float) -> Iterator[Row]:
     """Run four copies of q1 on one, two and four VMs (table 4)."""
-    query = average_query(PLACED_RATE // READINGS_PER_SECOND)
-    copies = [query.copy(str(number)) for number in range(4)]
-    one, two, four = (tuple(worker(f"worker-{n}") for n in range(count)) for count in (1, 2, 4))
-    scenarios = {
-        1: _placed(copies, one, lambda number, vertex: 0, seconds),
-        2: _placed(copies, two, lambda number, vertex: number // 2, seconds),
-        3: _placed(copies, two, lambda number, vertex: int(_is_database(vertex)), seconds),
-        4: _placed(copies, four, lambda number, vertex: number, seconds),
-    }
     name = figures.PLACEMENTS.name
-    for number, scenario in scenarios.items():
-        queries = simulate(scenario, "fast").queries()
-        latency = sum(queries["latency"].to_pylist()) / len(copies)
-        throughput = sum(queries["throughput"].to_pylist()) / len(copies)
-        setting = f"placement {number}"
+    for number in _QUERIES_ON_VMS:
+        queries = simulate(placed_copies(number, seconds), "fast").queries()
+        latency = sum(queries["latency"].to_pylist()) / queries.num_rows
+        throughput = sum(queries["throughput"].to_pylist()) / queries.num_rows
+        place = f"placement {number}"
+        said = figures.said_of_placement(number)
+        yield Row(name, f"{place}, latency", 1000 * latency, "ms", said, "here", place)
         yield Row(
-            name, f"{setting}, latency", 1000 * latency, "ms", None, "here", f"placement {number}"
-        )
-        yield Row(
-            name, f"{setting}, throughput of a query", throughput, "events/s", float(PLACED_RATE)
+            name, f"{place}, throughput of a query", throughput, "events/s", float(PLACED_RATE)
         )
 
 
-def on_one_vm(query: Query, seconds: float) -> Scenario:
-    """Return a query on one of the paper's VMs, with its queues."""
-    return _placed([query], [worker()], lambda number, vertex: 0, seconds)
+def placed_copies(placement: int, seconds: float) -> Scenario:
+    """Return four copies of q1 in one of the placements of table 4."""
+    query = average_query(PLACED_RATE // READINGS_PER_SECOND, CLOUD_COSTS)
+    copies = [query.copy(str(number)) for number in range(4)]
+    on_vms = _QUERIES_ON_VMS[placement]
+    vms = [cloud_worker(f"worker-{n}", queries) for n, queries in enumerate(on_vms)]
+    if placement == 3:
+        scenario = _placed(copies, vms, lambda number, vertex: int(_is_database(vertex)), seconds)
+        return replace(scenario, network=ConstantDelay(DELAY), tick=NETWORK_TICK)
+    return _placed(copies, vms, lambda number, vertex: number // on_vms[0], seconds)
+
+
+def on_one_vm(queries: Sequence[Query], seconds: float) -> Scenario:
+    """Return queries on one of the paper's VMs, with its queues."""
+    vm = worker(queries=len(queries))
+    return _placed(queries, [vm], lambda number, vertex: 0, seconds)
 
 
 def on_two_vms(queries: Sequence[Query], seconds: float, tick: float = NETWORK_TICK) -> Scenario:
     """Return copies of q1 with their database operators on a second VM, and the network."""
-    vms = [worker("worker-1"), worker("worker-2")]
+    vms = [worker(name, len(queries)) for name in ("worker-1", "worker-2")]
     scenario = _placed(queries, vms, lambda number, vertex: int(_is_database(vertex)), seconds)
     return replace(scenario, network=ConstantDelay(DELAY), tick=tick)
 
@@ -127,6 +140,7 @@ def _rows(
         setting = f"{rate:,} events/s"
         took = 1000 * result.latency("consumer")
         reached.append(result.throughput("consumer"))
-        yield Row(latency.name, setting, took, "ms", None, "here", rate)
-        yield Row(throughput.name, setting, reached[-1], "events/s", None, "here", rate)
+        for figure, value in ((latency, took), (throughput, reached[-1])):
+            said = figures.said_of_rate(figure, rate)
+            yield Row(figure.name, setting, value, figure.unit, said, "here", rate)
     yield Row(throughput.name, "the highest of all", max(reached), "events/s", highest)

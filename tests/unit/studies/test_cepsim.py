@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from outpace.cli.main import app
 from outpace.errors import OutpaceError
+from outpace.simulate import simulate
 from outpace.studies import cepsim_figures as figures
 from outpace.studies import cepsim_scale, cepsim_validation
 from outpace.studies.cepsim import QUICK, WHOLE, cepsim_study
@@ -40,9 +41,10 @@ def test_q1_comes_to_the_papers_highest_throughput() -> None:
     )
     found = values(rows)
     assert found["11b", "20,000 events/s"] == pytest.approx(20_000, rel=0.01)
-    assert found["11b", "the highest of all"] == pytest.approx(21_000, rel=0.06)
+    assert found["11b", "the highest of all"] == pytest.approx(21_000, rel=0.08)
     assert found["11a", "100 events/s"] < found["11a", "20,000 events/s"]
-    assert [row.paper for row in rows if row.setting == "the highest of all"] == [21_000.0]
+    said = [row.paper for row in rows if row.figure == "11b"]
+    assert said == ["almost no error", "almost no error", "drops", 21_000.0]
 
 
 def test_q2_spans_orders_of_magnitude_up_to_the_papers_highest_throughput() -> None:
@@ -53,7 +55,7 @@ def test_q2_spans_orders_of_magnitude_up_to_the_papers_highest_throughput() -> N
             )
         )
     )
-    assert found["12b", "the highest of all"] == pytest.approx(21_000, rel=0.02)
+    assert found["12b", "the highest of all"] == pytest.approx(21_000, rel=0.05)
     assert found["12a", "22,500 events/s"] > 1000 * found["12a", "10 events/s"]
 
 
@@ -62,14 +64,27 @@ def test_two_vms_carry_more_than_one() -> None:
     assert found["13b", "27,500 events/s"] == pytest.approx(27_500, rel=0.01)
 
 
-def test_two_queries_on_a_vm_are_fine_and_four_are_not() -> None:
-    found = values(list(cepsim_validation.placements(SECONDS)))
-    latency = [found["Table 4", f"placement {n}, latency"] for n in (4, 2, 1)]
-    assert latency == sorted(latency)
-    for number in (2, 4):
+def test_all_placements_come_to_the_papers_throughput() -> None:
+    rows = list(cepsim_validation.placements(SECONDS))
+    found = values(rows)
+    for number in (1, 2, 3, 4):
         throughput = found["Table 4", f"placement {number}, throughput of a query"]
         assert throughput == pytest.approx(10_000, rel=0.01)
-    assert found["Table 4", "placement 1, throughput of a query"] < 9_000
+    assert [row.paper for row in rows if row.unit == "events/s"] == [10_000.0] * 4
+
+
+def test_two_queries_on_a_vm_are_as_fast_as_one_and_four_are_not() -> None:
+    found = values(list(cepsim_validation.placements(SECONDS)))
+    latency = {n: found["Table 4", f"placement {n}, latency"] for n in (1, 2, 3, 4)}
+    assert latency[2] == pytest.approx(latency[4], rel=0.01)
+    assert 1.1 * latency[2] < latency[3] < latency[1]
+
+
+def test_one_query_has_one_processor_and_four_share_two() -> None:
+    for number, used in ((1, 0.8), (2, 0.4), (4, 0.4)):
+        scenario = cepsim_validation.placed_copies(number, SECONDS)
+        utilisation = simulate(scenario).vms()["utilisation"].to_pylist()
+        assert utilisation == pytest.approx([used] * len(scenario.vms), rel=0.03)
 
 
 def test_simple_scheduling_loses_throughput_and_weighted_allocation_more() -> None:
@@ -87,6 +102,15 @@ def test_simple_scheduling_loses_throughput_and_weighted_allocation_more() -> No
     assert dynamic[0] < dynamic[1]
 
 
+def test_latencies_by_tick_are_those_of_the_papers_table() -> None:
+    rows = list(ticks((0.01, 0.1), 1, 150.0))
+    latencies = [row for row in rows if row.figure == "Table 5"]
+    assert len(latencies) == 4
+    for row in latencies:
+        assert row.value == pytest.approx(row.paper, rel=0.01)
+    assert [row.paper for row in rows if row.figure == "Table 5, time"] == [None] * 4
+
+
 def test_a_longer_tick_is_less_exact_above_all_with_a_network() -> None:
     rows = list(ticks((0.1, 1.0), 1, 60.0))
     found = values(rows)
@@ -96,6 +120,11 @@ def test_a_longer_tick_is_less_exact_above_all_with_a_network() -> None:
     ]
     assert 0 < errors[0] < errors[1]
     assert {row.figure for row in rows} == {"Table 5", "Table 5, time"}
+
+
+def test_times_are_compared_where_they_are_of_the_same_size() -> None:
+    times = [row for row in ticks((1.0,), 100, 300.0) if row.figure == "Table 5, time"]
+    assert [row.paper for row in times] == [2.81164, 3.1069]
 
 
 def test_scale_is_measured_in_a_process_of_its_own() -> None:
@@ -137,7 +166,8 @@ def test_the_quick_study_has_rows_for_every_figure(tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "cepsim.json").read_text(encoding="utf-8"))
     assert {row["figure"] for row in rows} == {figure.name for figure in figures.FIGURES}
     assert all(set(row) == {"figure", "setting", "value", "unit", "paper"} for row in rows)
-    assert all(row["paper"] is None or row["paper"] > 0 for row in rows)
+    assert all(row["paper"] is None or row["paper"] for row in rows)
+    assert len([row for row in rows if isinstance(row["paper"], float)]) > 12
     settings = [(row["figure"], row["setting"]) for row in rows]
     assert len(set(settings)) == len(settings), "a setting tells its row from all others"
     page = (tmp_path / "cepsim.html").read_text(encoding="utf-8")
