@@ -1,6 +1,7 @@
 """The capacity simulator: what latency and throughput queries will have on which machines.
 
-- `Producer`, `Operator`, `WindowedOperator`, `Consumer`, `Edge`, `Query`: queries as graphs;
+- `Producer`, `Operator`, `WindowedOperator`, `BatchOperator`, `Consumer`, `Edge`, `Query`: queries
+  as graphs;
 - `Uniform`, `Increasing`, `Poisson`, `Bursty`, `Trace`: how producers produce;
 - `Constant`, `Share`, `Pairs`: how many events leave a window;
 - `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
@@ -19,7 +20,15 @@ from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuer
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.combination import Constant, Pairs, Share
 from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
-from outpace.simulate.model import Consumer, Edge, Operator, Producer, Query, WindowedOperator
+from outpace.simulate.model import (
+    BatchOperator,
+    Consumer,
+    Edge,
+    Operator,
+    Producer,
+    Query,
+    WindowedOperator,
+)
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
 from outpace.simulate.optimise import Optimum, optimise
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, place
@@ -41,6 +50,7 @@ from outpace.simulate.strategies import (
 __all__ = [
     "VM",
     "Bandwidth",
+    "BatchOperator",
     "Bursty",
     "Cloud",
     "Constant",

@@ -1,8 +1,9 @@
 """The compiled engine: the twin's numbers, thousands of times as fast.
 
 It runs what is made of this library's own values; a scheduling, an allocation or a combination of
-the user's own is Python, and needs the twin. Groups of machines that do not depend on each other
-run in threads; results do not depend on how many there are.
+the user's own is Python, and needs the twin, as do operators that work in batches. Groups of
+machines that do not depend on each other run in threads; results do not depend on how many there
+are.
 
 It takes memory for the queues as the twin does, 8 bytes a number, for one part of the machines in
 each thread at a time; and for these, 8 bytes a tick for each of their producers that differ.
@@ -22,7 +23,7 @@ from outpace.simulate.kernels.records import History, Settings, State
 from outpace.simulate.kernels.ticks import enter_phase, leave_phase, run_group
 from outpace.simulate.layout import Layout
 from outpace.simulate.metrics import Recording
-from outpace.simulate.model import WindowedOperator
+from outpace.simulate.model import BatchOperator, WindowedOperator
 from outpace.simulate.phases import phases
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.strategies import (
@@ -54,6 +55,8 @@ def needs_twin(scenario: Scenario) -> str | None:
         return f"the allocation {scenario.allocation!r}"
     for query in scenario.queries:
         for vertex in query.vertices:
+            if isinstance(vertex, BatchOperator):
+                return f"the batch operator {vertex.id!r}"
             if (
                 isinstance(vertex, WindowedOperator)
                 and type(vertex.combination) not in _COMBINATIONS

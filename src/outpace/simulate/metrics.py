@@ -44,6 +44,8 @@ class Recording:
         [c], [c], [c, BINS]
     processed, dropped
         Events of each vertex after the warm-up. [v]
+    setup
+        What batches of each vertex cost after the warm-up, however many events they had. [v]
     instructions
         What each VM used after the warm-up. [m]
     consumer_events, consumer_delay, consumer_totals
@@ -61,6 +63,7 @@ class Recording:
     histogram: Floats
     processed: Floats
     dropped: Floats
+    setup: Floats
     instructions: Floats
     consumer_events: Floats
     consumer_delay: Floats
@@ -83,6 +86,7 @@ class Recording:
             histogram=np.zeros((consumers, BINS)),
             processed=np.zeros(vertices),
             dropped=np.zeros(vertices),
+            setup=np.zeros(vertices),
             instructions=np.zeros(vms),
             consumer_events=np.zeros((samples, consumers)),
             consumer_delay=np.zeros((samples, consumers)),

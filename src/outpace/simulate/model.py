@@ -1,4 +1,4 @@
-"""Queries as directed graphs: producers, operators, windowed operators and consumers.
+"""Queries as directed graphs: producers, operators of three kinds, and consumers.
 
 A vertex is known by its id. Several queries of a scenario may name the same vertex, with the same
 definition, and so share it. What is wrong with a query is an error that names the vertex or edge
@@ -134,6 +134,50 @@ class WindowedOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchOperator:
+    """An operator that takes all that waits as one batch, and sends it when all of it is done.
+
+    So do engines with micro-batches, such as Spark's streams: nothing of a batch is seen before its
+    end, and what comes meanwhile waits for the next one.
+
+    Parameters
+    ----------
+    id, instructions, queue
+        As for `Operator`.
+    interval
+        The time between the begins of two batches, in seconds. A batch that takes longer delays the
+        next one, which then begins at once. 0 is a batch right after the other.
+    setup
+        What a batch costs, however few events it has, in CPU instructions.
+    events_max
+        The most events of a batch; the others wait.
+
+    Examples
+    --------
+    >>> BatchOperator("match", instructions=1000, interval=2, setup=1e9).events_max
+    inf
+    """
+
+    id: str
+    instructions: float = 0.0
+    interval: float = 1.0
+    setup: float = 0.0
+    events_max: float = math.inf
+    queue: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_vertex(self)
+        subject = ("vertex", self.id)
+        for name, value in (("interval", self.interval), ("setup", self.setup)):
+            if not 0 <= value < math.inf:
+                raise ScenarioError(
+                    f"the {name} is not a number from 0 on: {value}", subject=subject
+                )
+        if not self.events_max > 0:
+            raise ScenarioError(f"a batch has no events: {self.events_max}", subject=subject)
+
+
+@dataclass(frozen=True, slots=True)
 class Consumer:
     """Where events leave a query. Latency and throughput are measured here.
 
@@ -156,7 +200,7 @@ class Consumer:
         _check_vertex(self)
 
 
-Vertex: TypeAlias = Producer | Operator | WindowedOperator | Consumer
+Vertex: TypeAlias = Producer | Operator | WindowedOperator | BatchOperator | Consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +322,7 @@ _KINDS = {
     Producer: "producer",
     Operator: "operator",
     WindowedOperator: "windowed operator",
+    BatchOperator: "batch operator",
     Consumer: "consumer",
 }
 

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.model import Edge, Producer, Query, Vertex, WindowedOperator
+from outpace.simulate.model import BatchOperator, Edge, Producer, Query, Vertex, WindowedOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def flow_of(queries: Sequence[Query], rates: Mapping[str, float]) -> Flow:
         vertex = vertices[name]
         inputs = [traffic[edge.source, edge.target] for edge in incoming[name]]
         processed = float(rates[name]) if isinstance(vertex, Producer) else sum(inputs)
-        loads[name] = processed * vertex.instructions / 1e6
+        loads[name] = (processed * vertex.instructions + _setups(vertex, processed)) / 1e6
         sent = _sent(vertex, inputs, processed)
         for edge in outgoing[name]:
             traffic[edge.source, edge.target] = sent * edge.selectivity
@@ -103,6 +103,16 @@ def mean_rates(queries: Sequence[Query], seconds: float) -> dict[str, float]:
         name: float(generator.totals(np.array([seconds]))[0]) / seconds
         for name, generator in producers.items()
     }
+
+
+def _setups(vertex: Vertex, processed: float) -> float:
+    """The instructions a second that batches cost, however few events they have.
+
+    Without an interval batches follow each other, and there are as many as there is time for.
+    """
+    if not isinstance(vertex, BatchOperator) or not processed or not vertex.interval:
+        return 0.0
+    return vertex.setup / vertex.interval
 
 
 def _sent(vertex: Vertex, inputs: Sequence[float], processed: float) -> float:

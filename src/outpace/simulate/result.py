@@ -118,7 +118,7 @@ class Result:
         """
         late = [end > self.layout.warm_up_ticks for _, end in self._steps()]
         queue = self.recording.vertex_queue[late]
-        used = self.recording.processed * np.array(self.layout.costs)
+        used = self.recording.processed * np.array(self.layout.costs) + self.recording.setup
         offered = self._offered_to_vertices()
         return pa.table(
             {

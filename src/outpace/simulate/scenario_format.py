@@ -13,8 +13,18 @@ from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuer
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
 from outpace.simulate.combination import Constant, Pairs, Share
 from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
-from outpace.simulate.model import Consumer, Edge, Operator, Producer, Query, WindowedOperator
+from outpace.simulate.model import (
+    BatchOperator,
+    Consumer,
+    Edge,
+    Operator,
+    Producer,
+    Query,
+    WindowedOperator,
+)
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
+from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware
+from outpace.simulate.placement_choice import Optimised
 from outpace.simulate.strategies import (
     DynamicScheduling,
     SimpleScheduling,
@@ -28,6 +38,7 @@ KINDS: dict[str, dict[str, type[Any]]] = {
         "producer": Producer,
         "operator": Operator,
         "window": WindowedOperator,
+        "batch": BatchOperator,
         "consumer": Consumer,
     },
     "Generator": {
@@ -49,6 +60,14 @@ KINDS: dict[str, dict[str, type[Any]]] = {
         "restart": RestartVM,
         "rate": SetRate,
     },
+}
+
+#: What may stand in the place of a placement: how to make one.
+PLACEMENTS: dict[str, type[Any]] = {
+    "first-fit": FirstFit,
+    "balanced": LoadBalanced,
+    "network-aware": NetworkAware,
+    "optimised": Optimised,
 }
 
 #: By the name of a type in a field: the one value it is.

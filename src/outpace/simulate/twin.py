@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from outpace.simulate.event_set import EMPTY, EventSet, add_totals
 from outpace.simulate.layout import Layout, lay_out
 from outpace.simulate.metrics import Recording, latency_bin
-from outpace.simulate.model import Consumer, Producer, WindowedOperator
+from outpace.simulate.model import BatchOperator, Consumer, Producer, WindowedOperator
 from outpace.simulate.phases import Phase, links, new_events, phases
 from outpace.simulate.scenario import Scenario
-from outpace.simulate.vertex_state import VertexState, WindowState, add_sets
+from outpace.simulate.vertex_state import BatchState, VertexState, WindowState, add_sets
 
 
 def run_twin(scenario: Scenario) -> Recording:
@@ -155,23 +155,42 @@ class Twin:
     def _run_vertex(self, vertex: int, instructions: float, begin: float, end: float) -> None:
         """Simulate a vertex, then move what it sent to its successors."""
         state = self.states[vertex]
-        outputs = state.close(begin) if isinstance(state, WindowState) else []
-        taken = state.take(instructions, self.limit(vertex))
-        self._record_processed(vertex, taken)
-        if isinstance(state, WindowState):
-            state.accumulate(taken, end)
+        outputs: list[EventSet] = []
+        if isinstance(state, BatchState):
+            outputs = self._run_batch(vertex, state, instructions, begin, end)
+        elif isinstance(state, WindowState):
+            outputs = state.close(begin)
+            state.accumulate(self._take(vertex, instructions), end)
         elif isinstance(self.layout.vertices[vertex], Consumer):
-            self._consume(vertex, add_sets(taken).update(end))
+            self._consume(vertex, add_sets(self._take(vertex, instructions)).update(end))
         else:
-            outputs = [add_sets(taken).update(end)]
+            outputs = [add_sets(self._take(vertex, instructions)).update(end)]
         for edge, room in zip(self.layout.incoming[vertex], state.rooms(), strict=False):
             self.limits[edge] = room
         for output in outputs:
             self._send(vertex, output, end)
 
+    def _take(self, vertex: int, instructions: float) -> list[EventSet]:
+        """Dequeue what a vertex can process."""
+        taken = self.states[vertex].take(instructions, self.limit(vertex))
+        events = self._record_processed(vertex, taken)
+        self._record_used(vertex, events * self.layout.vertices[vertex].instructions)
+        return taken
+
+    def _run_batch(
+        self, vertex: int, state: BatchState, instructions: float, begin: float, end: float
+    ) -> list[EventSet]:
+        """Begin a batch if there is none, work on it, and return it if all of it is done."""
+        taken = state.begin(begin)
+        if taken:
+            self._record_processed(vertex, taken)
+            self.recording.setup[vertex] += state.setup
+        self._record_used(vertex, state.work(instructions))
+        return [event_set.update(end) for event_set in state.finish()]
+
     def limit(self, vertex: int) -> float:
         """Return how many events a vertex may process, given the room of its successors."""
-        if isinstance(self.layout.vertices[vertex], WindowedOperator):
+        if isinstance(self.layout.vertices[vertex], WindowedOperator | BatchOperator):
             return math.inf
         limit = math.inf
         for edge in self.layout.outgoing[vertex]:
@@ -183,6 +202,8 @@ class Twin:
     def required(self, vertex: int, now: float) -> float | None:
         """Return the instructions for all that a vertex can process; None for nothing to do."""
         state = self.states[vertex]
+        if isinstance(state, BatchState):
+            return state.required(now)
         possible = state.possible(self.limit(vertex))
         if possible:
             return possible * state.cost
@@ -259,7 +280,7 @@ class Twin:
                 self.limits[edge] = self.layout.bounds[vertex]
         for vertex in phase.started:
             state = self.states[vertex]
-            if isinstance(state, WindowState):
+            if isinstance(state, WindowState | BatchState):
                 state.restart(self.begin)
         on_their_way = sorted(arrival for inbox in self.arrivals for arrival in inbox)
         for inbox in self.arrivals:
@@ -277,6 +298,8 @@ class Twin:
         inputs = len(self.layout.incoming[vertex])
         if isinstance(value, WindowedOperator):
             return WindowState(value, inputs, bound, 0.0)
+        if isinstance(value, BatchOperator):
+            return BatchState(value, inputs, bound, 0.0)
         return VertexState(float(value.instructions), max(1, inputs), bound)
 
     # Recording
@@ -303,14 +326,16 @@ class Twin:
             total += event_set.totals.get(self.layout.vertices[producer].id, 0.0) / paths
         return total
 
-    def _record_processed(self, vertex: int, taken: Sequence[EventSet]) -> None:
+    def _record_processed(self, vertex: int, taken: Sequence[EventSet]) -> float:
         events = 0.0
         for event_set in taken:
             events += event_set.cardinality
-        used = events * self.layout.vertices[vertex].instructions
-        vm = self._phase.homes[vertex]
         self.recording.processed[vertex] += events
         self.recording.vertex_processed[self.sample, vertex] += events
+        return events
+
+    def _record_used(self, vertex: int, used: float) -> None:
+        vm = self._phase.homes[vertex]
         self.recording.instructions[vm] += used
         self.recording.vm_instructions[self.sample, vm] += used
 
@@ -331,6 +356,7 @@ class Twin:
             self.recording.histogram,
             self.recording.processed,
             self.recording.dropped,
+            self.recording.setup,
             self.recording.instructions,
         ):
             array[:] = 0.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from outpace.simulate.event_set import EMPTY, EventSet, EventSetQueue, add_totals
 from outpace.simulate.layout import SAME_TIME
-from outpace.simulate.model import WindowedOperator
+from outpace.simulate.model import BatchOperator, WindowedOperator
 
 #: The part of an event, and of the input, that is not worth a step.
 NOTHING = 1e-9
@@ -146,6 +146,78 @@ class WindowState(VertexState):
         self.uncounted = {}
         self._uncounted_events = 0.0
         return output
+
+
+class BatchState(VertexState):
+    """A batch operator: the batch that it is working on, and what that still needs.
+
+    The sets of a batch are not added up, so that each keeps its age.
+    """
+
+    def __init__(self, vertex: BatchOperator, inputs: int, bound: float, origin: float) -> None:
+        # Where an event costs nothing, what a batch costs says how much the operator needs to run.
+        super().__init__(float(vertex.instructions or vertex.setup), inputs, bound)
+        self._vertex = vertex
+        self.setup = float(vertex.setup)
+        self.restart(origin)
+
+    def restart(self, origin: float) -> None:
+        """Begin anew: intervals count from this time, and there is no batch."""
+        self._origin = origin
+        self._intervals = 0
+        self.batch: list[EventSet] = []
+        self._owed = 0.0
+
+    def required(self, now: float) -> float | None:
+        """Return the instructions for the batch that runs or could begin; None without one."""
+        if self.batch:
+            return self._owed
+        due = now >= self._origin + self._intervals * self._vertex.interval - SAME_TIME
+        return self._cost_of(self._next_events) if due and self._next_events else None
+
+    def begin(self, now: float) -> list[EventSet]:
+        """Begin a batch if none runs and one can begin; return the sets that it takes."""
+        if self.batch or self.required(now) is None:
+            return []
+        if self._vertex.interval:
+            passed = (now - self._origin + SAME_TIME) / self._vertex.interval
+            self._intervals = math.floor(passed) + 1
+        self._owed = self._cost_of(self._next_events)
+        for queue, share in zip(self.queues, self._shares(), strict=True):
+            self.batch += queue.dequeue_sets(share)
+        return self.batch
+
+    def work(self, instructions: float) -> float:
+        """Spend instructions on the batch, and return how many it took."""
+        used = min(instructions, self._owed) if self.batch else 0.0
+        self._owed -= used
+        return used
+
+    def finish(self) -> list[EventSet]:
+        """Return the sets of the batch if all of it is done."""
+        if not self.batch or self._owed > NOTHING * self._cost_of(1.0):
+            return []
+        done, self.batch, self._owed = self.batch, [], 0.0
+        return done
+
+    def clear(self) -> EventSet:
+        """Return the sum of the batch and of all that waits, and hold nothing."""
+        running = add_sets(self.batch)
+        self.batch, self._owed = [], 0.0
+        return running + super().clear()
+
+    @property
+    def _next_events(self) -> float:
+        return min(self.possible(math.inf), float(self._vertex.events_max))
+
+    def _shares(self) -> list[float]:
+        waiting, taken = self.waiting, self._next_events
+        if waiting - taken <= NOTHING * waiting:
+            return [math.inf] * len(self.queues)
+        return [taken * queue.cardinality / waiting for queue in self.queues]
+
+    def _cost_of(self, events: float) -> float:
+        return self.setup + events * self._vertex.instructions
 
 
 def add_sets(event_sets: Sequence[EventSet]) -> EventSet:
