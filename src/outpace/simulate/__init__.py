@@ -8,8 +8,9 @@
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
 - `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
 - `Scenario`: all of it together; `simulate`: run it; `Result`: what came out;
-- `FirstFit`, `LoadBalanced`, `NetworkAware`: where vertices run; `place`: place them so;
-  `mean_rates`: the rates that this needs; `optimise`: search for the fewest VMs that do;
+- `FirstFit`, `LoadBalanced`, `NetworkAware`, `Optimised`: where vertices run; `placed`: a scenario
+  with its vertices placed so; `place`: only the placement; `mean_rates`: the rates that it needs;
+  `optimise`: search for the fewest VMs that do;
 - `plan`: how many instances a rate needs; `LatencyTarget`: what they must meet;
 - `read_scenario`, `parse_scenario`, `write_scenario`, `scenario_text`: scenarios as TOML.
 """
@@ -32,6 +33,7 @@ from outpace.simulate.model import (
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
 from outpace.simulate.optimise import Optimum, optimise
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, place
+from outpace.simulate.placement_choice import Optimised, placed
 from outpace.simulate.placement_flow import mean_rates
 from outpace.simulate.plan import Plan, plan
 from outpace.simulate.plan_target import LatencyTarget
@@ -68,6 +70,7 @@ __all__ = [
     "Move",
     "NetworkAware",
     "Operator",
+    "Optimised",
     "Optimum",
     "Pairs",
     "Plan",
@@ -92,6 +95,7 @@ __all__ = [
     "optimise",
     "parse_scenario",
     "place",
+    "placed",
     "plan",
     "read_scenario",
     "scenario_text",

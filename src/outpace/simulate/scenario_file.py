@@ -1,6 +1,7 @@
 """Read scenarios from TOML files; what is wrong is shown with its line.
 
-The text is data: nothing in it is run. `scenario_format` says how a file looks.
+The text is data: nothing in it is run. `scenario_format` says how a file looks. In the place of a
+placement a file may have how to make one: a name, or a table with a `kind`.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from typing import Any
 from outpace.errors import ScenarioError, Span, did_you_mean
 from outpace.simulate import toml_places
 from outpace.simulate.generators import Trace
+from outpace.simulate.placement_choice import Choice, placed
 from outpace.simulate.scenario import Scenario
-from outpace.simulate.scenario_format import KINDS, TABLES, TEXTS
+from outpace.simulate.scenario_format import KINDS, PLACEMENTS, TABLES, TEXTS
 
 
-def read_scenario(path: str | Path) -> Scenario:
+def read_scenario(path: str | Path, placement: Choice | None = None) -> Scenario:
     """Read a scenario from a file.
 
     Parameters
     ----------
     path
         A TOML file. Traces that it names are looked for beside it.
+    placement
+        How to place the vertices, whatever the file says; as it says if not given.
     """
     path = Path(path)
     try:
@@ -33,10 +37,15 @@ def read_scenario(path: str | Path) -> Scenario:
         raise ScenarioError(
             f"the scenario {str(path)!r} cannot be read", detail=str(error)
         ) from None
-    return parse_scenario(text, where=path.name, folder=path.parent)
+    return parse_scenario(text, path.name, path.parent, placement)
 
 
-def parse_scenario(text: str, where: str = "scenario", folder: Path | None = None) -> Scenario:
+def parse_scenario(
+    text: str,
+    where: str = "scenario",
+    folder: Path | None = None,
+    placement: Choice | None = None,
+) -> Scenario:
     """Make a scenario of the text of a file.
 
     Parameters
@@ -47,6 +56,8 @@ def parse_scenario(text: str, where: str = "scenario", folder: Path | None = Non
         What errors call it.
     folder
         Where traces are; None if it may name none.
+    placement
+        How to place the vertices, whatever the text says; as it says if not given.
 
     Examples
     --------
@@ -70,7 +81,7 @@ def parse_scenario(text: str, where: str = "scenario", folder: Path | None = Non
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError("the scenario is not TOML", where=where, detail=str(error)) from None
-    return _Reader(document, text, where, folder).scenario()
+    return _Reader(document, text, where, folder).scenario(placement)
 
 
 class _Reader:
@@ -82,12 +93,50 @@ class _Reader:
         self._where = where
         self._folder = folder
 
-    def scenario(self) -> Scenario:
-        scenario: Scenario = self._build(Scenario, self._document, ())
-        return scenario
+    def scenario(self, choice: Choice | None) -> Scenario:
+        choice = self._choice() if choice is None else choice
+        if choice is None:
+            scenario: Scenario = self._build(Scenario, self._document, ())
+            return scenario
+        # All else is checked first, with all vertices on the first VM.
+        unplaced = {key: raw for key, raw in self._document.items() if key != "placement"}
+        arguments = self._arguments(Scenario, unplaced, ())
+        vertices = [vertex.id for query in arguments["queries"] for vertex in query.vertices]
+        arguments["placement"] = {
+            vertex: vm.id for vm in arguments["vms"][:1] for vertex in vertices
+        }
+        scenario = self._made(Scenario, arguments, ())
+        try:
+            return placed(scenario, choice)
+        except ScenarioError as error:
+            raise self._located(error, ("placement",)) from None
+
+    def _choice(self) -> Choice | None:
+        """Make what the file has in the place of a placement; None if it has a placement."""
+        raw = self._document.get("placement", {})
+        names_vertex = any(
+            path[-2:-1] == ("vertices",) and table.get("id") == "kind"
+            for path, table in _tables(self._document, ())
+        )
+        if isinstance(raw, str) or (isinstance(raw, dict) and "kind" in raw and not names_vertex):
+            choice: Choice = self._kind(PLACEMENTS, raw, ("placement",))
+            return choice
+        return None
 
     def _build(self, kind: type[Any], table: Mapping[str, Any], path: toml_places.Path) -> Any:
-        """Make a value of a table, field by field."""
+        """Make a value of a table."""
+        return self._made(kind, self._arguments(kind, table, path), path)
+
+    def _made(self, kind: type[Any], arguments: Mapping[str, Any], path: toml_places.Path) -> Any:
+        try:
+            return kind(**arguments)
+        except ScenarioError as error:
+            raise self._located(error, path) from None
+
+    def _arguments(
+        self, kind: type[Any], table: Mapping[str, Any], path: toml_places.Path
+    ) -> dict[str, Any]:
+        """Make the fields of a value from the keys of a table."""
         known = {field.name: field for field in fields(kind)}
         for key in table:
             if key not in known:
@@ -99,10 +148,7 @@ class _Reader:
                 arguments[name] = self._value(str(field.type), table[name], (*path, name))
             elif _is_required(field):
                 raise self._error(f"the key {name!r} is missing", path)
-        try:
-            return kind(**arguments)
-        except ScenarioError as error:
-            raise self._located(error, path) from None
+        return arguments
 
     def _value(self, annotation: str, raw: Any, path: toml_places.Path) -> Any:
         """Make what a field of this type holds."""
