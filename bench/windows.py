@@ -1,16 +1,18 @@
 """How fast events are told apart into windows, from one open window to 100 000.
 
 Run `python bench/windows.py`; `--help` lists the options. Windows of 1 000 000 events, and of as
-many units of time, start every 1 000 000, 1000 and 10 events. Events come in blocks that are made
-before. Measured is, in turn and many times, of which the best counts:
+many units of time, start every 1 000 000, 1000 and 10 events. With `--keys` each key has windows of
+its own, which hold its part of the events: as many windows are open over all keys, but at least one
+for each. Events come in blocks that are made before. Measured is, in turn and many times, of which
+the best counts:
 
 - `split`: the splitter alone;
 - `number`: rows become numbered events and are split, which is what every event pays;
 - `read`: the same, and every column of the windows that open and close is read, more than what
   takes them does.
 
-Prints a JSON object for each of them, each kind and slide: events per second, the ratio to one open
-window, the windows that are open at most, and the integers that are kept.
+Prints a JSON object for each of them, each kind and slide: keys (0 without), events per second, the
+ratio to one open window, the windows that are open at most, and the integers that are kept.
 """
 
 import argparse
@@ -36,23 +38,32 @@ def main():
     parser.add_argument("--n", type=int, default=4_000_000, help="the number of events")
     parser.add_argument("--block", type=int, default=65_536, help="events of a block")
     parser.add_argument("--slides", default="1000000,1000,10", help="numbers, with commas")
+    parser.add_argument("--keys", type=int, default=0, help="how many keys take turns")
     parser.add_argument("--turns", type=int, default=25, help="how often each is measured")
     options = parser.parse_args()
     slides = [int(slide) for slide in options.slides.split(",")]
-    kinds = {"count": windows.count, "time": windows.time}
-    stream = blocks(options.n, options.block)
-    cases = [(what, kind, slide) for what in MEASURED for kind in kinds for slide in slides]
+    keys = max(1, options.keys)
+    stream = blocks(options.n, options.block, keys)
+    specs = {
+        # Events of a key are counted, and time is the same for all.
+        "count": lambda slide: windows.count(SIZE // keys, slide=min(slide, SIZE // keys)),
+        "time": lambda slide: windows.time(SIZE, slide=min(slide * keys, SIZE)),
+    }
+    cases = [(what, kind, slide) for what in MEASURED for kind in specs for slide in slides]
     found = {case: [] for case in cases}
     for _ in range(options.turns):
         for what, kind, slide in cases:
-            spec = kinds[kind](SIZE, slide=slide)
-            found[what, kind, slide].append(measured(MEASURED[what], spec, stream))
+            query = Query().order_by("ts").pattern("A").measures(n="COUNT(*)")
+            query = query.partition_by("key") if options.keys else query
+            query = query.over(specs[kind](slide))
+            found[what, kind, slide].append(measured(MEASURED[what], query, stream))
     for what, kind, slide in cases:
         seconds, most, kept = min(found[what, kind, slide])
         alone = min(found[what, kind, slides[0]])[0]
         result = {
             "measured": what,
             "kind": kind,
+            "keys": options.keys,
             "slide": slide,
             "events_per_s": round(options.n / seconds),
             "ratio": round(alone / seconds, 2),
@@ -62,16 +73,16 @@ def main():
         print(json.dumps(result))
 
 
-def blocks(count, size):
-    """Make events without keys at one unit of time each."""
+def blocks(count, size, keys):
+    """Make events of keys that take turns, at one unit of time each."""
     numbers = np.arange(count, dtype=np.int64)
-    partition = np.zeros(count, np.int64)
-    rows = pa.table({"ts": numbers})
+    partition, ordinal = numbers % keys, numbers // keys
+    rows = pa.table({"ts": numbers, "key": partition})
     return [
         Events(
             rows.slice(low, size),
             partition[low : low + size],
-            numbers[low : low + size],
+            ordinal[low : low + size],
             numbers[low : low + size],
             numbers[low : low + size],
         )
@@ -101,9 +112,8 @@ def read(splitter, feed, events):
 MEASURED = {"split": split, "number": number, "read": read}
 
 
-def measured(take, spec, stream):
+def measured(take, query, stream):
     """Return the seconds that a splitter takes, the most open windows, and what it keeps."""
-    query = Query().order_by("ts").pattern("A").measures(n="COUNT(*)").over(spec)
     schema = stream[0].rows.schema
     bound = bind_windows(query, schema)
     feed, splitter = Feed(bind(query, schema), bound), make_splitter(bound)

@@ -39,12 +39,11 @@ FIRST, START, NEXT = range(3)
 POOL_COLUMNS = 3
 USED = 0
 
-# Lines of the arrays of windows that are returned.
-PARTITION, WINDOW, FROM, STOP, START_TIME, END_TIME, CLOSED_AT = range(7)
-WINDOW_LINES = 7
-
-#: The `stop` of a window that is still open.
-STILL_OPEN = np.iinfo(np.int64).max
+# Lines of the arrays of windows that are returned: the first ones of windows that open, all of
+# windows that close. What follows from the numbers of a kind of windows is not written.
+PARTITION, WINDOW, FROM, START_TIME, STOP, END_TIME, CLOSED_AT = range(7)
+OPENED_LINES = 4
+CLOSED_LINES = 7
 
 # What a loop returns through `fill`: the row to go on at, and the windows written so far.
 ROW, OPENED, CLOSED = range(3)
@@ -76,37 +75,6 @@ def enqueue(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> N
 
 
 @register_jitable
-def open_next(
-    windows: Matrix, place: int, table: Matrix, line: int, first: int, start: int, end: int
-) -> None:
-    """Open the next window of a partition, and write it."""
-    windows[PARTITION, place] = line - 1
-    windows[WINDOW, place] = table[line, NUMBER]
-    windows[FROM, place] = first
-    windows[STOP, place] = STILL_OPEN
-    windows[START_TIME, place] = start
-    windows[END_TIME, place] = end
-    windows[CLOSED_AT, place] = -1
-    table[line, NUMBER] += 1
-    table[line, OPEN_COUNT] += 1
-
-
-@register_jitable
-def close_oldest(
-    windows: Matrix, place: int, table: Matrix, line: int, first: int, start: int, closed_at: int
-) -> None:
-    """Close the oldest window of a partition behind the last event seen, and write it."""
-    windows[PARTITION, place] = line - 1
-    windows[WINDOW, place] = table[line, NUMBER] - table[line, OPEN_COUNT]
-    windows[FROM, place] = first
-    windows[STOP, place] = table[line, EVENTS]
-    windows[START_TIME, place] = start
-    windows[END_TIME, place] = table[line, LAST]
-    windows[CLOSED_AT, place] = closed_at
-    table[line, OPEN_COUNT] -= 1
-
-
-@register_jitable
 def dequeue(table: Matrix, pool: Matrix, line: int) -> int:
     """Take the oldest window from a partition's queue; return its line, which is free now."""
     node = table[line, HEAD]
@@ -114,6 +82,48 @@ def dequeue(table: Matrix, pool: Matrix, line: int) -> int:
     pool[node, NEXT] = pool[0, NEXT]
     pool[0, NEXT] = node
     return int(node)
+
+
+@register_jitable
+def open_next(windows: Matrix, place: int, table: Matrix, line: int) -> None:
+    """Open the next window of a partition, and write which it is."""
+    windows[PARTITION, place] = line - 1
+    windows[WINDOW, place] = table[line, NUMBER]
+    table[line, NUMBER] += 1
+    table[line, OPEN_COUNT] += 1
+
+
+@register_jitable
+def close_oldest(windows: Matrix, place: int, table: Matrix, line: int, closed_at: int) -> None:
+    """Close the oldest window of a partition behind the last event seen, and write that."""
+    windows[PARTITION, place] = line - 1
+    windows[WINDOW, place] = table[line, NUMBER] - table[line, OPEN_COUNT]
+    windows[STOP, place] = table[line, EVENTS]
+    windows[CLOSED_AT, place] = closed_at
+    table[line, OPEN_COUNT] -= 1
+
+
+@register_jitable
+def open_queued(
+    windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, first: int, start: int
+) -> None:
+    """Open the next window of a partition, write and queue where it starts."""
+    enqueue(table, pool, line, first, start)
+    open_next(windows, place, table, line)
+    windows[FROM, place] = first
+    windows[START_TIME, place] = start
+
+
+@register_jitable
+def close_queued(
+    windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, closed_at: int
+) -> None:
+    """Close the oldest window of a partition, with the times of its first and last event."""
+    node = dequeue(table, pool, line)
+    windows[FROM, place] = pool[node, FIRST]
+    windows[START_TIME, place] = pool[node, START]
+    windows[END_TIME, place] = table[line, LAST]
+    close_oldest(windows, place, table, line, closed_at)
 
 
 @register_jitable
@@ -161,7 +171,7 @@ def split_by_count(
 ) -> None:
     """Open and close windows of `size` events; `lowest` is the first window that has any.
 
-    Without times nothing is queued: what is left is computed from the number.
+    Without times nothing is queued: all else follows from the numbers, as first events always do.
     """
     timed = len(times) > 0
     opened_count, closed_count = fill[OPENED], fill[CLOSED]
@@ -177,10 +187,10 @@ def split_by_count(
             if opened_count == opened.shape[1] or (timed and not has_room(pool)):
                 stop_at(fill, row, opened_count, closed_count)
                 return
-            time = table[line, LAST]
             if timed:
-                enqueue(table, pool, line, event, time)
-            open_next(opened, opened_count, table, line, event, time, 0)
+                open_queued(opened, opened_count, table, pool, line, event, times[row])
+            else:
+                open_next(opened, opened_count, table, line)
             opened_count += 1
         while table[line, OPEN_COUNT]:
             first = offset + (table[line, NUMBER] - table[line, OPEN_COUNT]) * slide
@@ -189,8 +199,10 @@ def split_by_count(
             if closed_count == closed.shape[1]:
                 stop_at(fill, row, opened_count, closed_count)
                 return
-            start = pool[dequeue(table, pool, line), START] if timed else 0
-            close_oldest(closed, closed_count, table, line, max(0, first), start, arrival[row])
+            if timed:
+                close_queued(closed, closed_count, table, pool, line, arrival[row])
+            else:
+                close_oldest(closed, closed_count, table, line, arrival[row])
             closed_count += 1
     stop_at(fill, len(partition), opened_count, closed_count)
 
@@ -213,7 +225,8 @@ def split_by_time(
     """Open and close windows of event time; a last time without an event only passes.
 
     The ring holds the partitions with open windows. Time is the same for all, so all of them have
-    the same oldest window: each that is looked at when a window ends has one to close.
+    the same oldest window: each that is looked at when a window ends has one to close. Bounds
+    follow from the numbers.
     """
     opened_count, closed_count = fill[OPENED], fill[CLOSED]
     for row in range(fill[ROW], len(times)):
@@ -221,17 +234,15 @@ def split_by_time(
         line = table[0, AFTER]
         while line:
             oldest = table[line, NUMBER] - table[line, OPEN_COUNT]
-            start = offset + oldest * slide
-            if start + size > time:
+            if offset + oldest * slide + size > time:
                 break
             if closed_count + table[0, RING] > closed.shape[1]:
                 stop_at(fill, row, opened_count, closed_count)
                 return
             while line:
                 following = table[line, AFTER]
-                first = pool[dequeue(table, pool, line), FIRST]
-                close_oldest(closed, closed_count, table, line, first, start, arrival[row])
-                closed[END_TIME, closed_count] = start + size
+                closed[FROM, closed_count] = pool[dequeue(table, pool, line), FIRST]
+                close_oldest(closed, closed_count, table, line, arrival[row])
                 closed_count += 1
                 if not table[line, OPEN_COUNT]:
                     unlink(table, line)
@@ -253,9 +264,9 @@ def split_by_time(
                     return
                 if not table[line, OPEN_COUNT]:
                     link_last(table, line)
-                start = offset + table[line, NUMBER] * slide
-                enqueue(table, pool, line, event, start)
-                open_next(opened, opened_count, table, line, event, start, start + size)
+                enqueue(table, pool, line, event, 0)
+                open_next(opened, opened_count, table, line)
+                opened[FROM, opened_count] = event
                 opened_count += 1
     stop_at(fill, len(times), opened_count, closed_count)
 
@@ -285,9 +296,7 @@ def split_by_session(
             if closed_count == closed.shape[1]:
                 stop_at(fill, row, opened_count, closed_count)
                 return
-            node = dequeue(table, pool, line)
-            first, start = pool[node, FIRST], pool[node, START]
-            close_oldest(closed, closed_count, table, line, first, start, arrival[row])
+            close_queued(closed, closed_count, table, pool, line, arrival[row])
             closed_count += 1
             unlink(table, line)
             line = table[0, AFTER]
@@ -299,8 +308,7 @@ def split_by_session(
             if opened_count == opened.shape[1] or not has_room(pool):
                 stop_at(fill, row, opened_count, closed_count)
                 return
-            enqueue(table, pool, line, event, time)
-            open_next(opened, opened_count, table, line, event, time, 0)
+            open_queued(opened, opened_count, table, pool, line, event, time)
             opened_count += 1
             link_last(table, line)
         elif table[line, AFTER]:
@@ -346,15 +354,12 @@ def split_by_bits(
             if closed_count == closed.shape[1]:
                 stop_at(fill, row, opened_count, closed_count)
                 return
-            node = dequeue(table, pool, line)
-            first, start = pool[node, FIRST], pool[node, START]
-            close_oldest(closed, closed_count, table, line, first, start, arrival[row])
+            close_queued(closed, closed_count, table, pool, line, arrival[row])
             closed_count += 1
         table[line, EVENTS] = event + 1
         table[line, LAST] = time
         if opens[row]:
-            enqueue(table, pool, line, event, time)
-            open_next(opened, opened_count, table, line, event, time, 0)
+            open_queued(opened, opened_count, table, pool, line, event, time)
             opened_count += 1
     stop_at(fill, len(partition), opened_count, closed_count)
 
@@ -370,11 +375,23 @@ def close_rest(
             if closed_count == closed.shape[1]:
                 stop_at(fill, line, 0, closed_count)
                 return
-            node = dequeue(table, pool, line)
-            first, start = pool[node, FIRST], pool[node, START]
-            close_oldest(closed, closed_count, table, line, first, start, arrived)
+            close_queued(closed, closed_count, table, pool, line, arrived)
             closed_count += 1
     stop_at(fill, lines, 0, closed_count)
+
+
+@compiled_when_worth
+def in_order_of_closing(closed_at: Integers, number: Integers, partition: Integers) -> bool:
+    """Say whether windows are sorted by the event that closed them, number and partition."""
+    for place in range(1, len(closed_at)):
+        later = closed_at[place] - closed_at[place - 1]
+        if later == 0:
+            later = number[place] - number[place - 1]
+            if later == 0:
+                later = partition[place] - partition[place - 1]
+        if later < 0:
+            return False
+    return True
 
 
 @compiled_when_worth

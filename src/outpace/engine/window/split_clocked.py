@@ -11,7 +11,7 @@ from abc import abstractmethod
 import numpy as np
 
 from outpace.engine.kernels.windows import Integers, Matrix, split_by_session, split_by_time
-from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.contract import Events, Linear, Split
 from outpace.engine.window.split_base import END_OF_TIME
 from outpace.engine.window.split_table import NO_EVENTS, TableSplitter, as_read
 from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
@@ -50,6 +50,9 @@ class TimeSplitter(ClockedSplitter):
         super().__init__(windows)
         assert isinstance(windows.kind, ByTime)
         self._kind = windows.kind
+        start = self._kind.offset
+        self._known["start_time"] = Linear(start, self._kind.slide)
+        self._known["end_time"] = Linear(start + self._kind.size, self._kind.slide)
 
     def _run(
         self, partition: Integers, ordinal: Integers, arrival: Integers, times: Integers

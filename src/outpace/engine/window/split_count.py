@@ -6,7 +6,7 @@ import numpy as np
 
 from outpace.engine.kernels import windows as kernels
 from outpace.engine.kernels.windows import Integers, Matrix
-from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.contract import Events, Linear, Split, Windows
 from outpace.engine.window.split_table import TableSplitter
 from outpace.pattern.bind_windows import BoundWindows, ByCount
 
@@ -23,6 +23,9 @@ class CountSplitter(TableSplitter):
         self._kind = windows.kind
         #: With a negative offset, earlier windows end before the first event.
         self._lowest = max(0, (-self._kind.offset - self._kind.size) // self._kind.slide + 1)
+        self._known["first"] = Linear(self._kind.offset, self._kind.slide, least=0)
+        if windows.time is None:
+            self._known.update(start_time=Linear(0), end_time=Linear(0))
 
     def _take(self, events: Events) -> Split:
         columns = self._columns(events)
@@ -49,13 +52,11 @@ class CountSplitter(TableSplitter):
             return super()._rest()
         lines = self._table[1 : self._lines]
         counts = lines[:, kernels.OPEN_COUNT]
-        closed = np.zeros((kernels.WINDOW_LINES, int(counts.sum())), np.int64)
+        closed = np.empty((kernels.CLOSED_LINES, int(counts.sum())), np.int64)
         partition = np.repeat(np.arange(len(lines)), counts)
         places = np.arange(len(partition)) - np.repeat(np.cumsum(counts) - counts, counts)
-        number = (lines[:, kernels.NUMBER] - counts)[partition] + places
         closed[kernels.PARTITION] = partition
-        closed[kernels.WINDOW] = number
-        closed[kernels.FROM] = np.maximum(0, self._kind.offset + number * self._kind.slide)
+        closed[kernels.WINDOW] = (lines[:, kernels.NUMBER] - counts)[partition] + places
         closed[kernels.STOP] = lines[:, kernels.EVENTS][partition]
         closed[kernels.CLOSED_AT] = self._arrived
         return Split(Windows.none(), self._in_order(closed))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from outpace.engine.kernels import windows as kernels
 from outpace.engine.kernels.windows import Integers, Matrix
-from outpace.engine.window.contract import Events, Split, Windows
+from outpace.engine.window.contract import OPEN, Events, Linear, LinearWindows, Split, Windows
 from outpace.engine.window.split_base import Splitter
 from outpace.errors import StateError
 from outpace.pattern.bind_windows import BoundWindows
@@ -35,6 +35,18 @@ ROOM = 64
 _GROWTH_MAX = 16.0
 
 
+#: Where loops write the columns of windows, and what is true of those that are open.
+_LINES = {
+    "partition": kernels.PARTITION,
+    "first": kernels.FROM,
+    "stop": kernels.STOP,
+    "start_time": kernels.START_TIME,
+    "end_time": kernels.END_TIME,
+    "closed_at": kernels.CLOSED_AT,
+}
+_WHILE_OPEN = {"stop": Linear(OPEN), "end_time": Linear(0), "closed_at": Linear(-1)}
+
+
 class TableSplitter(Splitter):
     """A splitter whose state is a table of partitions and a pool of open windows."""
 
@@ -43,8 +55,10 @@ class TableSplitter(Splitter):
         self._table = np.zeros((2, kernels.TABLE_COLUMNS), np.int64)
         self._pool = np.zeros((16, kernels.POOL_COLUMNS), np.int64)
         # Windows are written here before they are returned.
-        self._opened = np.empty((kernels.WINDOW_LINES, ROOM), np.int64)
-        self._closed = np.empty_like(self._opened)
+        self._opened = np.empty((kernels.OPENED_LINES, ROOM), np.int64)
+        self._closed = np.empty((kernels.CLOSED_LINES, ROOM), np.int64)
+        #: Columns that follow from the numbers of windows.
+        self._known: dict[str, Linear] = {}
         #: Partitions have the lines 1 up to this, exclusively.
         self._lines = 1
 
@@ -87,15 +101,24 @@ class TableSplitter(Splitter):
             loop(opened, closed, fill)
         _, opened_count, closed_count = fill.tolist()
         return Split(
-            Windows(*opened[:, :opened_count].copy()), self._in_order(closed[:, :closed_count])
+            self._windows(opened[:, :opened_count].copy()),
+            self._in_order(closed[:, :closed_count]),
         )
 
     def _in_order(self, closed: Matrix) -> Windows:
         """Return closed windows by the event that closed them, number and partition."""
-        if not self.windows.keyed or closed.shape[1] < 2:
-            return Windows(*closed.copy())
-        keys = (closed[kernels.PARTITION], closed[kernels.WINDOW], closed[kernels.CLOSED_AT])
-        return Windows(*closed[:, np.lexsort(keys)])
+        order = closed[kernels.CLOSED_AT], closed[kernels.WINDOW], closed[kernels.PARTITION]
+        if kernels.in_order_of_closing(*order):
+            return self._windows(closed.copy())
+        return self._windows(closed[:, np.lexsort(order[::-1])])
+
+    def _windows(self, lines: Matrix) -> Windows:
+        """Return windows that a loop has written, as many lines of them as there are."""
+        numbers = lines[kernels.WINDOW]
+        if not len(numbers):
+            return Windows.none()
+        written = {name: lines[line] for name, line in _LINES.items() if line < len(lines)}
+        return LinearWindows(numbers, **{**_WHILE_OPEN, **written, **self._known})
 
     def _columns(self, events: Events) -> tuple[Integers, Integers, Integers, Integers]:
         """Return partitions, ordinals, arrivals, and the times or nothing where none is shown."""
