@@ -20,9 +20,11 @@ from outpace.cli.simulate_output import (
     terminal,
 )
 from outpace.cli.simulate_plan import plan_fields, plan_page, print_plan
+from outpace.errors import ScenarioError
 from outpace.pattern.duration import parse_duration
-from outpace.simulate import read_scenario
+from outpace.simulate import FirstFit, LoadBalanced, NetworkAware, Optimised, read_scenario
 from outpace.simulate import simulate as simulate_scenario
+from outpace.simulate.placement_choice import Choice
 from outpace.simulate.plan import plan as plan_instances
 from outpace.simulate.plan_target import LatencyTarget
 from outpace.simulate.run import Engine
@@ -47,6 +49,37 @@ class EngineChoice(StrEnum):
                 return "twin"
 
 
+class PlacementChoice(StrEnum):
+    """Where vertices run."""
+
+    AS_WRITTEN = "as-written"
+    FIRST_FIT = "first-fit"
+    BALANCED = "balanced"
+    NETWORK_AWARE = "network-aware"
+    OPTIMISED = "optimised"
+
+    def choice(self, p99: str | None) -> Choice | None:
+        """Return how to place the vertices; None if the file says it."""
+        if (p99 is not None) != (self is PlacementChoice.OPTIMISED):
+            raise ScenarioError(
+                "--placement optimised needs a latency to meet"
+                if p99 is None
+                else "--p99 says what --placement optimised is to meet",
+                hint='write for example: --placement optimised --p99 "500 ms"',
+            )
+        match self:
+            case PlacementChoice.AS_WRITTEN:
+                return None
+            case PlacementChoice.FIRST_FIT:
+                return FirstFit()
+            case PlacementChoice.BALANCED:
+                return LoadBalanced()
+            case PlacementChoice.NETWORK_AWARE:
+                return NetworkAware()
+            case PlacementChoice.OPTIMISED:
+                return Optimised(_seconds(p99 or ""))
+
+
 simulations = typer.Typer(no_args_is_help=True, help="Simulate queries on machines.")
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A TOML file.")]
@@ -69,9 +102,17 @@ def run(
     as_json: AsJson = False,
     page: Page = None,
     rows: Annotated[int, typer.Option(min=1, help="The most rows of a table.")] = 20,
+    placement: Annotated[
+        PlacementChoice, typer.Option(help="Where vertices run; as-written is as the file says.")
+    ] = PlacementChoice.AS_WRITTEN,
+    p99: Annotated[
+        str | None, typer.Option(help='What --placement optimised is to meet: "500 ms".')
+    ] = None,
 ) -> None:
     """Simulate a scenario and show latency, throughput, utilisation, queues and drops."""
-    read = read_scenario(scenario)
+    choice = placement.choice(p99)
+    with progress(f"reading {scenario.name}"):
+        read = read_scenario(scenario, choice)
     _check_page(page)
     with progress(f"simulating {read.duration:g} s"):
         result = simulate_scenario(read, engine.engine)
@@ -96,7 +137,7 @@ def plan(
     page: Page = None,
 ) -> None:
     """Find out how many instances of a scenario a rate needs, and where its knee is."""
-    target = LatencyTarget(parse_duration(p99, where="--p99").total_seconds())
+    target = LatencyTarget(_seconds(p99))
     read = read_scenario(scenario)
     _check_page(page)
     with progress("simulating rates and numbers of instances") as on_simulation:
@@ -115,6 +156,10 @@ def plan(
     print_plan(found, terminal())
     if page is not None:
         typer.echo(f"The page: {page}")
+
+
+def _seconds(p99: str) -> float:
+    return parse_duration(p99, where="--p99").total_seconds()
 
 
 def _check_page(page: Path | None) -> None:

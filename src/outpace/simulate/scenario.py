@@ -160,7 +160,12 @@ class Scenario:
             object.__setattr__(self, "placement", dict.fromkeys(vertices, self.vms[0].id))
         for vertex in vertices:
             if vertex not in self.placement:
-                raise ScenarioError("the vertex is on no VM", subject=("vertex", vertex))
+                raise ScenarioError(
+                    "the vertex is on no VM",
+                    subject=("vertex", vertex),
+                    hint="the placement names the VM of each vertex, where there are several; or "
+                    'let a strategy choose: placement = "balanced" in a file',
+                )
 
     def _check_change(self, number: int, change: Change, vertices: Mapping[str, Vertex]) -> None:
         subject = ("change", str(number))

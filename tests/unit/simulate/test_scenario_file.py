@@ -22,8 +22,12 @@ from outpace.simulate import (
     ConstantDelay,
     Consumer,
     Datacentre,
+    FirstFit,
     Host,
     Increasing,
+    LoadBalanced,
+    NetworkAware,
+    Optimised,
     Producer,
     Scenario,
     SimpleScheduling,
@@ -32,10 +36,12 @@ from outpace.simulate import (
     Uniform,
     WeightedAllocation,
     parse_scenario,
+    placed,
     read_scenario,
     scenario_text,
     write_scenario,
 )
+from outpace.simulate.placement_choice import Choice
 from outpace.simulate.toml_places import toml_places
 
 TEXT = """\
@@ -81,6 +87,83 @@ def test_a_file_is_a_scenario() -> None:
     assert scenario.placement == {"in": "one", "out": "two"}
     assert scenario.network == ConstantDelay(0.001)
     assert scenario.queries[0].edges[0].selectivity == 0.5
+
+
+UNPLACED = TEXT.replace('[placement]\nin = "one"\n"out" = "two"\n', "").replace(
+    'id = "out" }', 'id = "out", instructions = 3e8 }'
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "choice"),
+    [
+        ('"first-fit"', FirstFit()),
+        ('"balanced"', LoadBalanced()),
+        ('{ kind = "network-aware", fill = 0.8 }', NetworkAware(0.8)),
+        ('{ kind = "optimised", seconds = 2, steps = 3 }', Optimised(2.0, steps=3)),
+    ],
+)
+def test_a_strategy_may_stand_for_a_placement(written: str, choice: Choice) -> None:
+    assert "[placement]" not in UNPLACED
+    scenario = parse_scenario(f"placement = {written}\n{UNPLACED}")
+    # Five events a second for the consumer: 1500 of 2500 MIPS.
+    assert scenario == placed(scenario, choice)
+    assert set(scenario.placement) == {"in", "out"}
+    # What is asked for here is stronger than what the text says.
+    assert parse_scenario(f'placement = "no"\n{UNPLACED}', placement=choice) == scenario
+    assert parse_scenario(TEXT, placement=FirstFit()).placement == {"in": "one", "out": "one"}
+
+
+def test_strategies_in_a_file_differ_as_they_do_in_python() -> None:
+    both = UNPLACED.replace('id = "in", generator', 'id = "in", instructions = 1e8, generator')
+    found = {
+        name: parse_scenario(f'placement = "{name}"\n{both}').placement
+        for name in ("first-fit", "balanced")
+    }
+    assert found["first-fit"] == {"in": "one", "out": "one"}
+    assert found["balanced"] == {"in": "two", "out": "one"}
+
+
+def test_a_vertex_may_be_called_kind() -> None:
+    text = TEXT.replace('in = "one"', 'kind = "one"').replace('id = "in"', 'id = "kind"')
+    text = text.replace('source = "in"', 'source = "kind"')
+    assert parse_scenario(text).placement == {"kind": "one", "out": "two"}
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "parts"),
+    [
+        ('"balancd"', 1, ["unknown kind 'balancd'", "did you mean 'balanced'?"]),
+        ('{ kind = "balanced", fil = 1 }', 1, ["unknown key 'fil'", "did you mean 'fill'?"]),
+        ('{ kind = "balanced", fill = 2 }', 1, ["a machine is filled"]),
+        ('"optimised"', 1, ["the key 'seconds' is missing"]),
+        ('{ kind = "optimised", seconds = 2, steps = -1 }', 1, ["the steps of a search"]),
+        ('{ kind = "optimised", seconds = 1e-6 }', 1, ["no placement was found", "the best one"]),
+        ('{ kind = "balanced", fill = 0.5 }', 22, ["no VM has room", "vertex 'out'", "1500 MIPS"]),
+        ("7", 1, ["a table is expected here"]),
+    ],
+)
+def test_what_is_wrong_with_a_strategy_is_shown_with_its_line(
+    written: str, line: int, parts: list[str]
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(f"placement = {written}\n{UNPLACED}")
+    for part in (f"line {line},", *parts):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("duration = 60", "duration = 0", "the duration is not"),
+        ('target = "out"', 'target = "uot"', "unknown vertex 'uot'"),
+        ('id = "two"', 'id = "one"', "two VMs of this name"),
+    ],
+)
+def test_all_else_is_checked_before_vertices_are_placed(old: str, new: str, said: str) -> None:
+    assert old in UNPLACED
+    with pytest.raises(ScenarioError, match=said):
+        parse_scenario('placement = "balanced"\n' + UNPLACED.replace(old, new, 1))
 
 
 @settings(max_examples=60)
