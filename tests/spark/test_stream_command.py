@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sysconfig
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.dataset as ds
 import pytest
+from psycopg.rows import dict_row
 from streamed import events, ordered
 from typer.testing import CliRunner
 
@@ -203,6 +209,84 @@ def test_any_source_and_any_sink_of_spark(started: Started, folder: Path) -> Non
     good = ordered(op.match(table, Query.from_sql(CLAUSE)).to_pylist())
     assert ordered(ds.dataset(files, format="orc").to_table().to_pylist()) == good
     assert error.endswith(f"{len(good)} rows; the same command goes on from {folder / 'kept'}\n")
+
+
+def test_a_stream_into_postgresql_that_is_stopped_and_resumed(
+    started: Started, folder: Path, postgres: str
+) -> None:
+    def rows() -> list[dict[str, object]]:
+        with psycopg.connect(postgres, row_factory=dict_row) as connection:
+            if connection.execute("SELECT to_regclass('found') AS it").fetchone() == {"it": None}:
+                return []
+            return connection.execute("SELECT * FROM found").fetchall()
+
+    table = events(300, 4)
+    good = ordered(op.match(table, Query.from_sql(CLAUSE)).to_pylist())
+    arguments = ("clause.sql", "--from", "log:ticks.log", "--to", f"postgres:{postgres}#found")
+    arguments += ("--checkpoint", "kept", "--trigger", "100 ms")
+    append(table.slice(0, 150))
+    process = started(*arguments)
+    wait_for(process, lambda: bool(rows()))
+    append(table.slice(150, 80))  # so that there may be a batch that runs
+    process.send_signal(signal.SIGINT)
+    code, out, error = ended(process)
+    assert (code, out) == (0, ""), error
+    assert "stopping after this batch; once more ends at once\n" in error
+    assert error.endswith(f" rows; the same command goes on from {folder / 'kept'}\n")
+    assert 0 < len(rows()) < len(good)
+
+    append(table.slice(230))
+    code, out, error = ended(started(*arguments[:-1], "available-now"))
+    assert (code, out) == (0, ""), error
+    assert ordered(rows()) == good
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def asked_of(page: str) -> Any:
+    with urllib.request.urlopen(page, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_sparks_own_generator_goes_into_nowhere_until_stopped_and_sparks_pages_name_it(
+    started: Started, folder: Path
+) -> None:
+    Path("tens.sql").write_text(
+        """MATCH_RECOGNIZE (
+            ORDER BY timestamp MEASURES TEN.value AS value PATTERN (TEN)
+            DEFINE TEN AS value % 10 = 0
+        )"""
+    )
+    commits = folder / "kept" / "commits"
+
+    def batches() -> int:
+        return 1 + max((int(one.name) for one in commits.glob("[0-9]*")), default=-1)
+
+    rows = before = 0
+    for more in (2, 1):
+        port = free_port()
+        process = started(
+            *("tens.sql", "--from-format", "rate-micro-batch", "--option", "rowsPerBatch=100"),
+            *("--to-format", "noop", "--checkpoint", "kept", "--trigger", "100 ms"),
+            *("--conf", "spark.ui.enabled=true", "--conf", f"spark.ui.port={port}"),
+        )
+        wait_for(process, lambda least=before + more: batches() >= least)
+        pages = f"http://127.0.0.1:{port}/api/v1/applications"
+        batch = asked_of(f"{pages}/{asked_of(pages)[0]['id']}/sql?details=true")[0]
+        assert batch["description"].startswith("tens\n")
+        for title in ("outpace tens: pack(", "outpace_tens_order_match#", "outpace tens: matches("):
+            assert title in batch["planDescription"]
+        process.send_signal(signal.SIGINT)
+        code, out, error = ended(process)
+        assert (code, out) == (0, ""), error
+        rows += int(re.search(r"([\d,]+) rows; the same", error)[1].replace(",", ""))
+        # A batch that was interrupted between its commit and its report is not counted.
+        assert 10 * (batches() - 2) <= rows <= 10 * batches()
+        before = batches()
 
 
 def test_a_statement_over_generated_events_on_the_console(started: Started) -> None:

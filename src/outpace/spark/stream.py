@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import datetime
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from outpace.engine.stream.cell import CELLS, Kind
 from outpace.errors import BindError, UnsupportedError
@@ -55,6 +56,9 @@ _DELAY: Final = "spark.watermarkDelayMs"
 _PARTITIONS_MANY: Final = 32
 
 _CELLS: Final = from_arrow_schema(CELLS)
+
+#: What may not be in the name of a column whose values are kept in a state store.
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 #: The numbers that tell the metrics of several operators in one query apart.
 _numbers = itertools.count(1)
@@ -172,7 +176,7 @@ def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
     for place, spec in enumerate(plan.stages):
         behind = places[place + 1] if place + 1 < len(places) else [0]
         processor = StageProcessor(spec, place + 1, places[place], behind)
-        grouped = cells.groupBy("instance")
+        grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
         stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", "None")
         cells = with_schema(stepped, _CELLS)
     return _Chain(plan, _observed(cells, plan))
@@ -232,6 +236,14 @@ def _check_session(frame: DataFrame) -> int:
             stacklevel=4,
         )
     return partitions
+
+
+def _by_instance(cells: DataFrame, title: str) -> GroupedData:
+    """Group cells by instance under a title: this column is all of a stage that Spark names."""
+    title = _UNNAMED.sub("_", title)
+    first, *others = _CELLS.fields
+    titled = StructType([StructField(title, first.dataType, first.nullable), *others])
+    return with_schema(cells.withColumnRenamed(first.name, title), titled).groupBy(title)
 
 
 def _map_cells(frame: DataFrame, change: Change) -> DataFrame:

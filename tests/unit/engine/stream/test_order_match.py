@@ -128,6 +128,8 @@ class Sums(op.Operator):
 QUERIES = {
     "strict": kinds("A B+ C"),
     "next": kinds("A -> B -> C").skip_to_next_row(),
+    "to a first row": kinds("A B+ C").skip_to_first("B"),
+    "to a last row": kinds("A -> B+ -> C").skip_to_last("B"),
     "any": kinds("A ->> B"),
     "deadline": kinds("A -> !B").no_skip(),
     "path": kinds("A -> B").define(B="kind = 'b' AND v > A.v"),
