@@ -135,19 +135,12 @@ class EventSetQueue:
     def dequeue(self, count: float) -> EventSet:
         """Return the sum of the first `count` events, from front to back."""
         taken = EMPTY
-        for front in self.dequeue_sets(count):
-            taken += front
-        return taken
-
-    def dequeue_sets(self, count: float) -> list[EventSet]:
-        """Return the sets of the first `count` events, from front to back."""
-        taken = []
         while self._sets and count > 0.0:
             front = self._sets.popleft()
             if front.cardinality > count:
                 front, rest = front.extract(count)
                 self._sets.appendleft(rest)
-            taken.append(front)
+            taken += front
             count -= front.cardinality
             self.cardinality -= front.cardinality
         if not self._sets:

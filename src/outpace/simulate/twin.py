@@ -182,11 +182,10 @@ class Twin:
     ) -> list[EventSet]:
         """Begin a batch if there is none, work on it, and return it if all of it is done."""
         taken = state.begin(begin)
-        if taken:
-            self._record_processed(vertex, taken)
+        if self._record_processed(vertex, [taken]):
             self.recording.setup[vertex] += state.setup
         self._record_used(vertex, state.work(instructions))
-        return [event_set.update(end) for event_set in state.finish()]
+        return [state.finish().update(end)]
 
     def limit(self, vertex: int) -> float:
         """Return how many events a vertex may process, given the room of its successors."""

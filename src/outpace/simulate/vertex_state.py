@@ -149,10 +149,7 @@ class WindowState(VertexState):
 
 
 class BatchState(VertexState):
-    """A batch operator: the batch that it is working on, and what that still needs.
-
-    The sets of a batch are not added up, so that each keeps its age.
-    """
+    """A batch operator: the batch that it is working on, and what that still needs."""
 
     def __init__(self, vertex: BatchOperator, inputs: int, bound: float, origin: float) -> None:
         # Where an event costs nothing, what a batch costs says how much the operator needs to run.
@@ -165,45 +162,44 @@ class BatchState(VertexState):
         """Begin anew: intervals count from this time, and there is no batch."""
         self._origin = origin
         self._intervals = 0
-        self.batch: list[EventSet] = []
+        self.batch = EMPTY
         self._owed = 0.0
 
     def required(self, now: float) -> float | None:
         """Return the instructions for the batch that runs or could begin; None without one."""
-        if self.batch:
+        if self.batch.cardinality:
             return self._owed
         due = now >= self._origin + self._intervals * self._vertex.interval - SAME_TIME
         return self._cost_of(self._next_events) if due and self._next_events else None
 
-    def begin(self, now: float) -> list[EventSet]:
-        """Begin a batch if none runs and one can begin; return the sets that it takes."""
-        if self.batch or self.required(now) is None:
-            return []
+    def begin(self, now: float) -> EventSet:
+        """Begin a batch if none runs and one can begin; return what it takes."""
+        if self.batch.cardinality or self.required(now) is None:
+            return EMPTY
         if self._vertex.interval:
             passed = (now - self._origin + SAME_TIME) / self._vertex.interval
             self._intervals = math.floor(passed) + 1
         self._owed = self._cost_of(self._next_events)
-        for queue, share in zip(self.queues, self._shares(), strict=True):
-            self.batch += queue.dequeue_sets(share)
+        shares = zip(self.queues, self._shares(), strict=True)
+        self.batch = add_sets([queue.dequeue(share) for queue, share in shares])
         return self.batch
 
     def work(self, instructions: float) -> float:
         """Spend instructions on the batch, and return how many it took."""
-        used = min(instructions, self._owed) if self.batch else 0.0
+        used = min(instructions, self._owed)
         self._owed -= used
         return used
 
-    def finish(self) -> list[EventSet]:
-        """Return the sets of the batch if all of it is done."""
-        if not self.batch or self._owed > NOTHING * self._cost_of(1.0):
-            return []
-        done, self.batch, self._owed = self.batch, [], 0.0
+    def finish(self) -> EventSet:
+        """Return the batch if all of it is done."""
+        if self._owed > NOTHING * self._cost_of(1.0):
+            return EMPTY
+        done, self.batch, self._owed = self.batch, EMPTY, 0.0
         return done
 
     def clear(self) -> EventSet:
         """Return the sum of the batch and of all that waits, and hold nothing."""
-        running = add_sets(self.batch)
-        self.batch, self._owed = [], 0.0
+        running, self.batch, self._owed = self.batch, EMPTY, 0.0
         return running + super().clear()
 
     @property

@@ -7,6 +7,7 @@ times the paths between the two.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,12 +15,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from simulated import scenarios
 
-from outpace.simulate import Scenario, WindowedOperator
+from outpace.simulate import (
+    VM,
+    BatchOperator,
+    Consumer,
+    DynamicScheduling,
+    Edge,
+    FailVM,
+    Operator,
+    Producer,
+    Query,
+    RestartVM,
+    Scenario,
+    SimpleScheduling,
+    Uniform,
+    WindowedOperator,
+)
 from outpace.simulate.phases import new_events, phases
 from outpace.simulate.twin import Twin
-from outpace.simulate.vertex_state import WindowState
+from outpace.simulate.vertex_state import BatchState, WindowState
 
 
 def paths_to(twin: Twin, consumer: int) -> list[int]:
@@ -48,6 +65,8 @@ def accounted(twin: Twin, consumer: int) -> dict[str, float]:
                 add(event_set.totals, paths[vertex])
         if isinstance(state, WindowState):
             add(state.uncounted, paths[vertex])
+        if isinstance(state, BatchState):
+            add(state.batch.totals, paths[vertex])
     for inbox in twin.arrivals:
         for _, _, edge, event_set in inbox:
             add(event_set.totals, paths[twin.layout.targets[edge]])
@@ -121,3 +140,51 @@ def test_a_step_of_history_adds_up_to_the_whole(scenario: Scenario) -> None:
     assert recording.vertex_processed.sum(axis=0) == near(recording.processed)
     assert recording.vertex_dropped.sum(axis=0) == near(recording.dropped)
     assert recording.vm_instructions.sum(axis=0) == near(recording.instructions)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rates=st.lists(st.sampled_from([0.0, 3.0, 70.0, 400.0]), min_size=1, max_size=2),
+    interval=st.sampled_from([0.0, 0.3, 1.0]),
+    setup=st.sampled_from([0.0, 1e5, 2e6]),
+    cost=st.sampled_from([0.0, 500.0, 40_000.0]),
+    most=st.sampled_from([1.0, 50.0, math.inf]),
+    queue=st.sampled_from([None, 30.0]),
+    simple=st.booleans(),
+    failing=st.booleans(),
+)
+def test_totals_are_conserved_with_batches(
+    rates: list[float],
+    interval: float,
+    setup: float,
+    cost: float,
+    most: float,
+    queue: float | None,
+    simple: bool,
+    failing: bool,
+) -> None:
+    producers = [Producer(f"in{n}", Uniform(rate)) for n, rate in enumerate(rates)]
+    batch = BatchOperator("batch", cost, interval, setup, most, queue)
+    after = Operator("after", 300.0)
+    query = Query(
+        "q",
+        (*producers, batch, after, Consumer("out")),
+        (
+            *(Edge(producer.id, "batch", 0.5) for producer in producers),
+            Edge("batch", "after", 2.0),
+            Edge("after", "out"),
+        ),
+    )
+    scenario = Scenario(
+        (query,),
+        (VM("worker", mips=5.0),),
+        duration=4,
+        scheduling=SimpleScheduling() if simple else DynamicScheduling(),
+        changes=(FailVM(1.5, "worker"), RestartVM(2.0, "worker")) if failing else (),
+    )
+    twin = Twin(scenario)
+    while twin.tick < twin.layout.ticks:
+        twin.step()
+        check(twin)
+    offered = 5e6 * (3.5 if failing else 4.0)
+    assert twin.recording.vm_instructions.sum() <= offered * (1 + 1e-6)
