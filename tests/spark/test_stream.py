@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 from streamed import (
     END,
     PROVIDER,
@@ -29,6 +31,8 @@ from streamed import (
 import outpace as op
 from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import BindError, UnsupportedError
+from outpace.spark.metrics_account import Account
+from outpace.spark.metrics_names import STAGE_TOTALS
 from outpace.spark.placement import partition_of
 from outpace.spark.session import ROCKSDB
 
@@ -40,6 +44,19 @@ def streaming(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     if before is None:
         spark.conf.unset(PROVIDER)
+
+
+def totals(query: StreamingQuery) -> dict[tuple[str, str], float]:
+    """What the metrics count of a query that has ended, by stage and counter."""
+    account = Account()
+    for progress in query.recentProgress:
+        account.progressed(json.loads(progress.json))
+    counters = {metric.name: counter for counter, metric in STAGE_TOTALS.items()}
+    return {
+        (sample.labels["stage"], counters[sample.name]): sample.value
+        for sample in account.samples()
+        if sample.name in counters
+    }
 
 
 def test_every_kind_of_query_finds_what_the_table_has(
@@ -91,7 +108,7 @@ def test_disorder_late_and_invalid_events_and_timeouts_in_one_run(
     ]
     write_pieces(parts, tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
-    run(op.search(stream, asked).outputs(), tmp_path)
+    query = run(op.search(stream, asked).outputs(), tmp_path)
     rows = rows_of(streaming, tmp_path)
     found = {
         name: sorted((row[name] for row in rows if row["output"] == name), key=str)
@@ -105,6 +122,36 @@ def test_disorder_late_and_invalid_events_and_timeouts_in_one_run(
     assert "5000000000 is too far ahead" in reasons[7]
     assert sorted((row["first"], row["last"]) for row in found["match"]) == [(0, 2), (4, 9)]
     assert [row["key"] for row in found["timed_out"]] == ["z"]
+    counted = totals(query)
+    assert counted["pack", "events"] == sum(map(len, batches))
+    # Packing sees that there is no time; only a stage knows what is too far ahead of all.
+    assert (counted["pack", "invalid"], counted["order + match", "invalid"]) == (1, 1)
+    assert counted["order + match", "late"] == len(found["late"])
+    assert counted["order + match", "timed_out"] == len(found["timed_out"])
+    assert counted["order + match", "matches"] == len(found["match"])
+
+
+def test_late_events_that_are_dropped_are_counted_whether_a_step_can_use_them_or_not(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    asked = kinds("A -> B").partition_by("key").within(10).disorder(op.KSlack(5))
+    parts = [
+        pa.table({"id": [0, 1], "ts": [10, 14], "key": ["x", "x"], "kind": ["a", "d"]}),
+        # The watermark is 9: two are late, one of them of no use; so is one that is in time.
+        pa.table(
+            {"id": [2, 3, 4, 5], "ts": [8, 7, 13, 15], "key": list("xyzx"), "kind": list("adcb")}
+        ),
+        pa.table({"id": [6], "ts": [END], "key": ["end"], "kind": ["end"]}),
+    ]
+    write_pieces(parts, tmp_path / "in")
+    query = run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
+    assert [(row["first"], row["last"]) for row in rows_of(streaming, tmp_path)] == [(0, 5)]
+    counted = totals(query)
+    assert counted["pack", "events"] == 7
+    assert counted["order + match", "late"] == 2
+    # What no step can use does not travel: the stage took events 0, 2 and 5.
+    assert counted["order + match", "events"] == 3
+    assert counted["order + match", "released"] == 2
 
 
 def test_a_deadline_passes_with_events_of_other_keys(
