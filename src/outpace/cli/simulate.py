@@ -5,6 +5,7 @@ A scenario is a TOML file; what is wrong with it is shown with its line, and exi
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -163,6 +164,10 @@ def _seconds(p99: str) -> float:
 
 
 def _check_page(page: Path | None) -> None:
-    """Fail, before anything is simulated, if the page cannot be written."""
-    if page is not None:
-        page.open("a").close()
+    """Fail, before anything is simulated, if the page cannot be written; leave nothing behind."""
+    if page is None:
+        return
+    if page.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK):
+        raise ScenarioError(
+            f"the page {str(page)!r} cannot be written", hint="name a file in a folder that exists"
+        )

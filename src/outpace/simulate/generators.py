@@ -21,6 +21,9 @@ from outpace.errors import ScenarioError
 Times = NDArray[np.float64]
 Totals = NDArray[np.int64]
 
+#: What counts events must not overflow, however long a run is.
+RATE_MAX = 1e12
+
 #: A product such as 10 · 0.3 may lie a rounding error below the whole number that is meant.
 _ROUNDING = 1e-9
 
@@ -47,7 +50,7 @@ class Uniform:
     rate: float
 
     def __post_init__(self) -> None:
-        _not_negative("rate", self.rate)
+        _check_rate("rate", self.rate)
 
     def totals(self, times: Times) -> Totals:
         """Return rate · t, rounded down."""
@@ -69,8 +72,8 @@ class Increasing:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        _not_negative("start", self.start)
-        _not_negative("maximum", self.maximum)
+        _check_rate("start", self.start)
+        _check_rate("maximum", self.maximum)
         _positive("over", self.over)
 
     def totals(self, times: Times) -> Totals:
@@ -100,7 +103,7 @@ class Poisson:
     grain: float = 0.01
 
     def __post_init__(self) -> None:
-        _not_negative("rate", self.rate)
+        _check_rate("rate", self.rate)
         _not_negative("seed", self.seed)
         _positive("grain", self.grain)
 
@@ -130,8 +133,8 @@ class Bursty:
     quiet: float = 0.0
 
     def __post_init__(self) -> None:
-        _not_negative("rate", self.rate)
-        _not_negative("quiet", self.quiet)
+        _check_rate("rate", self.rate)
+        _check_rate("quiet", self.quiet)
         _positive("on", self.on)
         _positive("off", self.off)
 
@@ -191,6 +194,12 @@ class Trace:
 
 def _whole(events: NDArray[np.float64]) -> Totals:
     return np.floor(events + _ROUNDING).astype(np.int64)
+
+
+def _check_rate(name: str, value: float) -> None:
+    _not_negative(name, value)
+    if value > RATE_MAX:
+        raise ScenarioError(f"a generator's {name} is above {RATE_MAX:g} events a second: {value}")
 
 
 def _not_negative(name: str, value: float) -> None:

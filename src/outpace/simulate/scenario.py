@@ -1,7 +1,8 @@
 """A scenario: what runs, where, for how long, and what happens meanwhile.
 
 A scenario that could be made is one that can be simulated: every vertex is somewhere, every machine
-fits, every name is known. Everything else is an error that names what is wrong.
+fits, every name is known. Everything else is an error that names what is wrong. A run has at most
+`TICKS_MAX` ticks, and a history of at most `HISTORY_MAX` steps of vertices, which take 2 GB.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.changes import Change, FailVM, Move, RestartVM, SetRate
@@ -24,6 +25,12 @@ from outpace.simulate.strategies import (
 )
 
 Overflow = Literal["accumulate", "discard"]
+
+#: At 0.1 s this is 115 days.
+TICKS_MAX: Final = 100_000_000
+
+#: Steps of the history times vertices.
+HISTORY_MAX: Final = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,7 @@ class Scenario:
         _check_unique("vm", [vm.id for vm in self.vms])
         check_clouds(self.clouds)
         vertices = self.vertices()
+        self._check_history(len(vertices))
         check_cycles(self.edges())
         self._check_placement(vertices)
         assign_hosts(self.vms, self.clouds)
@@ -134,6 +142,13 @@ class Scenario:
                 raise _setting(name, f"the {name} is not a number of seconds above 0", self)
         if self.tick > self.duration:
             raise _setting("tick", "a tick is longer than the whole simulation", self)
+        if self.duration / self.tick > TICKS_MAX:
+            raise _setting(
+                "duration",
+                f"the simulation has more than {TICKS_MAX:,} ticks of {self.tick:g} s",
+                self,
+                hint="take a longer tick or a shorter duration",
+            )
         if not 0 <= self.warm_up < self.duration:
             raise _setting("warm_up", "the warm-up does not end before the simulation", self)
         if not self.sample > 0:
@@ -143,6 +158,16 @@ class Scenario:
         if self.overflow not in ("accumulate", "discard"):
             raise _setting(
                 "overflow", "unknown overflow", self, hint='write "accumulate" or "discard"'
+            )
+
+    def _check_history(self, vertices: int) -> None:
+        steps = self.duration / max(self.sample, self.tick)
+        if steps * vertices > HISTORY_MAX:
+            raise _setting(
+                "sample",
+                f"a history of {steps:,.0f} steps of {vertices:,} vertices is too long",
+                self,
+                hint="take a longer sample, or `inf` for no history",
             )
 
     def _check_placement(self, vertices: Mapping[str, Vertex]) -> None:

@@ -103,24 +103,125 @@ def test_a_page_that_cannot_be_written_fails_at_once(scenario: Path, tmp_path: P
     assert "nowhere" in done.stderr
 
 
+HOSTS = """[[clouds]]
+id = "own"
+datacentres = [{ id = "cellar", hosts = [{ id = "rack", mips = 500 }] }]
+
+[[queries]]"""
+
+CYCLE = """target = "pager", selectivity = 0.05 },
+    { source = "filter", target = "again" },
+    { source = "again", target = "filter" },"""
+
+AGAIN = """{ kind = "operator", id = "again" },
+    { kind = "consumer", id = "pager" }"""
+
+WINDOW = 'kind = "window", window = 10, advance = 3, id = "filter"'
+
+
 @pytest.mark.parametrize(
     ("written", "instead", "said"),
     [
         ('target = "pager"', 'target = "paper"', ["paper", "line 19", "did you mean 'pager'"]),
         ("instructions = 5e6", "instructions = -1", ["'filter'", "line 14", "-1"]),
+        ("instructions = 5e6", "instructions = nan", ["'filter'", "line 14", "nan"]),
+        ("selectivity = 0.05", "selectivity = -0.05", ["'filter' -> 'pager'", "line 19"]),
+        ("selectivity = 0.05", "selectivity = nan", ["'filter' -> 'pager'", "line 19"]),
+        ("rate = 100", "rate = -100", ["line 13", "rate is not a number from 0 on: -100"]),
+        ("rate = 100", "rate = nan", ["line 13", "rate is not a number from 0 on: nan"]),
+        ("rate = 100", "rate = 1e300", ["line 13", "above 1e+12 events a second"]),
         ("duration = 30", "duration = ", ["not TOML"]),
+        ("duration = 30", "duration = nan", ["line 1", "duration is not a number of seconds"]),
+        ("duration = 30", "duration = 1e12", ["line 1", "more than 100,000,000 ticks"]),
+        ("duration = 30", "duration = 30\ntick = 1e-9", ["line 1", "100,000,000 ticks"]),
+        ("duration = 30", "duration = 2e6\nsample = 0.1", ["line 2", "history of 20,000,000 ste"]),
+        ("duration = 30", "durration = 30", ["line 1", "did you mean 'duration'?"]),
         ("mips = 1000", 'mips = "fast"', ["line 8", "number"]),
+        ("mips = 1000", 'mips = 1\n[[vms]]\nid = "b"\nmips = 1', ["on no VM", "'sensors'"]),
+        ("[[queries]]", HOSTS, ["the VM fits on no host", "vm 'worker'", "line 6"]),
+        (
+            'kind = "operator", id = "filter", instructions = 5e6',
+            WINDOW,
+            ["'filter'", "line 14", "of 10 s is no multiple of its advance of 3 s"],
+        ),
+        ('"discard"', '"discrad"', ["line 4", "unknown overflow", "accumulate"]),
     ],
 )
 def test_what_is_wrong_is_shown_with_file_and_line(
     scenario: Path, written: str, instead: str, said: list[str]
 ) -> None:
     assert written in SCENARIO
-    scenario.write_text(SCENARIO.replace(written, instead), encoding="utf-8")
-    done = outpace("run", scenario)
+    scenario.write_text(SCENARIO.replace(written, instead, 1), encoding="utf-8")
+    refused(scenario, said)
+
+
+def test_a_cycle_is_shown_with_its_vertices(scenario: Path) -> None:
+    cyclic = SCENARIO.replace('target = "pager", selectivity = 0.05 },', CYCLE)
+    cyclic = cyclic.replace('{ kind = "consumer", id = "pager" }', AGAIN)
+    scenario.write_text(cyclic, encoding="utf-8")
+    refused(scenario, ["the vertices form a cycle", "again -> filter", "filter -> again", "line 2"])
+
+
+def refused(scenario: Path, said: list[str]) -> None:
+    """Every command refuses the file with exit code 2, says why, and writes nothing."""
+    page = scenario.with_name("page.html")
+    for command in (("run",), ("plan", "--rate", 10, "--p99", "1 s")):
+        done = outpace(*command, scenario, "--html", page)
+        assert done.exit_code == 2
+        assert not done.stdout
+        for words in ("alarms.toml", *said):
+            assert words in done.stderr
+    assert [path.name for path in scenario.parent.iterdir()] == ["alarms.toml"]
+
+
+def test_a_run_that_fails_leaves_no_page(scenario: Path) -> None:
+    page = scenario.with_name("page.html")
+    done = outpace("plan", scenario, "--rate", -1, "--p99", "1 s", "--html", page)
     assert done.exit_code == 2
-    for words in ("alarms.toml", *said):
-        assert words in done.stderr
+    assert not page.exists()
+
+
+TWO_VMS = SCENARIO.replace("[[queries]]", '[[vms]]\nid = "other"\nmips = 1000\n\n[[queries]]')
+BUSY = TWO_VMS.replace('id = "pager" }', 'id = "pager", instructions = 9e7 }')
+
+
+@pytest.mark.parametrize(
+    ("placement", "homes"),
+    [
+        (("first-fit",), {"worker"}),
+        (("balanced",), {"worker", "other"}),
+        (("network-aware",), {"worker"}),
+        (("optimised", "--p99", "900 ms"), {"worker"}),
+    ],
+)
+def test_vertices_are_placed_by_a_strategy(
+    scenario: Path, placement: tuple[str, ...], homes: set[str]
+) -> None:
+    scenario.write_text(BUSY, encoding="utf-8")
+    found = printed_json("run", scenario, "--placement", *placement)
+    assert {row["vm"] for row in found["vertices"]} == homes
+    # A machine that nothing runs on has no utilisation.
+    used = [row["utilisation"] for row in found["vms"] if row["vm"] in homes]
+    assert sum(used) == pytest.approx(0.95, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"),
+    [
+        (("nearest",), "network-aware"),
+        (("optimised",), "needs a latency to meet"),
+        (("balanced", "--p99", "1 s"), "--placement optimised is to meet"),
+        (("optimised", "--p99", "1 ms"), "no placement was found with a p99 of 0.001 s"),
+        (("optimised", "--p99", "soon"), "--p99"),
+    ],
+)
+def test_a_placement_that_cannot_be_is_refused(
+    scenario: Path, placement: tuple[str, ...], said: str
+) -> None:
+    scenario.write_text(BUSY, encoding="utf-8")
+    done = outpace("run", scenario, "--placement", *placement)
+    assert done.exit_code == 2
+    assert said in done.stderr.replace("\n", "")
 
 
 def test_a_file_that_is_not_there_and_an_engine_that_is_unknown(scenario: Path) -> None:
