@@ -72,6 +72,26 @@ def test_a_damaged_segment_stops_the_stream_until_it_is_repaired(
     assert ordered(rows_of(streaming, tmp_path)) == expected(table)
 
 
+def test_a_changed_query_starts_again_from_the_retained_log(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    table = events(300, 6)
+    log = op.log.create(tmp_path / "log", table.schema)
+    with log.writer() as writer:
+        writer.append(table.slice(0, 200))
+    run(from_log(streaming, tmp_path / "log"), tmp_path / "before")
+    with log.writer() as writer:
+        writer.append(table.slice(200))
+    changed = QUERY.within(60)
+    stream = streaming.readStream.format("outpace.log").load(str(tmp_path / "log"))
+    said = failure_of(op.match(stream, changed), tmp_path / "before")
+    assert isinstance(said, op.StateError), said
+    run(op.match(stream, changed), tmp_path / "after")
+    found = ordered(rows_of(streaming, tmp_path / "after"))
+    assert found == ordered(op.match(table, changed).to_pylist())
+    assert len(found) > len(expected(table))
+
+
 def test_a_torn_append_is_cut_and_the_stream_goes_on(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
