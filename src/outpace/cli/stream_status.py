@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryTerminatedEvent,
+)
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -46,11 +50,17 @@ class StatusListener(AccountListener):
         super().__init__(self._counted)
         self.rows = 0
         self.batch: int | None = None
+        self.idle = False
         self.ended = threading.Event()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's names
         """Take in a progress."""
         self.take(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Note that no events come."""
+        super().onQueryIdle(event)
+        self.idle = True
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Note that the query ended."""
@@ -63,6 +73,7 @@ class StatusListener(AccountListener):
         observed = (told.get("observedMetrics") or {}).get(ROWS) or {}
         self.rows += int(observed.get(ROWS) or 0)
         self.batch = int(told["batchId"])
+        self.idle = False
 
     def line(self) -> str:
         """Return how the query goes."""
@@ -78,7 +89,7 @@ class StatusListener(AccountListener):
                 behind = max(behind, sample.value)
         said = [
             f"batch {self.batch} in {seconds(totals.get(names.BATCH_SECONDS.name, 0.0))}",
-            f"{amount(events)} events/s",
+            "no new events" if self.idle else f"{amount(events)} events/s",
             f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}",
         ]
         if behind:

@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.listener import QueryIdleEvent
 from rich.console import Console
 
 import outpace as op
@@ -20,6 +22,7 @@ from outpace.cli.stream_input import input_of
 from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
 from outpace.cli.stream_query import Wanted
 from outpace.cli.stream_status import StatusListener, status_view
+from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import BindError
 from outpace.pattern.disorder import Invalid, KSlack, Late
 
@@ -174,3 +177,24 @@ def test_the_line_of_status_is_gone_from_a_terminal_afterwards() -> None:
     shown = console.file.getvalue()
     assert "waiting for the first batch" in shown
     assert shown.endswith("\x1b[2K")
+
+
+def test_a_stream_without_new_events_says_so_and_not_that_its_last_batch_had_none() -> None:
+    id, run, at = uuid.uuid4(), uuid.uuid4(), "2024-01-02T09:30:00.000Z"
+    reports = [[0, 8, *[0] * (len(COUNTERS) - 1)]]
+    told = {
+        "id": str(id),
+        "runId": str(run),
+        "name": "dips",
+        "batchId": 0,
+        "batchDuration": 2000,
+        "timestamp": at,
+        "observedMetrics": {"outpace:dips:1": {"pack > order + match": reports}},
+    }
+    listener = StatusListener()
+    listener.take(told)
+    assert listener.line() == "batch 0 in 2.0 s, 4 events/s, 0 rows"
+    listener.onQueryIdle(QueryIdleEvent(id, run, at))
+    assert listener.line() == "batch 0 in 2.0 s, no new events, 0 rows"
+    listener.take({**told, "batchId": 1, "timestamp": "2024-01-02T09:30:02.000Z"})
+    assert listener.line() == "batch 1 in 2.0 s, 4 events/s, 0 rows"
