@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from outpace.cli.simulate_calibrate import calibrate
 from outpace.cli.simulate_output import (
     json_text,
     print_result,
@@ -21,6 +22,7 @@ from outpace.cli.simulate_output import (
     terminal,
 )
 from outpace.cli.simulate_plan import plan_fields, plan_page, print_plan
+from outpace.cli.simulate_validate import validate
 from outpace.errors import ScenarioError
 from outpace.pattern.duration import parse_duration
 from outpace.simulate import FirstFit, LoadBalanced, NetworkAware, Optimised, read_scenario
@@ -161,6 +163,10 @@ def plan(
 
 def _seconds(p99: str) -> float:
     return parse_duration(p99, where="--p99").total_seconds()
+
+
+simulations.command()(calibrate)
+simulations.command()(validate)
 
 
 def _check_page(page: Path | None) -> None:

@@ -25,7 +25,7 @@ from outpace.studies.report import number_text
 _WIDTH_MAX: Final = 2_000
 
 #: How a column is shown: its heading and its cells.
-_Column = tuple[str, Callable[[Any], str]]
+Column = tuple[str, Callable[[Any], str]]
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -68,7 +68,7 @@ def count_text(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else number_text(value)
 
 
-_COLUMNS: Final[Mapping[str, _Column]] = {
+_COLUMNS: Final[Mapping[str, Column]] = {
     "consumer": ("consumer", str),
     "query": ("query", str),
     "vertex": ("vertex", str),
@@ -122,7 +122,7 @@ def print_result(result: Result, console: Console, rows: int) -> None:
 
 def print_rows(
     title: str,
-    columns: Mapping[str, _Column],
+    columns: Mapping[str, Column],
     rows: Iterable[Mapping[str, Any]],
     console: Console,
 ) -> None:
@@ -188,9 +188,7 @@ def plots_page(
     return document(title, parts)
 
 
-def html_table(
-    title: str, columns: Mapping[str, _Column], rows: Sequence[Mapping[str, Any]]
-) -> str:
+def html_table(title: str, columns: Mapping[str, Column], rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a table as HTML; the keys of the columns are those of the rows."""
 
     def cell(key: str, text: str, tag: str) -> str:
@@ -211,8 +209,8 @@ def html_table(
 
 
 @contextmanager
-def progress(words: str) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, if that is a terminal; give what is told a count."""
+def progress(words: str) -> Iterator[Callable[[int | str], None]]:
+    """Show a bar on standard error, if that is a terminal; give what is told a count or a step."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     disable = not console.is_terminal

@@ -81,6 +81,8 @@ def parse_scenario(
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError("the scenario is not TOML", where=where, detail=str(error)) from None
+    # How a scenario was measured is for those who measure again.
+    document.pop("calibration", None)
     return _Reader(document, text, where, folder).scenario(placement)
 
 

@@ -57,16 +57,23 @@ def scenario_text(scenario: Scenario) -> str:
     settings = {
         name: chosen.pop(name) for name in list(chosen) if name not in (*tables, "placement")
     }
-    parts = [_lines(settings)]
+    parts = [toml_text(settings)]
     if scenario.placement:
-        parts.append("[placement]\n" + _lines(scenario.placement))
+        parts.append("[placement]\n" + toml_text(scenario.placement))
     for name in tables:
         for value in chosen.get(name, ()):
-            parts.append(f"[[{name}]]\n" + _lines(_table(value)))
+            parts.append(f"[[{name}]]\n" + toml_text(_table(value)))
     return "\n".join(parts)
 
 
-def _lines(table: Mapping[str, Any]) -> str:
+def toml_text(table: Mapping[str, Any]) -> str:
+    """Return the lines of a table.
+
+    Examples
+    --------
+    >>> toml_text({"rate": 10, "unit": "events/s"})
+    'rate = 10\\nunit = "events/s"\\n'
+    """
     return "".join(f"{_key(key)} = {_long(value)}\n" for key, value in table.items())
 
 

@@ -1,0 +1,223 @@
+"""`outpace simulate calibrate`: what a query costs on this machine, measured, as a scenario.
+
+A query runs as a stream on Spark, at full speed and at rising rates. What an event costs is
+estimated by both methods of the CEPSim paper; see `outpace.simulate.calibration`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from outpace.cli.simulate_measure import default_mips, measuring_session, setting_of
+from outpace.cli.simulate_output import (
+    Column,
+    count_text,
+    json_text,
+    percent_text,
+    print_rows,
+    progress,
+    seconds_text,
+    terminal,
+)
+from outpace.errors import BindError
+from outpace.pattern.duration import parse_duration
+from outpace.simulate.calibration.procedure import ESTIMATED_AT, Found, Pace, measure_costs
+from outpace.simulate.calibration.written import Measured, calibrated, calibrated_text
+from outpace.simulate.scenario import Scenario
+
+#: How long is measured, and with `--quick`.
+PACE: Final = Pace(warm=60.0, seconds=40.0, full=6)
+QUICK: Final = Pace(warm=5.0, seconds=8.0, full=3)
+
+#: The rate of the scenario's producer, as a part of the maximum throughput.
+_WRITTEN_AT: Final = 0.5
+
+_COLUMNS: Final[Mapping[str, Column]] = {
+    "query": ("query", str),
+    "method": ("method", str),
+    "event": ("an event", seconds_text),
+    "instructions": ("instructions", count_text),
+    "difference": ("difference", percent_text),
+    "written": ("written", str),
+}
+
+
+def calibrate(
+    query: Annotated[
+        Path | None, typer.Argument(metavar="[QUERY]", help="A .sql or .py file.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Names of workloads of `outpace bench`, with commas.")
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="The query's events: a Parquet, CSV or JSON file, or log:PATH."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The scenario; with several, -NAME is added.")] = Path(
+        "scenario.toml"
+    ),
+    trigger: Annotated[str, typer.Option(help="The time between two batches.")] = "2 s",
+    max_events: Annotated[int, typer.Option(min=1, help="The most events of a batch.")] = 1_000_000,
+    cores: Annotated[int, typer.Option(min=1, help="The cores that Spark runs on.")] = 2,
+    mips: Annotated[
+        float | None,
+        typer.Option(help="Million instructions a second of a core; what the system says."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure for a short time.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+) -> None:
+    """Measure what a query costs on Spark, and write a scenario for the simulator."""
+    interval = parse_duration(trigger, where="--trigger").total_seconds()
+    if interval <= 0:
+        raise BindError("the time between two batches is not above 0", where="--trigger")
+    speed = default_mips() if mips is None else mips
+    if not 0 < speed < float("inf"):
+        raise BindError(f"{speed} is no number of instructions", where="--mips")
+    subjects = _subjects(query, workload, events, out, interval, max_events, cores)
+    paths = {one: _path(out, one, len(subjects)) for one in subjects}
+    for path in paths.values():
+        if path.is_dir() or not path.parent.is_dir():
+            raise BindError(f"'{path}' cannot be written", where="--out", hint="name a file")
+    settings = {one: setting_of(one, path.parent) for one, path in paths.items()}
+    with measuring_session(cores) as session:
+        for one, setting in settings.items():
+            with progress(one.name) as told:
+                pace = QUICK if quick else PACE
+                found = measure_costs(session, setting, pace, told)
+            scenario = calibrated(
+                one,
+                found.costs,
+                found.selectivity,
+                speed,
+                _WRITTEN_AT * min(found.costs.events_per_second, max_events / interval),
+            )
+            said = _said(one, found, speed)
+            paths[one].write_text(calibrated_text(scenario, one, said), encoding="utf-8")
+            _show(one, found, scenario, paths[one], as_json)
+
+
+def _subjects(
+    query: Path | None,
+    workload: str | None,
+    events: str | None,
+    out: Path,
+    trigger: float,
+    most: int,
+    cores: int,
+) -> list[Measured]:
+    subjects = []
+    if query is not None:
+        if events is None:
+            raise BindError("the query has no events", hint="--from ticks.parquet")
+        name, equals, place = events.rpartition("=")
+        kind, colon, path = place.rpartition(":")
+        beside = f"{name}{equals}{kind}{colon}{_beside(Path(path), out)}"
+        subjects.append(
+            Measured("", _beside(query, out), beside, trigger=trigger, events_max=most, cores=cores)
+        )
+    elif events is not None:
+        raise BindError("--from goes with a query file", hint="workloads have their own events")
+    for name in (part.strip() for part in (workload or "").split(",")):
+        if name:
+            subjects.append(Measured(name, trigger=trigger, events_max=most, cores=cores))
+    if not subjects:
+        raise BindError("there is nothing to measure", hint="name a query file, or --workload w2k")
+    return subjects
+
+
+def _beside(path: Path, out: Path) -> str:
+    """Return a path as seen from the folder of the scenario."""
+    return os.path.relpath(path.expanduser().absolute(), out.absolute().parent)
+
+
+def _path(out: Path, subject: Measured, count: int) -> Path:
+    return out if count == 1 else out.with_name(f"{out.stem}-{subject.name}{out.suffix}")
+
+
+def _said(subject: Measured, found: Found, mips: float) -> list[str]:
+    """Return what the file says of how it was measured."""
+    costs, counts = found.costs, found.counts
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    rates = ", ".join(f"{rate:,.0f} ({count})" for rate, count in found.rates.items())
+    parts = ", ".join(f"{part:g}" for part in ESTIMATED_AT)
+    return [
+        f"{subject.name}: what a stream on Spark costs, as outpace simulate calibrate measured it.",
+        f"When and where: {now}, {platform.machine()}, local[{subject.cores}]; batches of at most "
+        f"{subject.events_max:,} events every {subject.trigger:g} s.",
+        f"A batch costs {seconds_text(costs.setup)} however few events it has: the line through "
+        "the times of batches at rising rates.",
+        f"An event costs {seconds_text(costs.latency.seconds)} by latency: the slope of that line"
+        f"{_hidden(costs.latency.exact)}.",
+        f"  Events/s, {parts} of the greatest, with the batches that counted: {rates}.",
+        f"An event costs {seconds_text(costs.throughput.seconds)} by maximum throughput: "
+        f"{costs.events_per_second:,.0f} events/s in {found.full} batches right after each other, "
+        f"without what a batch costs{_hidden(costs.throughput.exact)}.",
+        f"Written: {seconds_text(costs.event)} an event, times {subject.cores} cores of "
+        f"{mips:g} million instructions a second.",
+        f"Selectivity: {counts.matches:,} matches of {counts.events:,} events; "
+        f"{counts.late:,} late, {counts.invalid:,} invalid.",
+    ]
+
+
+def _hidden(exact: bool) -> str:
+    return "" if exact else " (too large: noise hid what a batch costs)"
+
+
+def _rows(subject: Measured, found: Found, scenario: Scenario) -> list[dict[str, Any]]:
+    costs = found.costs
+    speed = scenario.vms[0].capacity * 1e6
+    rows = []
+    for method, estimate, difference in (
+        ("latency", costs.latency, costs.difference),
+        ("maximum throughput", costs.throughput, 0.0),
+    ):
+        rows.append(
+            {
+                "query": subject.name,
+                "method": method,
+                "event": estimate.seconds,
+                "instructions": estimate.seconds * speed,
+                "difference": difference,
+                "exact": estimate.exact,
+                "written": "yes" if estimate.seconds == costs.event else "",
+            }
+        )
+    return rows
+
+
+def _show(subject: Measured, found: Found, scenario: Scenario, path: Path, as_json: bool) -> None:
+    rows = _rows(subject, found, scenario)
+    if as_json:
+        typer.echo(
+            json_text(
+                {
+                    "query": subject.name,
+                    "scenario": str(path),
+                    "setup": found.costs.setup,
+                    "events_per_s": found.costs.events_per_second,
+                    "selectivity": found.selectivity,
+                    "late": found.counts.late,
+                    "invalid": found.counts.invalid,
+                    "methods": [{key: row[key] for key in row if key != "query"} for row in rows],
+                }
+            )
+        )
+        return
+    console = terminal()
+    print_rows("instructions per event", _COLUMNS, rows, console)
+    console.print(
+        f"A batch costs {seconds_text(found.costs.setup)}; {count_text(found.counts.matches)} "
+        f"matches of {count_text(found.counts.events)} events. The scenario: {path}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

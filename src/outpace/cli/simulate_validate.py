@@ -1,0 +1,149 @@
+"""`outpace simulate validate`: what the simulator predicts for rates, beside new runs at them.
+
+Exit code 0 if all predictions are within the bounds, 1 if one is not, 2 for what is wrong with the
+scenario or the options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from outpace.cli.simulate_calibrate import PACE, QUICK
+from outpace.cli.simulate_measure import measuring_session, setting_of
+from outpace.cli.simulate_output import (
+    Column,
+    count_text,
+    html_table,
+    json_text,
+    percent_text,
+    plots_page,
+    print_rows,
+    progress,
+    seconds_text,
+    terminal,
+)
+from outpace.errors import BindError
+from outpace.simulate.calibration.compare import (
+    LATENCY_BOUND,
+    THROUGHPUT_BOUND,
+    Comparison,
+    capacity_of,
+    compare,
+)
+from outpace.simulate.calibration.compare_plot import compare_plots
+from outpace.simulate.calibration.procedure import measure_rates
+from outpace.simulate.calibration.written import batch_operator, read_calibrated
+
+#: The rates below overload, as parts of the knee, and the one above it, of the greatest rate.
+BELOW: Final = (0.2, 0.4, 0.6, 0.8)
+ABOVE: Final = 1.2
+_BELOW_QUICK: Final = (0.3, 0.6)
+
+_COLUMNS: Final[Mapping[str, Column]] = {
+    "rate": ("events/s", count_text),
+    "predicted_latency": ("latency predicted", seconds_text),
+    "latency": ("measured", seconds_text),
+    "latency_spread": ("spread", seconds_text),
+    "latency_error": ("error", percent_text),
+    "predicted_throughput": ("throughput predicted", count_text),
+    "throughput": ("measured", count_text),
+    "throughput_spread": ("spread", count_text),
+    "throughput_error": ("error", percent_text),
+    "runs": ("runs", str),
+    "judged": ("", str),
+}
+
+
+def validate(
+    scenario: Annotated[
+        Path, typer.Argument(metavar="SCENARIO", help="A file that `calibrate` has written.")
+    ],
+    rates: Annotated[
+        str | None,
+        typer.Option(help="Events a second, with commas; by default parts of the knee and beyond."),
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each rate; the median counts. 3.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rates, for a short time.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    page: Annotated[Path | None, typer.Option("--html", help="A file for a page with plots.")] = (
+        None
+    ),
+) -> None:
+    """Predict latency and throughput at several rates, and compare with new runs on Spark."""
+    read, measured = read_calibrated(scenario)
+    knee, greatest = capacity_of(read, batch_operator(read, scenario))
+    below = _BELOW_QUICK if quick else BELOW
+    chosen = [part * knee for part in below] + [ABOVE * greatest] if rates is None else _all(rates)
+    if page is not None and (page.is_dir() or not page.absolute().parent.is_dir()):
+        raise BindError(f"'{page}' cannot be written", where="--html", hint="name a file")
+    setting = setting_of(measured, scenario.parent)
+    pace = QUICK if quick else PACE
+    wanted = [(rate, rate > knee) for rate in chosen]
+    times = repeat or (1 if quick else 3)
+    with measuring_session(measured.cores) as session, progress(measured.name) as told:
+        readings = measure_rates(session, setting, pace, wanted, times, told)
+    rows = [
+        compare(read, overload, own, pace.seconds if overload else None)
+        for own, (_, overload) in zip(readings, wanted, strict=True)
+    ]
+    within = all(row.within for row in rows)
+    if page is not None:
+        page.write_text(_page(scenario.name, rows, knee), encoding="utf-8")
+    if as_json:
+        shown = [_fields(row) for row in rows]
+        typer.echo(json_text({"knee": knee, "greatest": greatest, "within": within, "rows": shown}))
+    else:
+        console = terminal()
+        print_rows(
+            f"{measured.name}: predicted and measured", _COLUMNS, map(_fields, rows), console
+        )
+        console.print(_answer(rows, knee), highlight=False, markup=False, soft_wrap=True)
+        if page is not None:
+            typer.echo(f"The page: {page}")
+    if not within:
+        raise typer.Exit(1)
+
+
+def _all(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        found = []
+    if not found or not all(0 < rate < float("inf") for rate in found):
+        raise BindError(f"'{text}' is not a list of rates", where="--rates", hint="1000,50000")
+    return found
+
+
+def _fields(row: Comparison) -> dict[str, Any]:
+    judged = "within" if row.within else "outside"
+    return {
+        **asdict(row),
+        "latency_error": row.latency_error,
+        "throughput_error": row.throughput_error,
+        "judged": f"{judged}, overload" if row.overload else judged,
+    }
+
+
+def _answer(rows: Sequence[Comparison], knee: float) -> str:
+    outside = sum(not row.within for row in rows)
+    bounds = (
+        f"throughput within {percent_text(THROUGHPUT_BOUND)}, below overload latency within "
+        f"{percent_text(LATENCY_BOUND)}"
+    )
+    verdict = "all within the bounds" if not outside else f"{outside} outside the bounds"
+    return (
+        f"Of {len(rows)} rates, {verdict} ({bounds}). Batches keep up to {count_text(knee)} "
+        "events/s (the knee)."
+    )
+
+
+def _page(title: str, rows: Sequence[Comparison], knee: float) -> str:
+    table = html_table("predicted and measured", _COLUMNS, [_fields(row) for row in rows])
+    return plots_page(title, [_answer(rows, knee)], [table], compare_plots(rows, knee))

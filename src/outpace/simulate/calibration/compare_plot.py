@@ -1,0 +1,73 @@
+"""Plots of a comparison: predicted and measured latency and throughput over the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from outpace.simulate.calibration.compare import LATENCY_BOUND, THROUGHPUT_BOUND, Comparison
+from outpace.simulate.plots import COLOURS, curve, style
+
+
+def compare_plots(rows: Sequence[Comparison], knee: float) -> list[tuple[str, go.Figure]]:
+    """Return the plots with their titles; measured values have bars of their spread.
+
+    Examples
+    --------
+    >>> row = Comparison(1000, False, 1.6, 1.5, 0.1, 1000, 1010, 20, 3)
+    >>> [title for title, _ in compare_plots([row], 2000)]
+    ['Latency', 'Throughput', 'Error']
+    """
+    rates = [row.rate for row in rows]
+    latency = _plot(
+        rates,
+        [1000 * row.predicted_latency for row in rows],
+        [1000 * row.latency for row in rows],
+        [500 * row.latency_spread for row in rows],
+        "mean latency (ms)",
+    )
+    throughput = _plot(
+        rates,
+        [row.predicted_throughput for row in rows],
+        [row.throughput for row in rows],
+        [row.throughput_spread / 2 for row in rows],
+        "events/s through",
+    )
+    plots = [("Latency", latency), ("Throughput", throughput), ("Error", _errors(rows))]
+    for _, plot in plots:
+        plot.add_vline(
+            x=knee,
+            line={"color": "#64748b", "dash": "dot", "width": 1},
+            annotation_text="knee",
+            annotation_position="top left",
+        )
+    return plots
+
+
+def _plot(
+    rates: Sequence[float],
+    predicted: Sequence[float],
+    measured: Sequence[float],
+    half_spread: Sequence[float],
+    unit: str,
+) -> go.Figure:
+    found = curve("measured", rates, measured, 1)
+    found.update(mode="markers", error_y={"type": "data", "array": list(half_spread)})
+    plot = go.Figure([curve("predicted", rates, predicted, 0), found])
+    return style(plot, "events/s", unit)
+
+
+def _errors(rows: Sequence[Comparison]) -> go.Figure:
+    rates = [row.rate for row in rows]
+    plot = go.Figure(
+        [
+            curve("latency", rates, [100 * row.latency_error for row in rows], 0),
+            curve("throughput", rates, [100 * row.throughput_error for row in rows], 1),
+        ]
+    )
+    style(plot, "events/s", "predicted above measured (%)")
+    for bound, colour in ((LATENCY_BOUND, COLOURS[0]), (THROUGHPUT_BOUND, COLOURS[1])):
+        for side in (-100 * bound, 100 * bound):
+            plot.add_hline(y=side, line={"color": colour, "dash": "dash", "width": 1})
+    return plot.update_yaxes(rangemode="normal")

@@ -1,0 +1,183 @@
+"""What a batch and an event cost, from the batches of real runs: the paper's two methods.
+
+A batch of n events takes `setup + n · event` seconds. Both methods of the CEPSim paper (section
+6.3, equations 11 and 12) give the cost of an event; they were made for operators without batches,
+so what a batch costs by itself is taken off first:
+
+- latency: batches at increasing rates; the line through their times, of which the slope is the
+  processing time of an event and the rest is what a batch costs;
+- maximum throughput: batches as large as they may be, right after each other; the inverse of their
+  throughput is the time of an event, and a share of what a batch costs.
+
+No file, clock or machine is read here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from outpace.errors import ScenarioError
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a batch of a run did; times in seconds since 1970.
+
+    Parameters
+    ----------
+    events
+        How many it took.
+    started
+        When it began.
+    cut
+        When the last of its events came.
+    committed
+        When its rows were in the sink.
+    latency
+        How old its events were then, on average, in seconds.
+
+    Examples
+    --------
+    >>> Batch(100, started=10.0, cut=9.99, committed=10.5, latency=1.4).seconds
+    0.5
+    """
+
+    events: int
+    started: float
+    cut: float
+    committed: float
+    latency: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took to process what it took.
+
+        A batch also takes what comes while it begins; for that, the time from the cut counts.
+        """
+        return self.committed - max(self.started, self.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an event costs, by one method.
+
+    Parameters
+    ----------
+    seconds
+        The time that an event takes, in seconds.
+    exact
+        Whether what a batch costs could be taken off. Where noise hides the one behind the other,
+        the whole time counts, and the estimate is too large.
+    """
+
+    seconds: float
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What was estimated.
+
+    Parameters
+    ----------
+    setup
+        The time that a batch takes however few events it has, in seconds.
+    latency, throughput
+        What an event costs, by both methods.
+    events_per_second
+        The maximum throughput.
+    """
+
+    setup: float
+    latency: Estimate
+    throughput: Estimate
+    events_per_second: float
+
+    @property
+    def event(self) -> float:
+        """The time of an event that goes into the scenario, in seconds.
+
+        It is that of the maximum throughput: there events take most of a batch's time, and noise
+        counts least. Where that one is not exact and the other is, it is the other.
+        """
+        if self.latency.exact and not self.throughput.exact:
+            return self.latency.seconds
+        return self.throughput.seconds
+
+    @property
+    def difference(self) -> float:
+        """How much more the latency method says than the other, as a part of the latter."""
+        return self.latency.seconds / self.throughput.seconds - 1
+
+
+def estimate_costs(paced: Mapping[float, Sequence[Batch]], full: Sequence[Batch]) -> Costs:
+    """Estimate what a batch and an event cost.
+
+    Parameters
+    ----------
+    paced
+        Batches by rate, at two rates or more.
+    full
+        Batches at full speed, as large as they may be.
+
+    Examples
+    --------
+    >>> def took(events):
+    ...     return Batch(events, 0.0, 0.0, 0.5 + events * 2e-6, 1.0)
+    >>> paced = {rate: [took(rate)] * 3 for rate in (1000, 50_000, 100_000)}
+    >>> costs = estimate_costs(paced, [took(400_000)] * 4)
+    >>> round(costs.setup, 9), round(costs.latency.seconds, 12), round(costs.throughput.seconds, 12)
+    (0.5, 2e-06, 2e-06)
+    >>> abs(costs.difference) < 1e-9, round(costs.events_per_second)
+    (True, 307692)
+    """
+    rows = [
+        (_median(batch.events for batch in found), _median(batch.seconds for batch in found))
+        for found in paced.values()
+        if found
+    ]
+    if len({events for events, _ in rows}) < 2 or not full:
+        raise ScenarioError(
+            "there are too few batches to estimate from",
+            detail=f"{len(rows)} rates and {len(full)} batches at full speed",
+            hint="measure for longer",
+        )
+    events, seconds = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    slope, setup = (float(number) for number in np.polyfit(events, seconds, 1))
+    if slope <= 0 or setup < 0:
+        # The times hardly depend on the events: the quickest tell what a batch costs.
+        setup = float(seconds.min())
+    latency = _estimate(slope, float((seconds / events).min()), setup)
+    size, length = _median(b.events for b in full), _median(b.seconds for b in full)
+    throughput = _estimate((length - setup) / size, length / size, setup)
+    return Costs(setup, latency, throughput, size / length)
+
+
+def selectivity_of(matches: int, events: int) -> float:
+    """Return how many matches there are for each event.
+
+    Examples
+    --------
+    >>> selectivity_of(5, 1000)
+    0.005
+    """
+    if not matches:
+        raise ScenarioError(
+            f"the query found nothing in {events:,} events",
+            detail="what never comes out has no latency",
+            hint="measure for longer, or with events in which it finds something",
+        )
+    return matches / events
+
+
+def _estimate(seconds: float, whole: float, setup: float) -> Estimate:
+    exact = seconds > 0 and setup >= 0
+    return Estimate(seconds if exact else whole, exact)
+
+
+def _median(values: Iterable[float]) -> float:
+    return float(statistics.median(values))

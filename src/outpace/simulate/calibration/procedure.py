@@ -1,0 +1,196 @@
+"""How a query is measured: first to estimate its costs, then, in new runs, to be predicted.
+
+Rates that costs are estimated from are others than those at which predictions are checked, and the
+checks are runs of their own: an estimate is never compared with what it was made of. Rates that are
+compared are measured in turns, so that what else happens on the machine happens to all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from outpace.simulate.calibration.compare import Reading
+from outpace.simulate.calibration.estimates import (
+    Batch,
+    Costs,
+    estimate_costs,
+    selectivity_of,
+)
+from outpace.simulate.calibration.stream import (
+    Counts,
+    LiveStream,
+    Setting,
+    Stretch,
+    counting,
+    latency_of,
+    live_stream,
+    steady,
+    throughput_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The rates that costs are estimated from, as parts of the greatest one, rising.
+ESTIMATED_AT: Final = (0.1, 0.3, 0.5, 0.7)
+
+#: Before anything counts, events come at this part of the greatest rate that batches allow.
+_WARM_AT: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things are measured.
+
+    Parameters
+    ----------
+    warm
+        The seconds before anything counts, in which Java compiles.
+    seconds
+        The seconds at each rate; longer where batches take long.
+    full
+        The batches at full speed.
+    """
+
+    warm: float
+    seconds: float
+    full: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a calibration found.
+
+    Parameters
+    ----------
+    costs
+        What a batch and an event cost.
+    selectivity
+        How many matches there are for each event.
+    counts
+        What the query's metrics counted.
+    rates
+        The rates that were measured, each with its number of batches.
+    full
+        The number of batches at full speed.
+    """
+
+    costs: Costs
+    selectivity: float
+    counts: Counts
+    rates: dict[float, int]
+    full: int
+
+
+def measure_costs(
+    session: SparkSession,
+    setting: Setting,
+    pace: Pace,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """Run a query at full speed and at rising rates, and estimate what it costs.
+
+    Parameters
+    ----------
+    session
+        Where it runs.
+    setting, pace
+        What runs, and for how long.
+    on_step
+        Told what is done next.
+    """
+    with counting(session) as counts, live_stream(session, setting) as live:
+        _warm(live, setting, pace, on_step)
+        on_step("full speed")
+        full = _full(live, setting, pace.full)
+        size, seconds = (
+            statistics.median(batch.events for batch in full),
+            statistics.median(batch.seconds for batch in full),
+        )
+        greatest = size / max(setting.trigger, seconds)
+        stretches = []
+        for part in ESTIMATED_AT:
+            on_step(f"{part * greatest:,.0f} events/s")
+            stretches.append(live.at_rate(part * greatest, pace.seconds))
+        live.drain()
+        batches = live.batches()
+        counted = counts()
+    paced = {stretch.rate: _settled(batches, stretch) for stretch in stretches}
+    return Found(
+        estimate_costs(paced, full),
+        selectivity_of(counted.matches, counted.events),
+        counted,
+        {rate: len(own) for rate, own in paced.items()},
+        len(full),
+    )
+
+
+def measure_rates(
+    session: SparkSession,
+    setting: Setting,
+    pace: Pace,
+    rates: Sequence[tuple[float, bool]],
+    repeat: int,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> list[list[Reading]]:
+    """Run a query at rates, in turns, and return the readings of each rate.
+
+    Parameters
+    ----------
+    session, setting, pace, on_step
+        As for `measure_costs`.
+    rates
+        Each with whether batches cannot keep up with it.
+    repeat
+        How often each is measured.
+    """
+    stretches: list[list[Stretch]] = [[] for _ in rates]
+    with live_stream(session, setting) as live:
+        _warm(live, setting, pace, on_step)
+        for _ in range(repeat):
+            for own, (rate, overload) in zip(stretches, rates, strict=True):
+                if overload:
+                    live.drain()
+                on_step(f"{rate:,.0f} events/s")
+                own.append(live.at_rate(rate, pace.seconds))
+                if overload:
+                    live.drain()
+        live.drain()
+        batches = live.batches()
+        return [
+            [_reading(live, batches, stretch, overload) for stretch in own]
+            for own, (_, overload) in zip(stretches, rates, strict=True)
+        ]
+
+
+def _warm(live: LiveStream, setting: Setting, pace: Pace, on_step: Callable[[str], None]) -> None:
+    on_step("warm-up")
+    live.at_full_speed(2)
+    live.at_rate(_WARM_AT * setting.events_max / setting.trigger, pace.warm)
+
+
+def _full(live: LiveStream, setting: Setting, count: int) -> list[Batch]:
+    """Return the batches at full speed that are as large as they may be, or nearly."""
+    # The first of them may begin before all events are there, and is not counted.
+    stretch = live.at_full_speed(count + 2)
+    found = steady(live.batches(), stretch)
+    return [batch for batch in found if 2 * batch.events >= setting.events_max]
+
+
+def _settled(batches: Sequence[Batch], stretch: Stretch) -> list[Batch]:
+    """Return the batches of a stretch without the first one."""
+    return steady(batches, stretch)[1:]
+
+
+def _reading(
+    live: LiveStream, batches: Sequence[Batch], stretch: Stretch, overload: bool
+) -> Reading:
+    """Return what a stretch shows; in overload all that was done in it counts."""
+    if overload:
+        counted = [b for b in steady(batches, stretch) if b.committed <= stretch.ended]
+    else:
+        counted = _settled(batches, stretch)
+    return Reading(live.came(stretch), latency_of(counted), throughput_of(counted))
