@@ -12,6 +12,7 @@ import sysconfig
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,17 @@ def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> No
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.2)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def asked_of(page: str) -> Any:
+    with urllib.request.urlopen(page, timeout=60) as answer:
+        return json.load(answer)
 
 
 def append(table: pa.Table) -> None:
@@ -177,11 +189,22 @@ def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Starte
 def test_a_stream_on_spark_connect_that_is_stopped(started: Started, folder: Path) -> None:
     table = events(200, 2)
     append(table.slice(table.num_rows - 1))
+    port = free_port()
     process = started(
         *("clause.sql", "--from", "log:ticks.log", "--to", "found", "--late-to", "late"),
-        *("--trigger", "100 ms", "--remote", "local[2]"),
+        *("--trigger", "100 ms", "--remote", "local[2]", "--metrics-port", str(port)),
     )
-    wait_for(process, lambda: any(Path("found.checkpoint/commits").glob("[0-9]*")))
+
+    def events_per_second() -> float:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            text = page.read().decode()
+            told = re.search(r'_stage_events_per_second{[^}]*stage="pack"} (\S+)', text)
+            return float(told[1]) if told else 0
+        return 0
+
+    # The first batch tells its events, though it has only one of them.
+    wait_for(process, lambda: events_per_second() > 0)
+    assert [one.name for one in Path("found.checkpoint/commits").glob("[0-9]*")] == ["0"]
     append(table.slice(0, 3))
     wait_for(process, lambda: len(written("late")) == 3)
     process.send_signal(signal.SIGTERM)
@@ -239,17 +262,6 @@ def test_a_stream_into_postgresql_that_is_stopped_and_resumed(
     code, out, error = ended(started(*arguments[:-1], "available-now"))
     assert (code, out) == (0, ""), error
     assert ordered(rows()) == good
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-def asked_of(page: str) -> Any:
-    with urllib.request.urlopen(page, timeout=60) as answer:
-        return json.load(answer)
 
 
 def test_sparks_own_generator_goes_into_nowhere_until_stopped_and_sparks_pages_name_it(
