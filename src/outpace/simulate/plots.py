@@ -34,7 +34,7 @@ def plots_over_time(result: Result) -> list[tuple[str, go.Figure]]:
     >>> result = simulate(Scenario((query,), (VM("worker", mips=100),), duration=60))
     >>> [title for title, _ in plots_over_time(result)]
     ['Latency by consumer', 'Throughput by consumer', 'Queue by vertex', 'Drops by vertex',
-     'Utilisation by VM']
+     'Utilisation by vertex', 'Utilisation by VM']
     """
     consumers, vertices = result.consumer_history(), result.vertex_history()
     warm_up = result.layout.scenario.warm_up
@@ -45,6 +45,7 @@ def plots_over_time(result: Result) -> list[tuple[str, go.Figure]]:
             ("Throughput", consumers, "throughput", "events/s", 1.0),
             ("Queue", vertices, "queue", "events", 1.0),
             ("Drops", vertices, "dropped", "events", 1.0),
+            ("Utilisation", vertices, "utilisation", "%", 100.0),
             ("Utilisation", result.vm_history(), "utilisation", "%", 100.0),
         )
     ]

@@ -8,6 +8,7 @@ warm-up, except in histories.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +120,7 @@ class Result:
         late = [end > self.layout.warm_up_ticks for _, end in self._steps()]
         queue = self.recording.vertex_queue[late]
         used = self.recording.processed * np.array(self.layout.costs) + self.recording.setup
-        offered = self._offered_to_vertices()
+        offered = self._offered_to_vertices([self._counted()])[0]
         return pa.table(
             {
                 "vertex": pa.array([v.id for v in self.layout.vertices], pa.string()),
@@ -134,7 +135,7 @@ class Result:
 
     def vms(self) -> pa.Table:
         """Return a row for each VM: the part of its instructions that was used while it was up."""
-        offered = self._offered_to_vms(self.layout.warm_up_ticks, self.layout.ticks)
+        offered = self._offered_to_vms([self._counted()])[0]
         return pa.table(
             {
                 "vm": pa.array([vm.id for vm in self.layout.scenario.vms], pa.string()),
@@ -158,7 +159,12 @@ class Result:
         )
 
     def vertex_history(self) -> pa.Table:
-        """Return time, vertex, events processed and dropped, and the queue at the end of a step."""
+        """Return time, vertex, events processed and dropped, queue and utilisation of each step.
+
+        The queue is that at the end of a step. The utilisation is by events; what a batch costs by
+        itself is only in that of the whole run.
+        """
+        used = self.recording.vertex_processed * np.array(self.layout.costs)
         return self._history(
             "vertex",
             [vertex.id for vertex in self.layout.vertices],
@@ -166,12 +172,13 @@ class Result:
                 "processed": self.recording.vertex_processed,
                 "dropped": self.recording.vertex_dropped,
                 "queue": self.recording.vertex_queue,
+                "utilisation": _ratio(used, self._offered_to_vertices(self._steps())),
             },
         )
 
     def vm_history(self) -> pa.Table:
         """Return time, VM and utilisation of each step."""
-        offered = np.array([self._offered_to_vms(first, end) for first, end in self._steps()])
+        offered = self._offered_to_vms(self._steps())
         return self._history(
             "vm",
             [vm.id for vm in self.layout.scenario.vms],
@@ -199,28 +206,31 @@ class Result:
 
     def _throughputs(self) -> Floats:
         seconds = np.zeros(len(self.layout.vertices))
-        for phase, ticks in self._counted_phases():
+        for phase in phases(self.layout):
+            ticks = _overlap(phase, *self._counted())
             seconds += np.array(phase.running) * (ticks * self.layout.scenario.tick)
         return _ratio(self.recording.totals, seconds[list(self.layout.consumers)])
 
-    def _offered_to_vertices(self) -> Floats:
-        offered = np.zeros(len(self.layout.vertices))
-        for phase, ticks in self._counted_phases():
-            instructions = np.array(phase.capacities) * (1e6 * self.layout.scenario.tick * ticks)
-            offered += instructions[list(phase.homes)] * np.array(phase.running)
+    def _offered_to_vertices(self, spans: Sequence[tuple[int, int]]) -> Floats:
+        return self._offered(
+            spans,
+            lambda phase: np.array(phase.capacities)[list(phase.homes)] * np.array(phase.running),
+        )
+
+    def _offered_to_vms(self, spans: Sequence[tuple[int, int]]) -> Floats:
+        return self._offered(spans, lambda phase: np.array(phase.capacities))
+
+    def _offered(self, spans: Sequence[tuple[int, int]], mips: Callable[[Phase], Floats]) -> Floats:
+        """The instructions that there were in each span of ticks."""
+        every = phases(self.layout)
+        ticks = np.array([[_overlap(phase, *span) for phase in every] for span in spans], float)
+        offered: Floats = ticks @ np.array([mips(phase) for phase in every])
+        offered *= 1e6 * self.layout.scenario.tick
         return offered
 
-    def _offered_to_vms(self, first: int, end: int) -> Floats:
-        offered = np.zeros(len(self.layout.scenario.vms))
-        for phase in phases(self.layout):
-            ticks = _overlap(phase, first, end)
-            offered += np.array(phase.capacities) * (1e6 * self.layout.scenario.tick * ticks)
-        return offered
-
-    def _counted_phases(self) -> list[tuple[Phase, int]]:
-        """The phases, with the number of their ticks that lie after the warm-up."""
-        first, end = self.layout.warm_up_ticks, self.layout.ticks
-        return [(phase, _overlap(phase, first, end)) for phase in phases(self.layout)]
+    def _counted(self) -> tuple[int, int]:
+        """The ticks after the warm-up."""
+        return self.layout.warm_up_ticks, self.layout.ticks
 
     def _history(self, kind: str, ids: list[str], columns: dict[str, Floats]) -> pa.Table:
         steps = self.layout.samples

@@ -270,6 +270,22 @@ def test_plan_prints_an_object_with_all_that_was_simulated(scenario: Path) -> No
     assert "needs 1 instance (1 VM)" in found["answer"]
 
 
+def test_a_plan_is_what_arithmetic_says(scenario: Path) -> None:
+    # 1000 instructions an event on 1000 MIPS are a million events a second.
+    cheap = SCENARIO.replace("instructions = 5e6", "instructions = 1000")
+    scenario.write_text(cheap.replace("queue = 2048", "").replace("discard", "accumulate"))
+    found = printed_json("plan", scenario, "--rate", 3_500_000, "--p99", "200 ms")
+    assert found["knee"] == pytest.approx(1_000_000, rel=0.02)
+    assert found["instances"] == 4
+    meets = [(load["instances"], load["meets_target"]) for load in found["choices"]]
+    assert meets == [(1, False), (2, False), (3, False), (4, True), (5, True)]
+    needed = found["choices"][3]
+    assert needed["utilisation"] == pytest.approx(3.5 / 4)
+    assert needed["throughput"] == pytest.approx(3_500_000, rel=0.01)
+    # Overloaded, an instance does what it can.
+    assert found["choices"][0]["throughput"] == pytest.approx(1_000_000, rel=0.01)
+
+
 def test_a_plan_that_no_number_of_instances_meets_says_so(scenario: Path) -> None:
     done = outpace("plan", scenario, "--rate", 150, "--p99", "1 ms")
     assert done.exit_code == 0

@@ -123,3 +123,8 @@ def test_figure_8_follows_the_sets_of_two_producers_to_the_consumer() -> None:
     assert e12 == EventSet(30.0, 12.0, 7.0, {"p1": 10.0, "p2": 20.0})
     e3 = e12.update(15.0).select(0.5)
     assert e3 == EventSet(15.0, 15.0, 10.0, {"p1": 10.0, "p2": 20.0})
+    # f2 sends it on at 18 and c1 consumes it at 20, when its events are 15 s old on average.
+    e4 = e3.update(18.0)
+    assert e4 == EventSet(15.0, 18.0, 13.0, {"p1": 10.0, "p2": 20.0})
+    e5 = e4.update(20.0)
+    assert EMPTY + e5 == EventSet(15.0, 20.0, 15.0, {"p1": 10.0, "p2": 20.0})

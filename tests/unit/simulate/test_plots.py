@@ -30,6 +30,11 @@ def test_curves_are_the_history() -> None:
             shown = np.array(curve.y, float)
             np.testing.assert_allclose(shown, [scale * history[column][n] for n in rows])
     assert [curve.name for curve in plots["Utilisation by VM"].data] == ["worker"]
+    operators = {curve.name: curve for curve in plots["Utilisation by vertex"].data}
+    assert set(operators) == {f"{n}/{vertex}" for n in range(2) for vertex in ("in", "op", "out")}
+    # 10 and 11 events of a million instructions in each second, of 100 million.
+    shown = [list(operators[f"{n}/op"].y)[-1] for n in range(2)]
+    np.testing.assert_allclose(shown, [10, 11], rtol=0.01)
 
 
 def test_only_the_greatest_of_many_curves_are_shown() -> None:

@@ -129,6 +129,8 @@ def test_histories_have_a_row_for_each_step() -> None:
     machines = result.vm_history().to_pydict()
     assert machines["utilisation"][0] == pytest.approx(0.375)
     assert math.isnan(machines["utilisation"][1])
+    assert sum(vertices["utilisation"][:3]) == pytest.approx(0.375)
+    assert all(math.isnan(used) for used in vertices["utilisation"][3:])
 
 
 def test_an_overloaded_operator_shows_in_its_queue() -> None:
