@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -227,14 +227,35 @@ def counting(session: SparkSession) -> Iterator[Callable[[], Counts]]:
     with watch(session, 0) as watched:
 
         def counts() -> Counts:
-            totals = dict.fromkeys(("events", "matches", "late", "invalid"), 0)
-            for sample in watched.values()["samples"]:
-                for name in totals:
-                    if sample["name"] == f"outpace_stage_{name}_total":
-                        totals[name] += _of_stage(name, sample)
-            return Counts(**totals)
+            return counts_of(watched.values()["samples"])
 
         yield counts
+
+
+def counts_of(samples: Iterable[Mapping[str, Any]]) -> Counts:
+    """Add up metrics of stages, which come in the order in which events pass through them.
+
+    Events are those that the first stage took, matches those that the last one gave.
+
+    Examples
+    --------
+    >>> said = [("pack", "events", 90), ("pack", "matches", 0), ("match", "events", 70),
+    ...         ("match", "matches", 8), ("match", "late", 2), ("merge", "matches", 7)]
+    >>> counts_of({"name": f"outpace_stage_{name}_total", "labels": {"stage": stage},
+    ...            "value": value} for stage, name, value in said)
+    Counts(events=90, matches=7, late=2, invalid=0)
+    """
+    totals = dict.fromkeys(("events", "matches", "late", "invalid"), 0)
+    for sample in samples:
+        name = str(sample["name"]).removeprefix("outpace_stage_").removesuffix("_total")
+        value = int(sample["value"]) if name in totals else 0
+        if name == "events":
+            totals[name] = totals[name] or value
+        elif name == "matches":
+            totals[name] = value
+        elif name in totals:
+            totals[name] += value
+    return Counts(**totals)
 
 
 def steady(batches: Sequence[Batch], stretch: Stretch, settle: float = 0.0) -> list[Batch]:
@@ -271,12 +292,6 @@ def throughput_of(batches: Sequence[Batch]) -> float:
     """
     seconds = batches[-1].started - batches[0].started
     return sum(batch.events for batch in batches[1:]) / seconds
-
-
-def _of_stage(name: str, sample: dict[str, Any]) -> int:
-    # Events are counted where they come in; all stages count what they find.
-    counted = name != "events" or sample["labels"]["stage"] == "pack"
-    return int(sample["value"]) if counted else 0
 
 
 def _offset(text: str | None) -> int:

@@ -1,0 +1,66 @@
+"""`outpace simulate calibrate` and `validate` with real runs, small ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from outpace.cli.main import app
+from outpace.simulate import read_scenario, simulate
+from outpace.simulate.calibration.compare import Comparison
+from outpace.simulate.calibration.written import CONSUMER, read_calibrated
+
+pytestmark = pytest.mark.slow
+
+
+def outpace(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def test_a_query_is_calibrated_and_its_scenario_validated(java: None, tmp_path: Path) -> None:
+    events = tmp_path / "ticks.csv"
+    rows = "".join(f"{n},{n % 3}\n" for n in range(900))
+    events.write_text("ts,kind\n" + rows)
+    query = tmp_path / "rises.sql"
+    query.write_text(
+        "MATCH_RECOGNIZE (ORDER BY ts MEASURES FIRST(ts) AS start PATTERN (A B) "
+        "DEFINE A AS kind = 0, B AS kind = 1)"
+    )
+    path = tmp_path / "rises.toml"
+    done = outpace(
+        *("calibrate", query, "--from", events, "--out", path, "--quick"),
+        *("--trigger", "500 ms", "--max-events", 2000),
+    )
+    assert done.exit_code == 0, done.output
+    for word in ("latency", "maximum throughput", "difference", "written", "rises.toml"):
+        assert word in done.output
+    text = path.read_text()
+    assert re.search(r"# Selectivity: [\d,]+ matches of [\d,]+ events; 0 late, 0 invalid\.", text)
+    scenario, measured = read_calibrated(path)
+    assert (measured.query, measured.events, measured.trigger) == ("rises.sql", "ticks.csv", 0.5)
+    operator = scenario.vertices()["match"]
+    assert operator.instructions > 0
+    # Every third event ends a match.
+    assert scenario.queries[0].edges[1].selectivity == pytest.approx(1 / 3, rel=0.05)
+    assert simulate(read_scenario(path)).throughput(CONSUMER) > 0
+
+    page = tmp_path / "page.html"
+    checked = outpace(
+        "validate", path, "--quick", "--rates", "200,500,90000", "--json", "--html", page
+    )
+    assert checked.exit_code in (0, 1), checked.output
+    found = json.loads(checked.stdout)
+    assert found["within"] is (checked.exit_code == 0)
+    assert [row["overload"] for row in found["rows"]][-1] is True
+    for row in found["rows"]:
+        assert set(Comparison.__dataclass_fields__) <= set(row)
+        assert row["latency"] > 0
+        assert row["throughput"] > 0
+        assert row["predicted_latency"] > 0
+        assert row["predicted_throughput"] > 0
+    assert "plotly" in page.read_text()
+    assert "http://" not in re.sub(r"http://www\.w3\.org", "", page.read_text()[:2000])
