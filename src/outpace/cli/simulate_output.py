@@ -156,11 +156,14 @@ def json_text(value: Any) -> str:
 def result_page(title: str, result: Result) -> str:
     """Return a page with the tables of a result and its plots over time; it needs no network."""
     scenario = result.layout.scenario
+    queries, vms = len(scenario.queries), len(scenario.vms)
     said = (
-        f"{len(scenario.queries):,} queries with {len(result.layout.vertices):,} vertices on "
-        f"{len(scenario.vms):,} VMs, {scenario.duration:g} simulated seconds in ticks of "
-        f"{scenario.tick:g} s; the first {scenario.warm_up:g} s are not counted in the tables."
+        f"{queries:,} {'query' if queries == 1 else 'queries'} with "
+        f"{len(result.layout.vertices):,} vertices on {vms:,} {'VM' if vms == 1 else 'VMs'}, "
+        f"{scenario.duration:g} simulated seconds in ticks of {scenario.tick:g} s."
     )
+    if scenario.warm_up:
+        said += f" The tables do not count the first {scenario.warm_up:g} s."
     tables = [
         html_table(
             "VMs" if name == "vms" else name,
