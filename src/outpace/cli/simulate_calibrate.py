@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from outpace.cli.run_input import split_name
 from outpace.cli.simulate_measure import default_mips, measuring_session, setting_of
 from outpace.cli.simulate_output import (
     Column,
@@ -118,11 +119,9 @@ def _subjects(
     if query is not None:
         if events is None:
             raise BindError("the query has no events", hint="--from ticks.parquet")
-        name, equals, place = events.rpartition("=")
-        kind, colon, path = place.rpartition(":")
-        beside = f"{name}{equals}{kind}{colon}{_beside(Path(path), out)}"
+        where = _events_beside(events, out)
         subjects.append(
-            Measured("", _beside(query, out), beside, trigger=trigger, events_max=most, cores=cores)
+            Measured("", _beside(query, out), where, trigger=trigger, events_max=most, cores=cores)
         )
     elif events is not None:
         raise BindError("--from goes with a query file", hint="workloads have their own events")
@@ -137,6 +136,22 @@ def _subjects(
 def _beside(path: Path, out: Path) -> str:
     """Return a path as seen from the folder of the scenario."""
     return os.path.relpath(path.expanduser().absolute(), out.absolute().parent)
+
+
+def _events_beside(events: str, out: Path) -> str:
+    """Return where events are, as seen from the folder of the scenario.
+
+    Examples
+    --------
+    >>> _events_beside("t=log:ticks.log", Path("out/scenario.toml"))
+    't=log:../ticks.log'
+    """
+    place = split_name(events)[1]
+    name = events.removesuffix(place)
+    if "://" in place:
+        return events
+    kind = "log:" if place.startswith("log:") else ""
+    return f"{name}{kind}{_beside(Path(place.removeprefix(kind)), out)}"
 
 
 def _path(out: Path, subject: Measured, count: int) -> Path:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import outpace as op
 from outpace.cli.run_input import DataFormat, format_of, split_name
-from outpace.cli.run_query import SqlText, read_query
+from outpace.cli.run_query import read_query
 from outpace.cli.stream_input import LOG, StreamInput
 from outpace.cli.stream_query import Wanted, found
 from outpace.errors import BindError, DataError, did_you_mean
@@ -55,8 +55,6 @@ def setting_of(measured: Measured, folder: Path) -> Setting:
     def matching(session: SparkSession, path: str, most: int) -> DataFrame:
         return found(session, asked, _log_input(name or "input", path, most), Wanted())
 
-    if isinstance(asked, SqlText):
-        asked.steps()
     return Setting(matching, table, time, measured.trigger, measured.events_max)
 
 
@@ -108,7 +106,8 @@ def _events(place: str, folder: Path, time: str) -> pa.Table:
             raise DataError(
                 f"the ending of '{place}' tells no format", hint="parquet, csv, json or log:PATH"
             )
-        batches = _SOURCES[kind](folder / place, time=time).batches()
+        path = place if "://" in place else folder / place
+        batches = _SOURCES[kind](path, time=time).batches()
     read = [pa.Table.from_batches([batch]) for batch in _first(batches)]
     if not sum(table.num_rows for table in read):
         raise DataError(f"'{place}' has no events")

@@ -44,6 +44,9 @@ BELOW: Final = (0.2, 0.4, 0.6, 0.8)
 ABOVE: Final = 1.2
 _BELOW_QUICK: Final = (0.3, 0.6)
 
+#: The least knee that rates are taken of, as a part of the greatest rate.
+_KNEE_LEAST: Final = 0.1
+
 _COLUMNS: Final[Mapping[str, Column]] = {
     "rate": ("events/s", count_text),
     "predicted_latency": ("latency predicted", seconds_text),
@@ -80,12 +83,14 @@ def validate(
     read, measured = read_calibrated(scenario)
     knee, greatest = capacity_of(read, batch_operator(read, scenario))
     below = _BELOW_QUICK if quick else BELOW
-    chosen = [part * knee for part in below] + [ABOVE * greatest] if rates is None else _all(rates)
+    # Where a batch costs more than the interval by itself, batches follow each other at any rate.
+    limit = knee if knee > _KNEE_LEAST * greatest else greatest
+    chosen = [part * limit for part in below] + [ABOVE * greatest] if rates is None else _all(rates)
     if page is not None and (page.is_dir() or not page.absolute().parent.is_dir()):
         raise BindError(f"'{page}' cannot be written", where="--html", hint="name a file")
     setting = setting_of(measured, scenario.parent)
     pace = QUICK if quick else PACE
-    wanted = [(rate, rate > knee) for rate in chosen]
+    wanted = [(rate, rate > limit) for rate in chosen]
     times = repeat or (1 if quick else 3)
     with measuring_session(measured.cores) as session, progress(measured.name) as told:
         readings = measure_rates(session, setting, pace, wanted, times, told)

@@ -148,12 +148,14 @@ def estimate_costs(paced: Mapping[float, Sequence[Batch]], full: Sequence[Batch]
         )
     events, seconds = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     slope, setup = (float(number) for number in np.polyfit(events, seconds, 1))
-    if slope <= 0 or setup < 0:
+    told = slope > 0 and setup >= 0
+    if not told:
         # The times hardly depend on the events: the quickest tell what a batch costs.
         setup = float(seconds.min())
-    latency = _estimate(slope, float((seconds / events).min()), setup)
+    latency = Estimate(slope if told else float((seconds / events).min()), told)
     size, length = _median(b.events for b in full), _median(b.seconds for b in full)
-    throughput = _estimate((length - setup) / size, length / size, setup)
+    told = length > setup
+    throughput = Estimate((length - setup if told else length) / size, told)
     return Costs(setup, latency, throughput, size / length)
 
 
@@ -172,11 +174,6 @@ def selectivity_of(matches: int, events: int) -> float:
             hint="measure for longer, or with events in which it finds something",
         )
     return matches / events
-
-
-def _estimate(seconds: float, whole: float, setup: float) -> Estimate:
-    exact = seconds > 0 and setup >= 0
-    return Estimate(seconds if exact else whole, exact)
 
 
 def _median(values: Iterable[float]) -> float:

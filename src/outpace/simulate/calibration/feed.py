@@ -23,7 +23,7 @@ from outpace.ingest.log import open as open_log
 from outpace.ingest.log.writer import Writer
 
 #: How long events wait to be appended together, in seconds.
-TURN: Final = 0.01
+TURN: Final = 0.02
 
 #: The most events of an append.
 _APPENDED: Final = 1 << 18

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from outpace.errors import OutpaceError
 from outpace.simulate.calibration.compare import Reading
 from outpace.simulate.calibration.estimates import (
     Batch,
@@ -148,7 +149,8 @@ def measure_rates(
         How often each is measured.
     """
     stretches: list[list[Stretch]] = [[] for _ in rates]
-    with live_stream(session, setting) as live:
+    # Metrics are counted here as well, so that batches do the same as when costs were estimated.
+    with counting(session), live_stream(session, setting) as live:
         _warm(live, setting, pace, on_step)
         for _ in range(repeat):
             for own, (rate, overload) in zip(stretches, rates, strict=True):
@@ -193,4 +195,8 @@ def _reading(
         counted = [b for b in steady(batches, stretch) if b.committed <= stretch.ended]
     else:
         counted = _settled(batches, stretch)
+    if len(counted) < 2:
+        raise OutpaceError(
+            f"there were too few batches at {stretch.rate:,.0f} events/s", hint="measure for longer"
+        )
     return Reading(live.came(stretch), latency_of(counted), throughput_of(counted))

@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.match.contract import Integers
 from outpace.errors import OutpaceError
 from outpace.ingest.log import create
 from outpace.ingest.log.reader import Log
 from outpace.simulate.calibration.estimates import Batch
+from outpace.simulate.metrics import Floats
 from outpace.spark.metrics import watch
 
 if TYPE_CHECKING:
@@ -43,7 +45,13 @@ PROGRESS_KEPT: Final = 10_000
 SETTINGS: Final = {"spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_KEPT)}
 
 #: The least number of batches that are waited for at a rate.
-BATCHES_LEAST: Final = 3
+BATCHES_LEAST: Final = 5
+
+#: How often the query is looked at, in seconds; each look takes Spark some time.
+_LOOK: Final = 0.25
+
+#: How long appending at full speed may take, in seconds.
+_BURST_SECONDS: Final = 600.0
 
 #: How many times as long as it should, a rate may take to get its batches.
 _PATIENCE: Final = 30
@@ -113,19 +121,19 @@ class LiveStream:
         until = began + _PATIENCE * max(seconds, self._setting.trigger)
         while (now := time.time()) < began + seconds or self._batches_done < first + BATCHES_LEAST:
             self._check(now < until)
-            time.sleep(0.05)
+            time.sleep(_LOOK)
         return Stretch(rate, began, time.time())
 
     def at_full_speed(self, batches: int) -> Stretch:
         """Append at once what fills so many batches, and wait until it is processed."""
         self.drain()
-        began = time.time()
-        self._tell(burst=batches * self._setting.events_max)
+        events = batches * self._setting.events_max
         log = Log.open(self._log)
-        before, until = log.stop, time.time() + 600
-        while log.refresh() < before + batches * self._setting.events_max:
-            self._check(time.time() < until)
-            time.sleep(0.05)
+        before, began = log.stop, time.time()
+        self._tell(burst=events)
+        while log.refresh() < before + events:
+            self._check(time.time() < began + _BURST_SECONDS)
+            time.sleep(_LOOK)
         self._query.processAllAvailable()
         return Stretch(0.0, began, time.time())
 
@@ -138,10 +146,7 @@ class LiveStream:
 
     def batches(self) -> list[Batch]:
         """Return the batches so far that had events."""
-        log = Log.open(self._log)
-        headers = np.concatenate([run.headers for run in log.runs(0, log.stop)])
-        firsts, stops = headers["first"], headers["first"] + headers["events"]
-        arrivals = headers["arrival"] / 1e6
+        firsts, stops, arrivals = self._frames()
         found = []
         for progress in self._query.recentProgress:
             source = progress["sources"][0]
@@ -158,11 +163,16 @@ class LiveStream:
 
     def came(self, stretch: Stretch) -> float:
         """Return how many events a second came during a stretch."""
+        firsts, stops, arrivals = self._frames()
+        inside = (arrivals >= stretch.began) & (arrivals < stretch.ended)
+        return float((stops - firsts)[inside].sum()) / (stretch.ended - stretch.began)
+
+    def _frames(self) -> tuple[Integers, Integers, Floats]:
+        """Return where the frames of the log begin and stop, and when they came."""
         log = Log.open(self._log)
         headers = np.concatenate([run.headers for run in log.runs(0, log.stop)])
-        arrivals = headers["arrival"] / 1e6
-        inside = (arrivals >= stretch.began) & (arrivals < stretch.ended)
-        return float(headers["events"][inside].sum()) / (stretch.ended - stretch.began)
+        firsts = headers["first"].astype(np.int64)
+        return firsts, firsts + headers["events"].astype(np.int64), headers["arrival"] / 1e6
 
     @property
     def _log(self) -> str:
@@ -202,7 +212,11 @@ class LiveStream:
 @contextmanager
 def live_stream(session: SparkSession, setting: Setting) -> Iterator[LiveStream]:
     """Start a query and the process that feeds it; both end with the block."""
-    with tempfile.TemporaryDirectory(prefix="outpace-calibrate-") as name:
+    with tempfile.TemporaryDirectory(
+        # Spark may still be tidying up in it.
+        prefix="outpace-calibrate-",
+        ignore_cleanup_errors=True,
+    ) as name:
         folder = Path(name)
         create(folder / "log", setting.events.schema, time=setting.time)
         _write(setting.events, folder / "events.arrow")
@@ -308,7 +322,9 @@ def _feeding(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [str(folder / "log"), str(folder / "events.arrow")]
     module = "outpace.simulate.calibration.feed"
     with subprocess.Popen(
-        [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for this process, which ends the other one
     ) as feeder:
         try:
             yield feeder
