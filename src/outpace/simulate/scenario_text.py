@@ -71,8 +71,9 @@ def toml_text(table: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> toml_text({"rate": 10, "unit": "events/s"})
-    'rate = 10\\nunit = "events/s"\\n'
+    >>> print(toml_text({"rate": 10, "unit": "events/s"}), end="")
+    rate = 10
+    unit = "events/s"
     """
     return "".join(f"{_key(key)} = {_long(value)}\n" for key, value in table.items())
 
