@@ -90,37 +90,46 @@ def take_from(
     queue: Any, sets: Floats, count: float, everything: bool, totals: int
 ) -> tuple[float, float, float]:
     """Dequeue so many events, or all, and return their sum; its totals are left at a place."""
-    size = HEADER + queue.width
     cardinality = timestamp = latency = 0.0
     for position in range(queue.width):
         sets[totals + position] = 0.0
     while queue.count and (everything or count > 0.0):
-        at = queue.base + queue.head * size
-        taken = sets[at]
-        if not everything and taken > count:
-            part = count / taken
-            sets[at] = taken - count
-            taken = count
-        else:
-            part = 1.0
-            queue.head = (queue.head + 1) & queue.mask
-            queue.count = queue.count - 1
-        for position in range(queue.width):
-            total = sets[at + HEADER + position]
-            share = part * total
-            sets[at + HEADER + position] = total - share
-            sets[totals + position] += share
+        taken, its_timestamp, its_latency = take_front(queue, sets, count, everything, totals)
         if cardinality:
-            timestamp = average(cardinality, timestamp, taken, sets[at + 1])
-            latency = average(cardinality, latency, taken, sets[at + 2])
+            timestamp = average(cardinality, timestamp, taken, its_timestamp)
+            latency = average(cardinality, latency, taken, its_latency)
             cardinality += taken
         else:
-            cardinality, timestamp, latency = taken, sets[at + 1], sets[at + 2]
+            cardinality, timestamp, latency = taken, its_timestamp, its_latency
         count -= taken
-        queue.cardinality = queue.cardinality - taken
     if not queue.count:
         queue.cardinality = 0.0
     return cardinality, timestamp, latency
+
+
+@inlined
+def take_front(
+    queue: Any, sets: Floats, count: float, everything: bool, totals: int
+) -> tuple[float, float, float]:
+    """Dequeue the first set, or so many events of it; add its totals to those at a place."""
+    size = HEADER + queue.width
+    at = queue.base + queue.head * size
+    taken = sets[at]
+    if not everything and taken > count:
+        part = count / taken
+        sets[at] = taken - count
+        taken = count
+    else:
+        part = 1.0
+        queue.head = (queue.head + 1) & queue.mask
+        queue.count = queue.count - 1
+    for position in range(queue.width):
+        total = sets[at + HEADER + position]
+        share = part * total
+        sets[at + HEADER + position] = total - share
+        sets[totals + position] += share
+    queue.cardinality = queue.cardinality - taken
+    return taken, sets[at + 1], sets[at + 2]
 
 
 @inlined

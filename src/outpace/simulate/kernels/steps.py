@@ -141,7 +141,8 @@ def run_vertices(
                     latency += end - timestamp
                     at = 0
                 if vertex.kind == CONSUMER:
-                    _consume(state, histogram, sets, vertex, events, latency, at)
+                    found = latency_bin(latency)
+                    consume(state, histogram, sets, vertex, events, latency, at, found)
                 else:
                     send(
                         state,
@@ -175,8 +176,9 @@ def send(
     header: tuple[float, float, float],
     totals: int,
     now: float,
-) -> None:
-    """Send a set to all successors, as their edges let it through."""
+) -> int:
+    """Send a set to all successors, as their edges let it through; return to how many."""
+    sent = 0
     queues, outs, sets, marks = state.queues, state.outs, stores.sets, stores.marks
     for place in range(vertex.first_out, vertex.end_out):
         number = outs[place]
@@ -187,16 +189,18 @@ def send(
         room = queue.limit - selected
         queue.limit = room if room > 0.0 else 0.0
         chosen = (selected, header[1], header[2])
+        sent += 1
         if queue.link < 0:
             at = enqueue(queue, number, state.holds, sets, marks, chosen)
             for position in range(queue.width):
                 sets[at + position] = sets[totals + position]
         else:
             transfer(state, stores, number, chosen, totals, now)
+    return sent
 
 
 @inlined
-def _consume(
+def consume(
     state: State,
     histogram: Floats,
     sets: Floats,
@@ -204,8 +208,9 @@ def _consume(
     events: float,
     latency: float,
     at: int,
+    latency_in: int,
 ) -> None:
-    """Add a set to a consumer's output, and note its latency."""
+    """Add a set to a consumer's output, and note its latency, which is in this bin."""
     consumed, paths = state.consumed, state.paths
     consumer = state.consumers[vertex.detail]
     if consumer.events:
@@ -222,11 +227,12 @@ def _consume(
     consumer.sample_events = consumer.sample_events + events
     consumer.sample_delay = consumer.sample_delay + events * latency
     consumer.sample_totals = consumer.sample_totals + totals
-    histogram[consumer.place, _latency_bin(latency)] += events
+    histogram[consumer.place, latency_in] += events
 
 
 @inlined
-def _latency_bin(latency: float) -> int:
+def latency_bin(latency: float) -> int:
+    """Return the bin of the histogram that a latency belongs to, as `metrics` has it."""
     found = 0
     if latency >= LEAST_LATENCY:
         found = min(BINS - 1, 1 + int(math.log(latency / LEAST_LATENCY) / _LOG_GROWTH))

@@ -1,7 +1,8 @@
 """The ticks of a run, machine by machine: Algorithm 4 of the CEPSim paper (section 5.4).
 
 Machines between which nothing is sent do not depend on each other, so each group of machines that
-do runs through all ticks by itself, while its records are in the processor's cache.
+do runs through all ticks by itself, while its records are in the processor's cache. A tick of a
+machine alone that is known from an earlier one, but for the times, is replayed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 from outpace.engine.kernels.compiled import compiled
 from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
 from outpace.simulate.kernels.inlined import compiled_without_arrays
+from outpace.simulate.kernels.recording import forget_warm_up, write_history
 from outpace.simulate.kernels.records import (
     ROOM,
     Floats,
@@ -20,15 +22,11 @@ from outpace.simulate.kernels.records import (
     State,
     Stores,
 )
+from outpace.simulate.kernels.replay import replay_ticks
 from outpace.simulate.kernels.rings import enqueue, make_room, take_from
-from outpace.simulate.kernels.steps import (
-    CONSUMER,
-    WINDOWED,
-    close_windows,
-    is_due,
-    possible_events,
-    run_vertices,
-)
+from outpace.simulate.kernels.rounds import allocate, find_ready
+from outpace.simulate.kernels.steps import WINDOWED, close_windows, possible_events, run_vertices
+from outpace.simulate.kernels.traces import comes_again, is_idle, make_traces, trace_tick
 from outpace.simulate.strategies import LEFTOVER, ROUNDS
 
 
@@ -45,26 +43,56 @@ def run_group(
     """Simulate the machines of a group from one tick to another."""
     stores = make_room(state.queues, stores)
     granted = np.zeros(vertices[1] - vertices[0])
-    for tick in range(ticks[0], ticks[1]):
-        if tick == settings.warm_up_ticks:
-            _forget_warm_up(state, history.histogram, machines, vertices)
-        begin = tick * settings.tick
-        for vm in range(machines[0], machines[1]):
-            machine = state.machines[vm]
-            place = machine.first_producer
-            while place < machine.end_producer:
-                place = _produce(state, stores, settings, vm, tick, place)
-                if stores.marks[ROOM]:
-                    stores = make_room(state.queues, stores)
-            if machine.up and machine.first < machine.end:
-                stores = _run_machine(
-                    state, stores, history.histogram, settings, vm, begin, granted
-                )
-            else:
-                drop_arrivals(state, stores, vm, (tick + 1) * settings.tick)
-        if (tick + 1) % settings.ticks_per_sample == 0 or tick + 1 == settings.ticks:
-            sample = tick // settings.ticks_per_sample
-            _write_history(state, history, sample, machines, vertices)
+    alone = machines[1] - machines[0] == 1
+    traces = make_traces(state, machines[0], alone)
+    idle = alone and is_idle(state, machines[0])
+    tick = ticks[0]
+    while tick < ticks[1]:
+        if idle:
+            behind = replay_ticks(
+                state, history, settings, traces, machines, vertices, (tick, ticks[1])
+            )
+            if behind > tick:
+                tick = behind
+                continue
+        stores = _run_tick(state, stores, history, settings, machines, vertices, tick, granted)
+        if alone:
+            was_idle, idle = idle, is_idle(state, machines[0])
+            if was_idle and idle and comes_again(state, traces, tick, ticks[1]):
+                trace_tick(state, stores, settings, traces, machines[0], tick, granted)
+        tick += 1
+    return stores
+
+
+@compiled
+def _run_tick(
+    state: State,
+    stores: Stores,
+    history: History,
+    settings: Settings,
+    machines: tuple[int, int],
+    vertices: tuple[int, int],
+    tick: int,
+    granted: Floats,
+) -> Stores:
+    """Simulate a tick of the machines of a group."""
+    if tick == settings.warm_up_ticks:
+        forget_warm_up(state, history.histogram, machines, vertices)
+    begin = tick * settings.tick
+    for vm in range(machines[0], machines[1]):
+        machine = state.machines[vm]
+        place = machine.first_producer
+        while place < machine.end_producer:
+            place = _produce(state, stores, settings, vm, tick, place)
+            if stores.marks[ROOM]:
+                stores = make_room(state.queues, stores)
+        if machine.up and machine.first < machine.end:
+            stores = _run_machine(state, stores, history.histogram, settings, vm, begin, granted)
+        else:
+            drop_arrivals(state, stores, vm, (tick + 1) * settings.tick)
+    if (tick + 1) % settings.ticks_per_sample == 0 or tick + 1 == settings.ticks:
+        sample = tick // settings.ticks_per_sample
+        write_history(state, history, sample, machines, vertices)
     return stores
 
 
@@ -151,53 +179,15 @@ def _run_machine(
     left = instructions
     granted[: machine.end - machine.first] = 1.0
     for _ in range(ROUNDS):
-        _allocate(state, vm, settings.weighted, left, granted)
+        allocate(state, vm, settings.weighted, left, granted)
         begin, left, done, stores = _run_round(
             state, stores, histogram, settings.dynamic, vm, begin, left, granted
         )
         if not settings.dynamic or done or left <= LEFTOVER * instructions:
             break
-        if not _find_ready(state, vm, begin, granted):
+        if not find_ready(state, vm, begin, granted):
             break
     return stores
-
-
-@compiled_without_arrays
-def _allocate(state: State, vm: int, weighted: bool, left: float, granted: Floats) -> None:
-    """Divide what is left among the vertices that are marked with 1; all others get nothing."""
-    vertices, placement, machine = state.vertices, state.placement, state.machines[vm]
-    count = machine.end - machine.first
-    total = 0.0
-    for place in range(count):
-        if weighted and granted[place]:
-            granted[place] = vertices[placement[machine.first + place]].cost
-        total += granted[place]
-    if weighted:
-        for place in range(count):
-            granted[place] = left * granted[place] / total if total else 0.0
-    else:
-        share = left / total
-        for place in range(count):
-            granted[place] = share if granted[place] else 0.0
-
-
-@compiled_without_arrays
-def _find_ready(state: State, vm: int, begin: float, granted: Floats) -> bool:
-    """Mark the vertices that have something to do with 1; return whether any have."""
-    vertices, queues, outs, windows = state.vertices, state.queues, state.outs, state.windows
-    placement, holds, machine = state.placement, state.holds, state.machines[vm]
-    found = False
-    for place in range(machine.end - machine.first):
-        number = placement[machine.first + place]
-        granted[place] = 0.0
-        if not holds[number]:
-            continue
-        vertex = vertices[number]
-        _, possible = possible_events(queues, outs, vertex)
-        if possible or is_due(windows, vertex, begin):
-            granted[place] = 1.0
-            found = True
-    return found
 
 
 @compiled
@@ -267,60 +257,6 @@ def _run_slice(
             return stores
         instructions -= part
         begin = until
-
-
-@compiled_without_arrays
-def _forget_warm_up(
-    state: State, histogram: Floats, machines: tuple[int, int], vertices: tuple[int, int]
-) -> None:
-    """Begin to count anew what the results count; the history goes on."""
-    for vm in range(machines[0], machines[1]):
-        state.machines[vm].used = 0.0
-    for number in range(vertices[0], vertices[1]):
-        vertex = state.vertices[number]
-        vertex.processed = 0.0
-        vertex.dropped = 0.0
-        if vertex.kind == CONSUMER:
-            consumer = state.consumers[vertex.detail]
-            consumer.events, consumer.latency = 0.0, 0.0
-            first = consumer.first_total
-            state.consumed[first : first + vertex.width] = 0.0
-            histogram[consumer.place] = 0.0
-
-
-@compiled_without_arrays
-def _write_history(
-    state: State,
-    history: History,
-    sample: int,
-    machines: tuple[int, int],
-    vertices: tuple[int, int],
-) -> None:
-    """Write a step of the history, and begin the next one."""
-    for vm in range(machines[0], machines[1]):
-        machine = state.machines[vm]
-        history.vm_instructions[sample, machine.number] = machine.sample_used
-        machine.sample_used = 0.0
-    for number in range(vertices[0], vertices[1]):
-        vertex = state.vertices[number]
-        at = vertex.number
-        waiting = 0.0
-        for queue in range(vertex.first_queue, vertex.end_queue):
-            waiting += state.queues[queue].cardinality
-        # What is 0 is there already, and pages that are never written take no memory.
-        if waiting:
-            history.vertex_queue[sample, at] = waiting
-        if vertex.sample_processed:
-            history.vertex_processed[sample, at] = vertex.sample_processed
-        if vertex.sample_dropped:
-            history.vertex_dropped[sample, at] = vertex.sample_dropped
-        vertex.sample_processed, vertex.sample_dropped = 0.0, 0.0
-        if vertex.kind == CONSUMER:
-            consumer = state.consumers[vertex.detail]
-            history.consumer_events[sample, consumer.place] = consumer.sample_events
-            history.consumer_delay[sample, consumer.place] = consumer.sample_delay
-            history.consumer_totals[sample, consumer.place] = consumer.sample_totals
-            consumer.sample_events, consumer.sample_delay, consumer.sample_totals = 0.0, 0.0, 0.0
 
 
 @compiled_without_arrays
