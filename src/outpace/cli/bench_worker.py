@@ -91,10 +91,10 @@ def peak_of(call: Callable[[], T]) -> tuple[int, T]:
         # Linux starts the high-water mark anew on request.
         Path("/proc/self/clear_refs").write_text("5")
     else:
-        before = _highest()
+        before = highest_memory()
     result = call()
     after = _resident("VmHWM")
-    return (_highest() if after is None else after) - before, result
+    return (highest_memory() if after is None else after) - before, result
 
 
 def _resident(field: str) -> int | None:
@@ -105,7 +105,8 @@ def _resident(field: str) -> int | None:
     return int(next(lines).split()[1]) * 1024
 
 
-def _highest() -> int:
+def highest_memory() -> int:
+    """Return the most resident memory that the process has had."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

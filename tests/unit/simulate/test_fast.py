@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -13,20 +14,31 @@ from simulated import chain, scenarios
 from outpace.errors import ScenarioError
 from outpace.simulate import (
     VM,
+    Bursty,
     ConstantDelay,
     Consumer,
+    DynamicScheduling,
+    Edge,
+    Increasing,
     Operator,
     Producer,
+    Query,
     Scenario,
+    SetRate,
+    SimpleScheduling,
+    StopQuery,
     Uniform,
+    UniformAllocation,
+    WeightedAllocation,
     WindowedOperator,
     fast,
     simulate,
 )
 from outpace.simulate.fast import needs_twin, run_fast
+from outpace.simulate.generators import Generator
 from outpace.simulate.layout import lay_out
 from outpace.simulate.metrics import Recording
-from outpace.simulate.strategies import Allocation, Work
+from outpace.simulate.strategies import Allocation, Scheduling, Work
 from outpace.simulate.twin import run_twin
 from outpace.studies.cepsim_queries import average_query, convert_query, worker
 
@@ -64,6 +76,52 @@ def test_they_do_so_while_queues_and_sets_on_their_way_pile_up() -> None:
     found = run_fast(lay_out(scenario))
     assert_equal(found, run_twin(scenario))
     assert found.vertex_queue[-1, 1] > 1000
+
+
+def diamond(name: str, generator: Generator) -> Query:
+    """Two ways of different length, and events that a producer sends in parts."""
+    vertices = (
+        Producer(f"{name}-in", generator, 2_000),
+        Operator(f"{name}-split", 30_000),
+        Operator(f"{name}-long", 9_000),
+        Operator(f"{name}-join", 5_000),
+        Consumer(f"{name}-out", 1_000),
+        Consumer(f"{name}-rest"),
+    )
+    ends = [(0, 1, 1.0), (1, 2, 0.95), (1, 3, 0.3), (2, 3, 1.1), (3, 4, 1.0), (2, 5, 0.5)]
+    edges = tuple(Edge(vertices[a].id, vertices[b].id, part) for a, b, part in ends)
+    return Query(name, vertices, edges)
+
+
+@pytest.mark.parametrize("scheduling", [DynamicScheduling(), SimpleScheduling()])
+@pytest.mark.parametrize("allocation", [UniformAllocation(), WeightedAllocation()])
+@pytest.mark.parametrize("queue", [math.inf, 4.0])
+def test_they_do_so_where_ticks_are_alike(
+    scheduling: Scheduling, allocation: Allocation, queue: float
+) -> None:
+    # New events come again after 1, 2 and 3 ticks, then as none before, then there are no more.
+    generators = (Uniform(40), Uniform(15), Bursty(200.0, 0.4, 0.7), Increasing(60, 8.0))
+    queries = tuple(diamond(f"q{n}", generator) for n, generator in enumerate(generators))
+    scenario = Scenario(
+        queries,
+        (VM("worker", 50),),
+        15,
+        scheduling=scheduling,
+        allocation=allocation,
+        queue=queue,
+        warm_up=2.3,
+        changes=(StopQuery(10.0, "q3"), SetRate(12.0, "q0-in", factor=0.0)),
+    )
+    assert_equal(run_fast(lay_out(scenario)), run_twin(scenario))
+
+
+def test_they_do_so_where_a_tick_goes_through_many_turns() -> None:
+    # A queue of one event makes a tick of a hundred events longer than what is kept of it.
+    query = chain(Producer("in", Uniform(1000), 10), Operator("one", 10, 1), Consumer("out", 10))
+    scenario = Scenario((query,), (VM("worker", 1),), 5)
+    found = run_fast(lay_out(scenario))
+    assert_equal(found, run_twin(scenario))
+    assert not found.vertex_queue.any()
 
 
 def test_machines_run_in_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
