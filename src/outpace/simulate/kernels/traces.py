@@ -9,8 +9,9 @@ it the times of many ticks at once.
 A trace is made by running the tick with event sets that have, in place of a timestamp, the number
 of an age: the timestamp and the latency that are not known yet. Each turn makes a new age from the
 one that it takes; sets that are summed have theirs mixed first. An age that no set has any more is
-used again. A trace longer than four turns for each vertex is given up. At most eight are kept,
-for each vertex up to 3 KB, and 2 KB for ages; what is not used of it takes no memory.
+used again. A trace longer than four turns for each vertex is given up. At most eight are kept: all
+together take up to 3 KB for each vertex and 10 KB for each consumer, and ages 2 KB for each vertex;
+what is not used of this takes no memory.
 """
 
 from __future__ import annotations
