@@ -61,7 +61,7 @@ class Outcome:
     @property
     def ok(self) -> bool:
         """Whether every kill was done, and every row is there once."""
-        return self.failure is None and not (self.lost or self.doubled)
+        return self.failure is None and self.rows > 0 and not (self.lost or self.doubled)
 
 
 def run_scenario(

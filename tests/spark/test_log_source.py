@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,18 @@ def test_tasks_share_a_range_without_overlap(log: op.log.Log) -> None:
 def test_a_log_that_was_made_anew_is_noticed(log: op.log.Log) -> None:
     with pytest.raises(op.DataError, match="ends at offset 1000, before offset 1001"):
         reader(log).latestOffset({"offset": 1001}, reader(log).getDefaultReadLimit())
+
+
+@pytest.mark.parametrize("form", ["rows", "blocks"])
+def test_a_task_misses_what_was_cut_off_after_its_batch_was_planned(
+    log: op.log.Log, form: str
+) -> None:
+    followed = reader(log, form=form)
+    [task] = followed.partitions({"offset": 0}, {"offset": 1000})
+    last = log.folder.events_file(log.folder.bases()[-1])
+    os.truncate(last, last.stat().st_size - 10)
+    with pytest.raises(op.DataError, match="before offset 1000"):
+        list(followed.read(task))
 
 
 def test_errors_reach_the_user(spark: SparkSession, tmp_path: Path) -> None:

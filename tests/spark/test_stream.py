@@ -207,6 +207,25 @@ def test_the_matches_of_one_query_are_events_of_the_next(
     assert ordered(rows_of(streaming, tmp_path)) == ordered(want.to_pylist())
 
 
+@pytest.mark.parametrize("measure", ["LAST(ts) - 500", "PREV(A.ts)"])
+def test_matches_that_are_ordered_by_another_time_than_that_of_their_events(
+    streaming: SparkSession, tmp_path: Path, measure: str
+) -> None:
+    pairs = kinds("A -> B").within(50).measures(at=measure)
+    follow = op.Query("follow").order_by("at").pattern("P Q").measures(p="P.at", q="Q.at")
+    times = [1000, 1100, 1101, 1200, 1300, 1310]
+    table = pa.table({"id": times, "ts": times, "kind": list("dabdab")})
+    write_pieces([table.slice(0, 3), table.slice(3, 2), table.slice(5)], tmp_path / "in")
+    matched = op.match(read_pieces(streaming, tmp_path / "in"), pairs)
+    run(op.match(matched, follow), tmp_path)
+    want = op.match(op.match(table, pairs), follow)
+    assert want.num_rows
+    assert ordered(rows_of(streaming, tmp_path)) == ordered(want.to_pylist())
+    told = follow.disorder(op.Watermark())
+    with pytest.raises(BindError, match="do not tell the time in 'at'"):
+        op.match(matched, told)
+
+
 def test_a_state_of_another_query_is_refused(streaming: SparkSession, tmp_path: Path) -> None:
     table = events(60, 7)
     write_pieces([table.slice(0, 30)], tmp_path / "in")

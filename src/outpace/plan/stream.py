@@ -77,9 +77,16 @@ class Layout:
 
     @property
     def identity(self) -> str:
-        """What tells the states of different queries apart."""
-        read = "" if self.task is None else fingerprint(self.task.bound)
-        return f"{read} {self.bound.query.name} {self.events}"
+        """What tells the states of different queries apart; operators of users count by name."""
+        query = self.bound.query
+        if query.operator is None:
+            assert self.task is not None
+            read = fingerprint(self.task.bound)
+        else:
+            make = query.operator
+            kind = make if isinstance(make, type) else type(make())
+            read = f"{kind.__module__}.{kind.__qualname__}"
+        return f"{read} {query.name} {self.events}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,19 +123,26 @@ class StreamPlan(Crossing):
         """The columns of events that cannot be used; `late` ones have those of the input."""
         return pa.schema([pa.field(REASON, pa.string()), *self.bound.schema])
 
+    def shows_time_in(self, column: str) -> bool:
+        """Say whether a column of the matches holds the time of an event of the match.
+
+        Only of such a column what the stages know of time says anything: a time that was computed,
+        or that of an event before the match, may lie before it.
+        """
+        time = self.layout.disorder.time
+        measures = {measure.name: measure.expression for measure in self.bound.measures}
+        shown = measures.get(column)
+        if shown is None:
+            return column == time
+        return isinstance(shown, Read) and shown.column == time and shown.place.shift >= 0
+
     def tells_time_in(self, column: str) -> bool:
         """Say whether the stages know how far time has come in a column of the matches.
 
         They do where it holds the time of an event of the match, and where no match may start any
         time ago.
         """
-        time = self.layout.disorder.time
-        measures = {measure.name: measure.expression for measure in self.bound.measures}
-        shown = measures.get(column)
-        timed = (
-            column == time if shown is None else isinstance(shown, Read) and shown.column == time
-        )
-        if not timed:
+        if not self.shows_time_in(column):
             return False
         operator = make_operator(self.bound.query, self.bound.schema, task=self.layout.task)
         return reach_back(operator) is not None

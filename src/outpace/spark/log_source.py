@@ -156,6 +156,8 @@ class _Tasks:
         if not isinstance(partition, Stretch):
             return  # there are no events, so there is no task of ours
         log = Log.open(self._options.path)
+        # What was whole when the batch was planned may be cut by now: then nothing may be left out.
+        _check_start(log, partition.stop)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         skip = self._options.on_damage
         if self._options.form is Form.BLOCKS:

@@ -18,20 +18,25 @@ _SEED: Final = 42
 def labels(instances: int, partitions: int) -> list[int]:
     """Return a number for each instance; those of a run of `partitions` fall into different ones.
 
+    The first instance is 0 whatever the number of partitions, so that it always finds its state,
+    and with it what tells whether the others are where they were.
+
     Examples
     --------
-    >>> [partition_of(label, 4) for label in labels(6, 4)]
-    [0, 1, 2, 3, 0, 1]
+    >>> labels(6, 4)[0], [partition_of(label, 4) for label in labels(6, 4)]
+    (0, [3, 0, 1, 2, 3, 0])
     """
-    free: dict[int, list[int]] = {number % partitions: [] for number in range(instances)}
-    wanted = {place: -(-(instances - place) // partitions) for place in free}
+    begin = partition_of(0, partitions)
+    places = [(begin + number) % partitions for number in range(instances)]
+    wanted = {place: places.count(place) for place in places}
+    free: dict[int, list[int]] = {place: [] for place in wanted}
     for label in itertools.count():
         place = partition_of(label, partitions)
         if place in free and len(free[place]) < wanted[place]:
             free[place].append(label)
             if all(len(free[place]) == wanted[place] for place in free):
                 break
-    return [free[number % partitions][number // partitions] for number in range(instances)]
+    return [free[place][number // partitions] for number, place in enumerate(places)]
 
 
 def partition_of(label: int, partitions: int) -> int:

@@ -96,15 +96,15 @@ def pack_blocks(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
     return pack(parts)
 
 
-def pack_matches(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Pack the matches of another query, and hand on what it knows of time."""
+def pack_matches(pack: Pack, timed: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Pack the matches of another query, and hand on what it knows of time where it is the same."""
 
     def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table | None, int]]:
         for batch in batches:
             for cell in read_cells(batch):
                 if cell.kind is Kind.MATCHES:
                     yield read_table(cell.block), NO_TIME
-                elif cell.kind is Kind.PULSE:
+                elif cell.kind is Kind.PULSE and timed:
                     yield None, cell.watermark
 
     return pack(parts)

@@ -13,7 +13,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -167,7 +167,8 @@ def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
     pack = partial(packed, query, schema, partitions, timeouts, places[0])
     title = f"outpace {query.name}: pack"
     if before is not None:
-        cells = _map_cells(before.cells, named(title, pack_matches, pack))
+        timed = before.plan.shows_time_in(plan.layout.disorder.time)
+        cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
     elif SCHEMA_KEY in _block_metadata(frame):
         cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
     else:
@@ -175,7 +176,9 @@ def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
         cells = map_rows(rows, named(title, pack_rows, pack), plan.crossing, CELLS)
     for place, spec in enumerate(plan.stages):
         behind = places[place + 1] if place + 1 < len(places) else [0]
-        processor = StageProcessor(spec, place + 1, places[place], behind)
+        # One instance is the same wherever it is; where several are depends on how many places.
+        placed = replace(spec, partitions=partitions if spec.instances > 1 else 1)
+        processor = StageProcessor(placed, place + 1, places[place], behind)
         grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
         stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", "None")
         cells = with_schema(stepped, _CELLS)
@@ -201,8 +204,15 @@ def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
     disorder = query.order_of_arrival
     if before is not None:
         column = query.order[0].column if query.order else ""
-        told = disorder is None and before.plan.tells_time_in(column)
-        return query.disorder(Watermark()) if told else query
+        told = before.plan.tells_time_in(column)
+        if isinstance(disorder, Watermark) and query.order and not told:
+            raise BindError(
+                f"the matches of '{before.plan.bound.query.name}' do not tell the time in "
+                f"'{column}'",
+                hint="order by the time of one of their events, with WITHIN or time windows, or "
+                "use op.KSlack",
+            )
+        return query.disorder(Watermark()) if told and disorder is None else query
     if not isinstance(disorder, Watermark) or not query.order:
         return query
     name = query.order[0].column

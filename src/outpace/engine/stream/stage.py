@@ -69,6 +69,8 @@ class StageSpec:
         A text that tells what it computes; a state is only read by a stage with the same.
     matcher
         Returns what its instances match with, so that it can be compiled before it is worth it.
+    partitions
+        Over how many partitions of the host its instances are spread.
     """
 
     name: str
@@ -76,6 +78,7 @@ class StageSpec:
     make: Callable[[int], Stage]
     identity: str
     matcher: Callable[[], Matcher | None] = no_matcher
+    partitions: int = 1
 
 
 def save_stage(spec: StageSpec, stage: Stage) -> bytes:
@@ -99,8 +102,8 @@ def restore_stage(spec: StageSpec, number: int, data: bytes | None) -> Stage:
         if header.get(name) != value:
             raise StateError(
                 f"the saved state of the stream belongs to another query ({name} differs)"
-                if name != "instances"
-                else f"the stream was started with {header.get(name)} instances of '{spec.name}', "
+                if name not in ("instances", "partitions")
+                else f"the stream was started with {header.get(name)} {name} of '{spec.name}', "
                 f"not {value}",
                 hint="go on with the query and the settings that it was started with, or start "
                 "with a new checkpoint folder from the retained input",
@@ -136,4 +139,9 @@ def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> li
 
 
 def _header(spec: StageSpec) -> dict[str, object]:
-    return {"stage": spec.name, "query": spec.identity, "instances": spec.instances}
+    return {
+        "stage": spec.name,
+        "query": spec.identity,
+        "instances": spec.instances,
+        "partitions": spec.partitions,
+    }

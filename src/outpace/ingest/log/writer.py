@@ -20,6 +20,8 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from types import TracebackType
 from typing import Final
@@ -89,6 +91,8 @@ class Writer:
             self._segment = SegmentWriter(
                 folder, self.recovered.base, self.recovered.end, self.recovered.frames
             )
+            if self._sync is not Sync.NEVER:
+                folder.sync()  # Events are durable only in files that are.
         except BaseException:
             os.close(self._lock)
             raise
@@ -141,17 +145,31 @@ class Writer:
         return range(first, self._stop)
 
     def sync(self) -> None:
-        """Force all that was appended to the disk."""
-        self._segment.sync()
+        """Force all that was appended to the disk.
+
+        Raises
+        ------
+        DataError
+            The disk has not taken it, now or at an interval before.
+        """
+        with self._durably():
+            self._segment.sync()
 
     def close(self) -> None:
-        """Make the last events durable, give up the lock and close the files."""
+        """Make the last events durable, give up the lock and close the files.
+
+        Raises
+        ------
+        DataError
+            The disk has not taken all that was appended.
+        """
         if self._lock < 0:
             return
         try:
-            if self._syncing is not None:
-                self._syncing.cancel()
-            self._segment.close(durable=self._sync is not Sync.NEVER)
+            with self._durably():
+                if self._syncing is not None:
+                    self._syncing.cancel()
+                self._segment.close(durable=self._sync is not Sync.NEVER)
         finally:
             os.close(self._lock)
             self._lock = -1
@@ -166,6 +184,23 @@ class Writer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _durably(self) -> Iterator[None]:
+        """Say what the disk has not taken; a system tells of a failure once, so it is kept."""
+        failure: OSError | None = None
+        try:
+            yield
+        except OSError as error:
+            failure = error
+        if self._syncing is not None:
+            failure = self._syncing.failed() or failure
+        if failure is not None:
+            raise DataError(
+                f"events of the log in '{self._folder.path}' may not be on the disk",
+                detail=str(failure),
+                hint="append them again to a log on a disk that works",
+            ) from failure
 
     def _append(self, table: pa.Table) -> None:
         limit = self._folder.segment_bytes
@@ -286,6 +321,11 @@ class _Syncing:
         # One that takes longer than the interval may still run beside the last one.
         with self._busy:
             self._due = False
+
+    def failed(self) -> OSError | None:
+        """Return what went wrong, also in what is under way."""
+        with self._busy:
+            return self.failure
 
     def _run(self, segment: SegmentWriter) -> None:
         with self._busy:

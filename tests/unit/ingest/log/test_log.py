@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import errno
+import os
 import signal
 import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -364,3 +369,45 @@ def test_an_interrupted_append_leaves_nothing_behind(tmp_path: Path) -> None:
     assert interrupted
     assert checked.events == log.refresh() == log.read().num_rows
     assert checked.events - sum(appended) in range(0, 8_000_001, 1_000_000)
+
+
+@pytest.mark.parametrize("ends", [op.log.Writer.close, op.log.Writer.sync])
+def test_a_disk_that_failed_between_two_appends_is_told_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: Callable[[op.log.Writer], None]
+) -> None:
+    """The system tells of a failed write once, here to the thread that synchronises."""
+    failed = threading.Event()
+    synchronise = os.fdatasync
+
+    def fail_once(handle: int) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.EIO, "Input/output error")
+        synchronise(handle)
+
+    writer = op.log.create(tmp_path / "log", pa.schema({"ts": pa.int64()})).writer(interval_ms=1)
+    monkeypatch.setattr(os, "fdatasync", fail_once)
+    writer.append(pa.table({"ts": [1]}))
+    assert failed.wait(60)
+    with pytest.raises(op.DataError, match="may not be on the disk"):
+        ends(writer)
+    with suppress(op.DataError):
+        writer.close()
+
+
+@pytest.mark.parametrize(("sync", "durable"), [("always", True), ("never", False)])
+def test_the_names_of_the_first_files_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str, durable: bool
+) -> None:
+    log = op.log.create(tmp_path / "log", pa.schema({"ts": pa.int64()}))
+    named: list[set[str]] = []
+    synchronise = os.fsync
+
+    def note(handle: int) -> None:
+        named.append({path.name for path in Path(f"/proc/self/fd/{handle}").resolve().iterdir()})
+        synchronise(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    with log.writer(sync=sync):
+        files = {log.folder.events_file(0).name, log.folder.index_file(0).name}
+        assert any(files <= names for names in named) is durable
