@@ -14,29 +14,34 @@ from typing import Final
 _WORD: Final = 0xFFFFFFFF
 _SEED: Final = 42
 
+#: The one number whose hash is 0, and so in the first partition of however many there are.
+_FIRST: Final = -1_693_959_553
+
 
 def labels(instances: int, partitions: int) -> list[int]:
     """Return a number for each instance; those of a run of `partitions` fall into different ones.
 
-    The first instance is 0 whatever the number of partitions, so that it always finds its state,
-    and with it what tells whether the others are where they were.
+    The first instance has the same number and is in the first partition however many there are. So
+    it always finds its state, and with it what tells whether the others are where they were; and
+    where there is only one, no other task writes an empty file before it.
 
     Examples
     --------
-    >>> labels(6, 4)[0], [partition_of(label, 4) for label in labels(6, 4)]
-    (0, [3, 0, 1, 2, 3, 0])
+    >>> [partition_of(label, 4) for label in labels(6, 4)]
+    [0, 1, 2, 3, 0, 1]
+    >>> labels(1, 3) == labels(1, 200)
+    True
     """
-    begin = partition_of(0, partitions)
-    places = [(begin + number) % partitions for number in range(instances)]
-    wanted = {place: places.count(place) for place in places}
-    free: dict[int, list[int]] = {place: [] for place in wanted}
-    for label in itertools.count():
+    wanted = [-(-(instances - place) // partitions) for place in range(min(instances, partitions))]
+    found: list[list[int]] = [[] for _ in wanted]
+    found[0].append(_FIRST)
+    numbers = itertools.count()
+    while any(len(own) < count for own, count in zip(found, wanted, strict=True)):
+        label = next(numbers)
         place = partition_of(label, partitions)
-        if place in free and len(free[place]) < wanted[place]:
-            free[place].append(label)
-            if all(len(free[place]) == wanted[place] for place in free):
-                break
-    return [free[place][number // partitions] for number, place in enumerate(places)]
+        if place < len(found) and len(found[place]) < wanted[place]:
+            found[place].append(label)
+    return [found[number % partitions][number // partitions] for number in range(instances)]
 
 
 def partition_of(label: int, partitions: int) -> int:

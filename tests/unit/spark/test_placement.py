@@ -16,10 +16,10 @@ from outpace.spark.placement import labels, partition_of
 @pytest.mark.parametrize("instances", [1, 2, 3, 7])
 def test_instances_are_spread_and_the_first_one_stays_where_it_is(instances, partitions):
     found = labels(instances, partitions)
-    assert found[0] == 0
+    assert found[0] == labels(1, 1)[0]
     assert len(set(found)) == instances
     places = [partition_of(label, partitions) for label in found]
-    assert len(set(places)) == min(instances, partitions)
+    assert places == [number % partitions for number in range(instances)]
 
 
 def test_a_state_that_was_spread_over_other_partitions_is_refused():
