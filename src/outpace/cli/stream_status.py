@@ -57,12 +57,12 @@ class StatusListener(AccountListener):
         """Take in a progress."""
         self.take(json.loads(event.progress.json))
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
         """Note that no events come."""
         super().onQueryIdle(event)
         self.idle = True
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         """Note that the query ended."""
         super().onQueryTerminated(event)
         self.ended.set()
