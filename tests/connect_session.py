@@ -3,8 +3,8 @@
 A process has either classic or Connect sessions, so this one is started by a test. It reads a list
 of (name, dialect, statement) from `asked.json` in the folder that it is given, and writes to
 `answered.json` what each statement gives (columns and rows, or an error), what is found in the
-files that it writes there, in windows and streams too, and what `outpace run` says of the inputs
-in the folder `run`.
+files that it writes there, in windows and streams too, what `outpace run` says of the inputs in the
+folder `run`, and on which addresses it and its server listen.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import streamed
@@ -80,6 +81,38 @@ def commands(session: SparkSession, folder: Path) -> dict[str, object]:
     }
 
 
+def listening() -> list[str]:
+    """Return the addresses that this process and those below it listen on, as Linux writes them."""
+    sockets = set()
+    for process in _family():
+        with suppress(OSError):
+            sockets |= {str(handle.readlink()) for handle in (process / "fd").iterdir()}
+    lines = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]
+    ]
+    listens = "0A"
+    return sorted(
+        {
+            line[1].partition(":")[0]
+            for line in lines
+            if line[3] == listens and f"socket:[{line[9]}]" in sockets
+        }
+    )
+
+
+def _family() -> list[Path]:
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    found = [os.getpid()]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return [Path("/proc", str(process)) for process in found]
+
+
 def main(folder: Path) -> None:
     settings = {
         "spark.ui.enabled": "false",
@@ -98,6 +131,7 @@ def main(folder: Path) -> None:
         "windows": windows(session, folder / "windows"),
         "streams": streams(session, folder / "streams"),
         "commands": commands(session, folder / "run"),
+        "listening": listening(),
     }
     (folder / "answered.json").write_text(json.dumps(answers), encoding="utf-8")
     session.stop()

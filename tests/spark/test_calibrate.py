@@ -9,10 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import streamed
+from pyspark.sql import SparkSession
 
+from outpace.cli.simulate_measure import setting_of
 from outpace.simulate import read_scenario, simulate
 from outpace.simulate.calibration.compare import Comparison
-from outpace.simulate.calibration.written import CONSUMER, read_calibrated
+from outpace.simulate.calibration.stream import SETTINGS, live_stream
+from outpace.simulate.calibration.written import CONSUMER, Measured, read_calibrated
+from outpace.spark.session import ROCKSDB
 
 pytestmark = pytest.mark.slow
 
@@ -65,3 +70,22 @@ def test_a_query_is_calibrated_and_its_scenario_validated(java: None, tmp_path: 
         assert row["predicted_latency"] > 0
         assert row["predicted_throughput"] > 0
     assert "plotly" in page.read_text()
+
+
+def test_no_batch_of_a_long_measurement_is_forgotten(
+    spark: SparkSession,
+) -> None:
+    # Spark deletes what its sink knows of batches: after ten minutes, here at once.
+    hurried = {
+        "spark.sql.streaming.fileSink.log.cleanupDelay": "1ms",
+        "spark.sql.streaming.fileSink.log.compactInterval": "2",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        streamed.PROVIDER: ROCKSDB,
+    }
+    session = spark.newSession()
+    for name, value in (SETTINGS | hurried).items():
+        session.conf.set(name, value)
+    setting = setting_of(Measured("w1", trigger=0.1, events_max=1000), Path())
+    with live_stream(session, setting) as live:
+        live.at_full_speed(8)
+        assert sum(batch.events for batch in live.batches()) == 8000

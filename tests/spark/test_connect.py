@@ -41,6 +41,14 @@ def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) ->
     check_windows(answers["windows"])
     check_streams(answers["streams"])
     check_commands(answers["commands"], tmp_path / "run", bad)
+    check_addresses(answers["listening"])
+
+
+def check_addresses(listening: list[str]) -> None:
+    """A server of one's own is for this machine alone."""
+    loopback = ("0100007F", "0" * 16 + "FFFF00000100007F", "0" * 24 + "01000000")
+    assert listening
+    assert set(listening) <= set(loopback)
 
 
 def check_refused(found: dict[str, Any], refused: list[tuple[str, str, str]]) -> None:

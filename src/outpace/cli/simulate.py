@@ -17,6 +17,7 @@ from outpace.cli.simulate_output import (
     json_text,
     print_result,
     progress,
+    progress_of_whole,
     result_page,
     result_tables,
     terminal,
@@ -117,8 +118,8 @@ def run(
     with progress(f"reading {scenario.name}"):
         read = read_scenario(scenario, choice)
     _check_page(page)
-    with progress(f"simulating {read.duration:g} s"):
-        result = simulate_scenario(read, engine.engine)
+    with progress_of_whole(f"simulating {read.duration:g} s") as on_progress:
+        result = simulate_scenario(read, engine.engine, on_progress)
     if page is not None:
         page.write_text(result_page(scenario.name, result), encoding="utf-8")
     if as_json:

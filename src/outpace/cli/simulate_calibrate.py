@@ -1,6 +1,6 @@
 """`outpace simulate calibrate`: what a query costs on this machine, measured, as a scenario.
 
-A query runs as a stream on Spark, at full speed and at rising rates. What an event costs is
+A query runs as a stream on Spark, at full speed and at several rates. What an event costs is
 estimated by both methods of the CEPSim paper; see `outpace.simulate.calibration`.
 """
 
@@ -34,8 +34,8 @@ from outpace.simulate.calibration.written import Measured, calibrated, calibrate
 from outpace.simulate.scenario import Scenario
 
 #: How long is measured, and with `--quick`.
-PACE: Final = Pace(warm=60.0, seconds=40.0, full=6)
-QUICK: Final = Pace(warm=5.0, seconds=8.0, full=3)
+PACE: Final = Pace(warm=90.0, seconds=40.0, turns=2, full=6)
+QUICK: Final = Pace(warm=5.0, seconds=8.0, turns=1, full=3)
 
 #: The rate of the scenario's producer, as a part of the maximum throughput.
 _WRITTEN_AT: Final = 0.5
@@ -169,7 +169,7 @@ def _said(subject: Measured, found: Found, mips: float) -> list[str]:
         f"When and where: {now}, {platform.machine()}, local[{subject.cores}]; batches of at most "
         f"{subject.events_max:,} events every {subject.trigger:g} s.",
         f"A batch costs {seconds_text(costs.setup)} however few events it has: the line through "
-        "the times of batches at rising rates.",
+        "the times of batches at several rates.",
         f"An event costs {seconds_text(costs.latency.seconds)} by latency: the slope of that line"
         f"{_hidden(costs.latency.exact)}.",
         f"  Events/s, {parts} of the greatest, with the batches that counted: {rates}.",

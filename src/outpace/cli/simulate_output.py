@@ -214,12 +214,23 @@ def html_table(title: str, columns: Mapping[str, Column], rows: Sequence[Mapping
 @contextmanager
 def progress(words: str) -> Iterator[Callable[[int | str], None]]:
     """Show a bar on standard error, if that is a terminal; give what is told a count or a step."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    disable = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=disable) as bars:
+    with _bars() as bars:
         bar = bars.add_task(words, total=None)
         yield lambda done: bars.update(bar, description=f"{words}: {done}")
+
+
+@contextmanager
+def progress_of_whole(words: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar as `progress` does; give what is told which part is done, from 0 to 1."""
+    with _bars() as bars:
+        bar = bars.add_task(words, total=1.0)
+        yield lambda part: bars.update(bar, completed=part)
+
+
+def _bars() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _number(value: float | None) -> float:

@@ -10,8 +10,9 @@ An empty set (cardinality 0) has no totals, and the sum with it is the other set
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -29,19 +30,25 @@ class EventSet:
         The average age of the events at `timestamp`, in seconds (`lt`).
     totals
         For each producer, how many of its events these events result from (`tt`).
+    spread
+        How far the ages of a batch's events lie below and above `latency`, in seconds: all between
+        are as likely. Operators that work in batches make it; the paper has nothing like it, and
+        elsewhere all events of a set are as old as its average.
 
     Examples
     --------
     >>> young = EventSet(100.0, timestamp=10.0, latency=5.0, totals={"a": 100.0})
     >>> old = EventSet(300.0, timestamp=14.0, latency=9.0, totals={"b": 300.0})
     >>> (young + old).update(15.0)
-    EventSet(cardinality=400.0, timestamp=15.0, latency=10.0, totals={'a': 100.0, 'b': 300.0})
+    EventSet(cardinality=400.0, timestamp=15.0, latency=10.0, totals={'a': 100.0, 'b': 300.0},
+             spread=0.0)
     """
 
     cardinality: float = 0.0
     timestamp: float = 0.0
     latency: float = 0.0
     totals: Mapping[str, float] = field(default_factory=dict)
+    spread: float = 0.0
 
     def __add__(self, other: EventSet) -> EventSet:
         """Return a set with the events of both (equation 3)."""
@@ -55,6 +62,7 @@ class EventSet:
             _average(self.cardinality, self.timestamp, other.cardinality, other.timestamp),
             _average(self.cardinality, self.latency, other.cardinality, other.latency),
             add_totals(self.totals, other.totals),
+            _average(self.cardinality, self.spread, other.cardinality, other.spread),
         )
 
     def extract(self, count: float) -> tuple[EventSet, EventSet]:
@@ -63,8 +71,8 @@ class EventSet:
         taken = {producer: part * total for producer, total in self.totals.items()}
         left = {producer: total - taken[producer] for producer, total in self.totals.items()}
         return (
-            EventSet(count, self.timestamp, self.latency, taken),
-            EventSet(self.cardinality - count, self.timestamp, self.latency, left),
+            EventSet(count, self.timestamp, self.latency, taken, self.spread),
+            EventSet(self.cardinality - count, self.timestamp, self.latency, left, self.spread),
         )
 
     def select(self, selectivity: float) -> EventSet:
@@ -76,22 +84,19 @@ class EventSet:
         Examples
         --------
         >>> EventSet(100.0, totals={"a": 100.0}).select(0.5)
-        EventSet(cardinality=50.0, timestamp=0.0, latency=0.0, totals={'a': 100.0})
+        EventSet(cardinality=50.0, timestamp=0.0, latency=0.0, totals={'a': 100.0}, spread=0.0)
         """
         if not selectivity:
             return EMPTY
-        return EventSet(self.cardinality * selectivity, self.timestamp, self.latency, self.totals)
+        selected = self.cardinality * selectivity
+        return EventSet(selected, self.timestamp, self.latency, self.totals, self.spread)
 
     def update(self, timestamp: float) -> EventSet:
         """Return the set as it is at this time (equation 6)."""
         if not self.cardinality:
             return self
-        return EventSet(
-            self.cardinality,
-            timestamp,
-            self.latency + (timestamp - self.timestamp),
-            self.totals,
-        )
+        latency = self.latency + (timestamp - self.timestamp)
+        return EventSet(self.cardinality, timestamp, latency, self.totals, self.spread)
 
 
 EMPTY = EventSet()
@@ -107,7 +112,7 @@ class EventSetQueue:
     >>> queue = EventSetQueue()
     >>> queue.enqueue(EventSet(3.0, timestamp=1.0)); queue.enqueue(EventSet(3.0, timestamp=2.0))
     >>> queue.dequeue(4.0)
-    EventSet(cardinality=4.0, timestamp=1.25, latency=0.0, totals={})
+    EventSet(cardinality=4.0, timestamp=1.25, latency=0.0, totals={}, spread=0.0)
     >>> queue.cardinality
     2.0
     """
@@ -134,13 +139,17 @@ class EventSetQueue:
 
     def dequeue(self, count: float) -> EventSet:
         """Return the sum of the first `count` events, from front to back."""
-        taken = EMPTY
+        return add_sets(self.dequeue_sets(count))
+
+    def dequeue_sets(self, count: float) -> list[EventSet]:
+        """Return the sets of the first `count` events, from front to back."""
+        taken = []
         while self._sets and count > 0.0:
             front = self._sets.popleft()
             if front.cardinality > count:
                 front, rest = front.extract(count)
                 self._sets.appendleft(rest)
-            taken += front
+            taken.append(front)
             count -= front.cardinality
             self.cardinality -= front.cardinality
         if not self._sets:
@@ -149,12 +158,40 @@ class EventSetQueue:
 
     def dequeue_all(self) -> EventSet:
         """Return the sum of all events, from front to back."""
-        taken = EMPTY
-        for event_set in self._sets:
-            taken += event_set
+        taken = add_sets(self._sets)
         self._sets.clear()
         self.cardinality = 0.0
         return taken
+
+
+def add_sets(event_sets: Iterable[EventSet]) -> EventSet:
+    """Return the sum of the sets, from first to last.
+
+    Examples
+    --------
+    >>> add_sets([EventSet(1.0), EventSet(2.0)]).cardinality
+    3.0
+    """
+    total = EMPTY
+    for event_set in event_sets:
+        total += event_set
+    return total
+
+
+def spread_of(event_sets: Iterable[EventSet]) -> float:
+    """Return half of the time between the oldest and the youngest events of sets.
+
+    Examples
+    --------
+    >>> spread_of([EventSet(1.0, timestamp=1.0), EventSet(9.0, timestamp=4.0, latency=1.0)])
+    1.0
+    """
+    oldest, youngest = math.inf, -math.inf
+    for event_set in event_sets:
+        came = event_set.timestamp - event_set.latency
+        oldest = min(oldest, came - event_set.spread)
+        youngest = max(youngest, came + event_set.spread)
+    return max(0.0, (youngest - oldest) / 2)
 
 
 def add_totals(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:

@@ -12,7 +12,7 @@ each thread at a time; and for these, 8 bytes a tick for each of their producers
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -65,7 +65,11 @@ def needs_twin(scenario: Scenario) -> str | None:
     return None
 
 
-def run_fast(layout: Layout, threads: int | None = None) -> Recording:
+def run_fast(
+    layout: Layout,
+    threads: int | None = None,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Recording:
     """Simulate a scenario from its begin to its end.
 
     Parameters
@@ -74,6 +78,8 @@ def run_fast(layout: Layout, threads: int | None = None) -> Recording:
         The scenario, which must not need the twin.
     threads
         How many run at once; as many as there are processors if not given.
+    on_progress
+        Told which part of the machines is done.
 
     Examples
     --------
@@ -93,13 +99,9 @@ def run_fast(layout: Layout, threads: int | None = None) -> Recording:
         _run_part(Part(numbering, state, groups), numbering, recording)
 
     threads = min(len(parts), threads or len(os.sched_getaffinity(0)))
-    if threads == 1:
-        for groups in parts:
-            run(groups)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(run, parts):
-                pass
+    with ThreadPoolExecutor(threads) as pool:
+        for done, _ in enumerate(pool.map(run, parts), start=1):
+            on_progress(done / len(parts))
     _fill(recording, state)
     return recording
 

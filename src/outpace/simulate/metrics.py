@@ -7,7 +7,8 @@ which the consumer ran.
 
 Percentiles come from a histogram of latencies with bins that grow by 4 %, so that a percentile is
 within 2 % of the latency of the event set in which it lies (between a microsecond and a day). All
-events of a set count with the set's average.
+events of a set count with the set's average, unless it is a batch: their ages differ by as much as
+the batch was collecting them.
 
 The arrays take 8 bytes for each step of the history and each number: four for every vertex, three
 for every consumer, one for every VM; and 5 KB for each consumer's histogram.
@@ -15,6 +16,7 @@ for every consumer, one for every VM; and 5 KB for each consumer's histogram.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -109,6 +111,36 @@ def latency_bin(latency: float) -> int:
     if latency < LEAST_LATENCY:
         return 0
     return min(BINS - 1, 1 + int(math.log(latency / LEAST_LATENCY) / _LOG_GROWTH))
+
+
+def latency_bins(latency: float, spread: float) -> list[tuple[int, float]]:
+    """Return the bins that the latencies of a set belong to, each with its part of the events.
+
+    Parameters
+    ----------
+    latency, spread
+        All latencies from `latency - spread` to `latency + spread` are as likely.
+
+    Examples
+    --------
+    >>> latency_bins(1.5, 0.0) == [(latency_bin(1.5), 1.0)]
+    True
+    >>> found = dict(latency_bins(1.5, 0.5))
+    >>> min(found) == latency_bin(1.0), max(found) == latency_bin(2.0)
+    (True, True)
+    >>> round(sum(found.values()), 9)
+    1.0
+    """
+    if not spread:
+        return [(latency_bin(latency), 1.0)]
+    least, greatest = latency - spread, latency + spread
+    first, last = latency_bin(least), latency_bin(greatest)
+    ends = [LEAST_LATENCY * BIN_GROWTH**found for found in range(first, last)]
+    borders = [least, *ends, greatest]
+    return [
+        (found, (after - before) / (greatest - least))
+        for found, (before, after) in enumerate(itertools.pairwise(borders), start=first)
+    ]
 
 
 def histogram_percentile(histogram: Floats, percentile: float) -> float:

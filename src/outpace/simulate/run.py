@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 from outpace.engine.kernels.compiled import is_compiled
@@ -22,7 +23,11 @@ _WORTH_COMPILING = 1_000_000
 _is_compiled = functools.cache(is_compiled)
 
 
-def simulate(scenario: Scenario, engine: Engine | None = None) -> Result:
+def simulate(
+    scenario: Scenario,
+    engine: Engine | None = None,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Result:
     """Simulate a scenario from its begin to its end.
 
     Parameters
@@ -34,6 +39,8 @@ def simulate(scenario: Scenario, engine: Engine | None = None) -> Result:
         plain Python objects, and runs everything. Both give the same numbers. If it is not given,
         the fast one is taken where it can be, unless it would have to be compiled first for less
         than that takes.
+    on_progress
+        Told, from time to time, which part of the work is done, from 0 to 1.
 
     Examples
     --------
@@ -54,8 +61,8 @@ def simulate(scenario: Scenario, engine: Engine | None = None) -> Result:
         )
     layout = lay_out(scenario)
     if engine == "fast" or (engine is None and own is None and _is_worth(layout)):
-        return Result(layout, run_fast(layout))
-    return Result(layout, run_twin(scenario))
+        return Result(layout, run_fast(layout, on_progress=on_progress))
+    return Result(layout, run_twin(scenario, on_progress))
 
 
 def _is_worth(layout: Layout) -> bool:

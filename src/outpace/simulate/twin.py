@@ -10,19 +10,32 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from outpace.simulate.event_set import EMPTY, EventSet, add_totals
+from outpace.simulate.event_set import EMPTY, EventSet, add_sets, add_totals
 from outpace.simulate.layout import Layout, lay_out
-from outpace.simulate.metrics import Recording, latency_bin
+from outpace.simulate.metrics import Recording, latency_bins
 from outpace.simulate.model import BatchOperator, Consumer, Producer, WindowedOperator
 from outpace.simulate.phases import Phase, links, new_events, phases
 from outpace.simulate.scenario import Scenario
-from outpace.simulate.vertex_state import BatchState, VertexState, WindowState, add_sets
+from outpace.simulate.vertex_state import BatchState, VertexState, WindowState
+
+#: How often a run tells how far it is, at most.
+_TOLD: Final = 100
 
 
-def run_twin(scenario: Scenario) -> Recording:
+def run_twin(
+    scenario: Scenario, on_progress: Callable[[float], None] = lambda _: None
+) -> Recording:
     """Simulate a scenario from its begin to its end.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    on_progress
+        Told which part of the ticks is done, a hundred times or less.
 
     Examples
     --------
@@ -32,8 +45,11 @@ def run_twin(scenario: Scenario) -> Recording:
     [599.0]
     """
     twin = Twin(scenario)
+    told_every = -(-twin.layout.ticks // _TOLD)
     while twin.tick < twin.layout.ticks:
         twin.step()
+        if twin.tick % told_every == 0:
+            on_progress(twin.tick / twin.layout.ticks)
     return twin.recording
 
 
@@ -313,7 +329,8 @@ class Twin:
         recording.events[place] = output.cardinality
         recording.latency[place] = output.latency
         recording.totals[place] = self._path_corrected(place, output)
-        recording.histogram[place, latency_bin(event_set.latency)] += event_set.cardinality
+        for found, part in latency_bins(event_set.latency, event_set.spread):
+            recording.histogram[place, found] += event_set.cardinality * part
         recording.consumer_events[sample, place] += event_set.cardinality
         recording.consumer_delay[sample, place] += event_set.cardinality * event_set.latency
         recording.consumer_totals[sample, place] += totals

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from outpace.simulate.event_set import EMPTY, EventSet, EventSetQueue, add_totals
+from outpace.simulate.event_set import (
+    EMPTY,
+    EventSet,
+    EventSetQueue,
+    add_sets,
+    add_totals,
+    spread_of,
+)
 from outpace.simulate.layout import SAME_TIME
 from outpace.simulate.model import BatchOperator, WindowedOperator
 
@@ -181,7 +189,8 @@ class BatchState(VertexState):
             self._intervals = math.floor(passed) + 1
         self._owed = self._cost_of(self._next_events)
         shares = zip(self.queues, self._shares(), strict=True)
-        self.batch = add_sets([queue.dequeue(share) for queue, share in shares])
+        taken = [part for queue, share in shares for part in queue.dequeue_sets(share)]
+        self.batch = replace(add_sets(taken), spread=spread_of(taken))
         return self.batch
 
     def work(self, instructions: float) -> float:
@@ -214,17 +223,3 @@ class BatchState(VertexState):
 
     def _cost_of(self, events: float) -> float:
         return self.setup + events * self._vertex.instructions
-
-
-def add_sets(event_sets: Sequence[EventSet]) -> EventSet:
-    """Return the sum of the sets, from first to last.
-
-    Examples
-    --------
-    >>> add_sets([EventSet(1.0), EventSet(2.0)]).cardinality
-    3.0
-    """
-    total = EMPTY
-    for event_set in event_sets:
-        total += event_set
-    return total

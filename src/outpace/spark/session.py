@@ -28,7 +28,7 @@ _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 #: The state store that streams need.
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-#: What every classic session gets unless told otherwise.
+#: What every session that is made here gets unless told otherwise.
 _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     # Times mean the same on every machine.
@@ -100,12 +100,15 @@ def session(
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     builder = SparkSession.builder.appName(name)
     builder = builder.remote(address) if address else builder.master(master or "local[*]")
+    settings: dict[str, str] = {}
     if _is_local(address or master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if not address:
+    if not address or _is_local(address):
         _require_java()
-    settings = {**({} if address else classic_settings(master, ui=ui)), **(conf or {})}
-    for key, value in settings.items():
+        settings = classic_settings(address or master, ui=ui)
+    if address and _is_local(address):
+        settings["spark.connect.grpc.binding.address"] = "127.0.0.1"
+    for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
     with _own_standard_error() as said:
         try:
@@ -140,7 +143,7 @@ def own_session(
 
 
 def classic_settings(master: str | None = None, *, ui: bool = False) -> dict[str, str]:
-    """Return the settings of a session that is not a Connect one.
+    """Return the settings of a session that is made here, not on another machine.
 
     Examples
     --------

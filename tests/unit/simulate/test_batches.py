@@ -61,6 +61,22 @@ def test_an_event_waits_half_an_interval_and_then_for_its_whole_batch(rate: int)
     assert match["utilisation"] == pytest.approx(machine["utilisation"], rel=0.03)
 
 
+@pytest.mark.parametrize("percentile", [1, 50, 95, 99, 100])
+def test_percentiles_tell_how_long_each_event_of_a_batch_waited(percentile: int) -> None:
+    waited = percentile / 100
+    found = run(batched(200)).percentile("out", percentile)
+    # Bins are 4 % wide.
+    assert found == pytest.approx(waited + SETUP + 200 * EVENT, rel=0.025, abs=TICK)
+
+
+def test_percentiles_keep_what_a_batch_waited_behind_another_one() -> None:
+    first = BatchOperator("collect", 0.0, 1.0, 0.1 * CAPACITY)
+    second = BatchOperator("match", 0.0, 1.0, 0.1 * CAPACITY)
+    query = chain(Producer("in", Uniform(100)), first, second, Consumer("out"))
+    result = run(replace(batched(1), queries=(query,)))
+    assert result.percentile("out", 99) - result.percentile("out", 1) == pytest.approx(1.0, rel=0.1)
+
+
 def test_a_batch_that_takes_longer_than_the_interval_delays_the_next() -> None:
     # Batches follow each other and grow until they take in what comes meanwhile.
     rate = 420

@@ -61,7 +61,7 @@ def test_both_methods_find_the_costs_that_batches_had(setup: float, event: float
     assert found.setup == pytest.approx(setup, rel=1e-6, abs=1e-9)
     assert found.latency.seconds == pytest.approx(event, rel=1e-5)
     assert found.throughput.seconds == pytest.approx(event, rel=1e-5)
-    assert found.event == found.throughput.seconds
+    assert found.event == found.latency.seconds
     assert found.difference == pytest.approx(0, abs=1e-4)
 
 
@@ -172,6 +172,13 @@ def test_only_batches_whose_events_all_came_at_a_rate_belong_to_it() -> None:
     batches = [Batch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0, 9.0)]
     found = steady(batches, Stretch(5.0, began=2.0, ended=8.0))
     assert [batch.cut for batch in found] == [5.0, 7.0]
+    assert throughput_of(found) == 5.0
+
+
+def test_a_batch_for_which_events_stopped_coming_does_not_count() -> None:
+    whole = [Batch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0)]
+    last = Batch(4, started=9.0, cut=7.9, committed=9.5, latency=1.0)
+    found = steady([*whole, last], Stretch(5.0, began=0.0, ended=8.0))
     assert throughput_of(found) == 5.0
 
 

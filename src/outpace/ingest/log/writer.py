@@ -82,6 +82,8 @@ class Writer:
         self._sync = one_of(Sync, sync, "sync")
         self._on_invalid = one_of(OnInvalid, on_invalid, "on_invalid")
         self._rejecting = _rejected_folder(folder) if self._on_invalid is OnInvalid.REJECT else None
+        #: Opened by the first event that is rejected.
+        self._rejected_log: Writer | None = None
         self.rejected = 0
         self._broken: str | None = None
         self._lock = _locked(folder)
@@ -117,7 +119,8 @@ class Writer:
         ------
         DataError
             Columns, types or times do not fit, or the disk has no room. Then nothing is appended,
-            unless the events need more than one segment: the detail says how many are.
+            unless the events need more than one segment: the detail says how many are. Rejected
+            events are stored before the others are: appended again, they are stored again.
         """
         if self._syncing is not None and self._syncing.failure is not None:
             self._broken = f"events could not be forced to the disk: {self._syncing.failure}"
@@ -154,6 +157,8 @@ class Writer:
         """
         with self._durably():
             self._segment.sync()
+        if self._rejected_log is not None:
+            self._rejected_log.sync()
 
     def close(self) -> None:
         """Make the last events durable, give up the lock and close the files.
@@ -173,6 +178,8 @@ class Writer:
         finally:
             os.close(self._lock)
             self._lock = -1
+            if self._rejected_log is not None:
+                self._rejected_log.close()
 
     def __enter__(self) -> Writer:
         return self
@@ -288,8 +295,9 @@ class Writer:
                 hint='on_invalid="reject" keeps such events apart',
             )
         reasons = [reason_of(column, self._folder.time, int(row)) for row in rows]
-        with Writer(self._rejecting, sync=self._sync) as writer:
-            writer.append(_rejected_rows(table.take(rows), reasons, self._arrival))
+        if self._rejected_log is None:
+            self._rejected_log = Writer(self._rejecting, sync=self._sync)
+        self._rejected_log.append(_rejected_rows(table.take(rows), reasons, self._arrival))
         self.rejected += len(rows)
         return table.filter(pa.array(~invalid))
 

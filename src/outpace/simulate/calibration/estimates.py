@@ -4,7 +4,7 @@ A batch of n events takes `setup + n · event` seconds. Both methods of the CEPS
 6.3, equations 11 and 12) give the cost of an event; they were made for operators without batches,
 so what a batch costs by itself is taken off first:
 
-- latency: batches at increasing rates; the line through their times, of which the slope is the
+- latency: batches at several rates; the line through their times, of which the slope is the
   processing time of an event and the rest is what a batch costs;
 - maximum throughput: batches as large as they may be, right after each other; the inverse of their
   throughput is the time of an event, and a share of what a batch costs.
@@ -101,12 +101,11 @@ class Costs:
     def event(self) -> float:
         """The time of an event that goes into the scenario, in seconds.
 
-        It is that of the maximum throughput: there events take most of a batch's time, and noise
-        counts least. Where that one is not exact and the other is, it is the other.
+        It is that of the latency, whose line goes through what batches took while events came, as
+        they do in use; at full speed they are all there before. Where noise hides it, it is that of
+        the maximum throughput.
         """
-        if self.latency.exact and not self.throughput.exact:
-            return self.latency.seconds
-        return self.throughput.seconds
+        return self.latency.seconds if self.latency.exact else self.throughput.seconds
 
     @property
     def difference(self) -> float:

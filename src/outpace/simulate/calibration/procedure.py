@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from outpace.errors import OutpaceError
@@ -49,15 +49,18 @@ class Pace:
     Parameters
     ----------
     warm
-        The seconds before anything counts, in which Java compiles.
+        The seconds before anything counts, in which batches follow each other and Java compiles.
     seconds
-        The seconds at each rate; longer where batches take long.
+        The seconds at each rate, each time; longer where batches take long.
+    turns
+        How often rates rise and fall again when costs are estimated.
     full
-        The batches at full speed.
+        The batches at full speed, before the rates and after them.
     """
 
     warm: float
     seconds: float
+    turns: int
     full: int
 
 
@@ -92,7 +95,10 @@ def measure_costs(
     pace: Pace,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Found:
-    """Run a query at full speed and at rising rates, and estimate what it costs.
+    """Run a query at full speed and at several rates, and estimate what it costs.
+
+    Rates rise and then fall, between two times at full speed: what becomes faster or slower with
+    the time does so for all of them alike. Each time is half as long as `pace` says.
 
     Parameters
     ----------
@@ -103,8 +109,9 @@ def measure_costs(
     on_step
         Told what is done next.
     """
+    _warm(session, setting, pace, on_step)
     with counting(session) as counts, live_stream(session, setting) as live:
-        _warm(live, setting, pace, on_step)
+        _begin(live, setting)
         on_step("full speed")
         full = _full(live, setting, pace.full)
         size, seconds = (
@@ -113,13 +120,16 @@ def measure_costs(
         )
         greatest = size / max(setting.trigger, seconds)
         stretches = []
-        for part in ESTIMATED_AT:
+        for part in pace.turns * (*ESTIMATED_AT, *reversed(ESTIMATED_AT)):
             on_step(f"{part * greatest:,.0f} events/s")
-            stretches.append(live.at_rate(part * greatest, pace.seconds))
-        live.drain()
+            stretches.append(live.at_rate(part * greatest, pace.seconds / 2))
+        on_step("full speed")
+        full += _full(live, setting, pace.full)
         batches = live.batches()
         counted = counts()
-    paced = {stretch.rate: _settled(batches, stretch) for stretch in stretches}
+    paced: dict[float, list[Batch]] = {}
+    for stretch in stretches:
+        paced.setdefault(stretch.rate, []).extend(_settled(batches, stretch))
     return Found(
         estimate_costs(paced, full),
         selectivity_of(counted.matches, counted.events),
@@ -150,8 +160,9 @@ def measure_rates(
     """
     stretches: list[list[Stretch]] = [[] for _ in rates]
     # Metrics are counted here as well, so that batches do the same as when costs were estimated.
+    _warm(session, setting, pace, on_step)
     with counting(session), live_stream(session, setting) as live:
-        _warm(live, setting, pace, on_step)
+        _begin(live, setting)
         for _ in range(repeat):
             for own, (rate, overload) in zip(stretches, rates, strict=True):
                 if overload:
@@ -168,10 +179,24 @@ def measure_rates(
         ]
 
 
-def _warm(live: LiveStream, setting: Setting, pace: Pace, on_step: Callable[[str], None]) -> None:
+def _warm(
+    session: SparkSession, setting: Setting, pace: Pace, on_step: Callable[[str], None]
+) -> None:
+    """Run the query with batches right after each other, so that Java compiles sooner."""
     on_step("warm-up")
-    live.at_full_speed(2)
-    live.at_rate(_WARM_AT * setting.events_max / setting.trigger, pace.warm)
+    with live_stream(session, replace(setting, trigger=0.0)) as live:
+        live.at_full_speed(2)
+        live.at_rate(_low_rate(setting), pace.warm)
+
+
+def _begin(live: LiveStream, setting: Setting) -> None:
+    """Let a query that has just started load what it needs."""
+    live.at_full_speed(1)
+    live.at_rate(_low_rate(setting), setting.trigger)
+
+
+def _low_rate(setting: Setting) -> float:
+    return _WARM_AT * setting.events_max / setting.trigger
 
 
 def _full(live: LiveStream, setting: Setting, count: int) -> list[Batch]:

@@ -41,8 +41,12 @@ if TYPE_CHECKING:
 #: How many batches Spark remembers; a setting of the session.
 PROGRESS_KEPT: Final = 10_000
 
-#: What the session of a measurement needs.
-SETTINGS: Final = {"spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_KEPT)}
+#: What the session of a measurement needs: what batches did is read at its end, when Spark would
+#: have forgotten the first of them, and deleted what its sink knows of them.
+SETTINGS: Final = {
+    "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_KEPT),
+    "spark.sql.streaming.fileSink.log.deletion": "false",
+}
 
 #: The least number of batches that are waited for at a rate.
 BATCHES_LEAST: Final = 5
@@ -272,21 +276,24 @@ def counts_of(samples: Iterable[Mapping[str, Any]]) -> Counts:
     return Counts(**totals)
 
 
-def steady(batches: Sequence[Batch], stretch: Stretch, settle: float = 0.0) -> list[Batch]:
-    """Return the batches whose events all came during a stretch, without its first seconds.
+def steady(batches: Sequence[Batch], stretch: Stretch) -> list[Batch]:
+    """Return the batches whose events all came during a stretch.
+
+    One that begins after the end of the stretch does not count: events came for a part of its
+    interval only.
 
     Examples
     --------
     >>> ends = [Batch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0, 9.0)]
-    >>> [batch.cut for batch in steady(ends, Stretch(5.0, 2.0, 8.0), settle=2.0)]
-    [7.0]
+    >>> [batch.cut for batch in steady(ends, Stretch(5.0, 2.0, 8.0))]
+    [5.0, 7.0]
     """
     cuts = [batch.cut for batch in batches]
     befores = [-np.inf, *cuts]
     return [
         batch
         for batch, before in zip(batches, befores, strict=False)
-        if before >= stretch.began + settle and batch.cut <= stretch.ended
+        if before >= stretch.began and max(batch.cut, batch.started) <= stretch.ended
     ]
 
 

@@ -91,7 +91,7 @@ def calibrated(
     >>> costs = Costs(0.5, Estimate(3e-6, True), Estimate(2e-6, True), 400_000)
     >>> scenario = calibrated(Measured("w2k"), costs, 0.01, mips=1000, rate=100_000)
     >>> scenario.queries[0].vertices[1]
-    BatchOperator(id='match', instructions=4000.0, interval=2.0, setup=1000000000.0,
+    BatchOperator(id='match', instructions=6000.0, interval=2.0, setup=1000000000.0,
                   events_max=1000000, queue=None)
     """
     speed = mips * measured.cores * 1e6

@@ -26,7 +26,7 @@ from outpace.simulate.kernels.replay import replay_ticks
 from outpace.simulate.kernels.rings import enqueue, make_room, take_from
 from outpace.simulate.kernels.rounds import allocate, find_ready
 from outpace.simulate.kernels.steps import WINDOWED, close_windows, possible_events, run_vertices
-from outpace.simulate.kernels.traces import comes_again, is_idle, make_traces, trace_tick
+from outpace.simulate.kernels.traces import is_idle, is_worth_tracing, make_traces, trace_tick
 from outpace.simulate.strategies import LEFTOVER, ROUNDS
 
 
@@ -58,7 +58,7 @@ def run_group(
         stores = _run_tick(state, stores, history, settings, machines, vertices, tick, granted)
         if alone:
             was_idle, idle = idle, is_idle(state, machines[0])
-            if was_idle and idle and comes_again(state, traces, tick, ticks[1]):
+            if was_idle and idle and is_worth_tracing(state, traces, tick, ticks[1]):
                 trace_tick(state, stores, settings, traces, machines[0], tick, granted)
         tick += 1
     return stores

@@ -207,8 +207,13 @@ def find_trace(state: State, traces: Traces, tick: int) -> int:
 
 
 @compiled_without_arrays
-def comes_again(state: State, traces: Traces, tick: int, end: int) -> bool:
-    """Return whether a tick soon after this one, and before the end, has the same new events."""
+def is_worth_tracing(state: State, traces: Traces, tick: int, end: int) -> bool:
+    """Return whether a tick soon after this one, and before the end, has the same new events.
+
+    What was traced before and given up is not worth it again.
+    """
+    if find_trace(state, traces, tick) >= 0:
+        return False
     for later in range(tick + 1, min(tick + 1 + LANES, end)):
         alike = True
         for position in range(len(traces.rows)):
