@@ -32,8 +32,10 @@ from outpace.simulate.calibration.compare import (
     LATENCY_BOUND,
     THROUGHPUT_BOUND,
     Comparison,
+    Reading,
     capacity_of,
     compare,
+    predict,
 )
 from outpace.simulate.calibration.compare_plot import compare_plots
 from outpace.simulate.calibration.procedure import measure_rates
@@ -46,6 +48,9 @@ _BELOW_QUICK: Final = (0.3, 0.6)
 
 #: The least knee that rates are taken of, as a part of the greatest rate.
 _KNEE_LEAST: Final = 0.1
+
+#: The steps of a predicted curve.
+_CURVE: Final = 30
 
 _COLUMNS: Final[Mapping[str, Column]] = {
     "rate": ("events/s", count_text),
@@ -100,7 +105,11 @@ def validate(
     ]
     within = all(row.within for row in rows)
     if page is not None:
-        page.write_text(_page(scenario.name, rows, knee), encoding="utf-8")
+        predicted = [
+            predict(read, rate, pace.seconds if rate > limit else None)
+            for rate in _between([row.rate for row in rows])
+        ]
+        page.write_text(_page(scenario.name, rows, predicted, knee), encoding="utf-8")
     if as_json:
         shown = [_fields(row) for row in rows]
         typer.echo(json_text({"knee": knee, "greatest": greatest, "within": within, "rows": shown}))
@@ -149,6 +158,19 @@ def _answer(rows: Sequence[Comparison], knee: float) -> str:
     )
 
 
-def _page(title: str, rows: Sequence[Comparison], knee: float) -> str:
+def _between(rates: Sequence[float]) -> list[float]:
+    """Return the rates of a curve, from the least to the greatest of those that were measured.
+
+    Examples
+    --------
+    >>> found = _between([100.0, 400.0])
+    >>> found[0], found[-1], len(found)
+    (100.0, 400.0, 31)
+    """
+    least, step = min(rates), (max(rates) - min(rates)) / _CURVE
+    return [least + number * step for number in range(_CURVE + 1)]
+
+
+def _page(title: str, rows: Sequence[Comparison], predicted: Sequence[Reading], knee: float) -> str:
     table = html_table("predicted and measured", _COLUMNS, [_fields(row) for row in rows])
-    return plots_page(title, [_answer(rows, knee)], [table], compare_plots(rows, knee))
+    return plots_page(title, [_answer(rows, knee)], [table], compare_plots(rows, predicted, knee))

@@ -30,6 +30,7 @@ th, td { padding: 4px 10px; border-bottom: 1px solid #e2e8f0; text-align: left; 
 th { color: #475569; font-weight: 600; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 summary { cursor: pointer; color: #475569; }
+details > div { overflow-x: auto; }
 """
 
 

@@ -291,7 +291,7 @@ def test_bounds(latency: float, throughput: float, overload: bool, within: bool)
 
 def test_plots_show_predictions_and_measurements() -> None:
     row = Comparison(1000, False, 1.6, 1.5, 0.1, 1000, 1010, 20, 3)
-    plots = dict(compare_plots([row], 2000))
+    plots = dict(compare_plots([row], [Reading(1000, 1.6, 1000)], 2000))
     assert [trace.name for trace in plots["Latency"].data] == ["predicted", "measured"]
     assert plots["Latency"].data[0].y == (1600.0,)
     assert plots["Latency"].data[1].error_y.array == (50.0,)

@@ -179,4 +179,6 @@ def _hashes(identity: pa.Array) -> Unsigned:
 #: An odd number whose bits look random.
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _NOTHING = np.zeros(0, np.int64)
-_NONE = _Lot(_NOTHING, _NOTHING, pa.array([], pa.binary()), _NOTHING.astype(np.uint64), _NOTHING)
+# `pa.array` of a list would import pandas, with every import of this library.
+_NO_IDENTITY = pa.nulls(0, pa.binary())
+_NONE = _Lot(_NOTHING, _NOTHING, _NO_IDENTITY, _NOTHING.astype(np.uint64), _NOTHING)

@@ -121,9 +121,16 @@ def predict(scenario: Scenario, rate: float, seconds: float | None = None) -> Re
     rate
         Events a second.
     seconds
-        How long it runs from the beginning, all of which counts, as in overload; as the scenario
-        says if not given.
+        In overload, how long events come from the beginning: so long latencies grow.
     """
+    steady = _simulated(scenario, rate)
+    if seconds is None:
+        return steady
+    whole = _simulated(replace(scenario, duration=seconds, warm_up=0.0), rate)
+    return replace(steady, latency=whole.latency)
+
+
+def _simulated(scenario: Scenario, rate: float) -> Reading:
     queries = tuple(
         replace(
             query,
@@ -136,10 +143,7 @@ def predict(scenario: Scenario, rate: float, seconds: float | None = None) -> Re
         )
         for query in scenario.queries
     )
-    changed = replace(scenario, queries=queries)
-    if seconds is not None:
-        changed = replace(changed, duration=seconds, warm_up=0.0)
-    result = simulate(changed)
+    result = simulate(replace(scenario, queries=queries))
     return Reading(rate, result.latency(CONSUMER), result.throughput(CONSUMER))
 
 
@@ -157,20 +161,19 @@ def compare(
     readings
         The runs.
     seconds
-        How long each of them was, where that matters to the latency.
+        As for `predict`.
     """
     rate = statistics.median(reading.rate for reading in readings)
     latencies = [reading.latency for reading in readings]
     throughputs = [reading.throughput for reading in readings]
-    steady = predict(scenario, rate)
-    short = steady if seconds is None else predict(scenario, rate, seconds)
+    predicted = predict(scenario, rate, seconds)
     return Comparison(
         rate,
         overload,
-        short.latency,
+        predicted.latency,
         statistics.median(latencies),
         max(latencies) - min(latencies),
-        steady.throughput,
+        predicted.throughput,
         statistics.median(throughputs),
         max(throughputs) - min(throughputs),
         len(readings),

@@ -6,31 +6,45 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from outpace.simulate.calibration.compare import LATENCY_BOUND, THROUGHPUT_BOUND, Comparison
+from outpace.simulate.calibration.compare import (
+    LATENCY_BOUND,
+    THROUGHPUT_BOUND,
+    Comparison,
+    Reading,
+)
 from outpace.simulate.plots import COLOURS, curve, style
 
 
-def compare_plots(rows: Sequence[Comparison], knee: float) -> list[tuple[str, go.Figure]]:
+def compare_plots(
+    rows: Sequence[Comparison], predicted: Sequence[Reading], knee: float
+) -> list[tuple[str, go.Figure]]:
     """Return the plots with their titles; measured values have bars of their spread.
+
+    Parameters
+    ----------
+    rows
+        What was measured, beside what was predicted for it.
+    predicted
+        Predictions for many rates, which make the curve.
+    knee
+        The rate up to which batches keep up.
 
     Examples
     --------
     >>> row = Comparison(1000, False, 1.6, 1.5, 0.1, 1000, 1010, 20, 3)
-    >>> [title for title, _ in compare_plots([row], 2000)]
+    >>> [title for title, _ in compare_plots([row], [Reading(1000, 1.6, 1000)], 2000)]
     ['Latency', 'Throughput', 'Error']
     """
-    rates = [row.rate for row in rows]
+    rates, places = [row.rate for row in rows], [reading.rate for reading in predicted]
     latency = _plot(
-        rates,
-        [1000 * row.predicted_latency for row in rows],
-        [1000 * row.latency for row in rows],
+        curve("predicted", places, [1000 * reading.latency for reading in predicted], 0),
+        curve("measured", rates, [1000 * row.latency for row in rows], 1),
         [500 * row.latency_spread for row in rows],
         "mean latency (ms)",
     )
     throughput = _plot(
-        rates,
-        [row.predicted_throughput for row in rows],
-        [row.throughput for row in rows],
+        curve("predicted", places, [reading.throughput for reading in predicted], 0),
+        curve("measured", rates, [row.throughput for row in rows], 1),
         [row.throughput_spread / 2 for row in rows],
         "events/s through",
     )
@@ -46,16 +60,11 @@ def compare_plots(rows: Sequence[Comparison], knee: float) -> list[tuple[str, go
 
 
 def _plot(
-    rates: Sequence[float],
-    predicted: Sequence[float],
-    measured: Sequence[float],
-    half_spread: Sequence[float],
-    unit: str,
+    predicted: go.Scatter, measured: go.Scatter, half_spread: Sequence[float], unit: str
 ) -> go.Figure:
-    found = curve("measured", rates, measured, 1)
-    found.update(mode="markers", error_y={"type": "data", "array": list(half_spread)})
-    plot = go.Figure([curve("predicted", rates, predicted, 0), found])
-    return style(plot, "events/s", unit)
+    predicted.update(mode="lines")
+    measured.update(mode="markers", error_y={"type": "data", "array": list(half_spread)})
+    return style(go.Figure([predicted, measured]), "events/s", unit)
 
 
 def _errors(rows: Sequence[Comparison]) -> go.Figure:
