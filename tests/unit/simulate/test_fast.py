@@ -38,6 +38,7 @@ from outpace.simulate.fast import needs_twin, run_fast
 from outpace.simulate.generators import Generator
 from outpace.simulate.layout import lay_out
 from outpace.simulate.metrics import Recording
+from outpace.simulate.run import Engine
 from outpace.simulate.strategies import Allocation, Scheduling, Work
 from outpace.simulate.twin import run_twin
 from outpace.studies.cepsim_queries import average_query, convert_query, worker
@@ -54,6 +55,22 @@ def assert_equal(found: Recording, expected: Recording) -> None:
 @given(scenarios())
 def test_both_engines_record_the_same(scenario: Scenario) -> None:
     assert_equal(run_fast(lay_out(scenario)), run_twin(scenario))
+
+
+@pytest.mark.parametrize("engine", ["fast", "twin"])
+def test_both_tell_how_far_they_are(engine: Engine) -> None:
+    queries = tuple(average_query(4).copy(str(number)) for number in range(3))
+    machines = tuple(worker(f"worker-{number}") for number in range(3))
+    homes = {
+        vertex.id: machine.id
+        for query, machine in zip(queries, machines, strict=True)
+        for vertex in query.vertices
+    }
+    told: list[float] = []
+    simulate(Scenario(queries, machines, 30, homes), engine, told.append)
+    assert told
+    assert told == sorted(told)
+    assert told[-1] == 1.0
 
 
 def test_they_do_so_for_the_queries_of_the_paper() -> None:

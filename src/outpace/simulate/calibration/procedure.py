@@ -159,8 +159,8 @@ def measure_rates(
         How often each is measured.
     """
     stretches: list[list[Stretch]] = [[] for _ in rates]
-    # Metrics are counted here as well, so that batches do the same as when costs were estimated.
     _warm(session, setting, pace, on_step)
+    # Metrics are counted here as well, so that batches do the same as when costs were estimated.
     with counting(session), live_stream(session, setting) as live:
         _begin(live, setting)
         for _ in range(repeat):
