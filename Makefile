@@ -20,7 +20,7 @@ WARM := $(NUMBA_CACHE_DIR)/.warm-$(KERNELS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup java postgres test lint unit demo bench chaos format lock clean
+.PHONY: help setup java postgres test lint unit soak demo bench chaos format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,11 @@ lint: setup ## run ruff, mypy --strict and the import rules
 	$(BIN)/lint-imports --no-logo
 
 unit: setup $(WARM) ## run the tests only; choose with ARGS, for example ARGS="tests/unit -k parser"
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 10 $(ARGS)
+
+soak: setup $(WARM) ## run the tests that take long, then every property with new examples
+	$(BIN)/python -m pytest -m soak $(ARGS)
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) tests/unit
 
 demo: setup $(WARM) ## run the demo
 	$(BIN)/outpace demo

@@ -32,13 +32,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave benchmarks out unless the command line selects by marker itself."""
-    if config.getoption("markexpr"):
-        return
-    benches = [item for item in items if item.get_closest_marker("bench")]
-    if benches:
-        config.hook.pytest_deselected(items=benches)
-        items[:] = [item for item in items if not item.get_closest_marker("bench")]
+    """Leave out what takes long unless it is asked for, and give all of Spark to one worker."""
+    if not config.getoption("markexpr"):
+        left_out = [item for item in items if item.get_closest_marker("soak")]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    for item in items:
+        # Two sessions beside each other would share the cores, and start Java twice.
+        if "java" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

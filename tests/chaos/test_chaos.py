@@ -9,8 +9,6 @@ from chaos.burst import TIMES, run_burst
 from chaos.harness import run_scenario
 from chaos.scenario import Kill, Scenario, Sink, Victim
 
-pytestmark = pytest.mark.slow
-
 
 def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
     java: None, tmp_path: Path
@@ -34,6 +32,7 @@ def test_kills_of_an_executor_and_of_the_driver_leave_every_row_once_in_postgres
     assert any(kill.running for kill in outcome.killed)
 
 
+@pytest.mark.soak
 def test_a_burst_is_taken_batch_by_batch_in_the_memory_of_a_batch(
     java: None, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def test_a_workload_finds_what_it_finds_in_process(spark, folder, kind, workload
     assert result["events_per_s_plain"] == pytest.approx(n / result["seconds"], rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_command_finds_what_the_peers_reference_says(java, tmp_path, shared):
     answers = shared / "peers" / "flink" / "ref_counts.txt"
     if not answers.is_file():
@@ -61,7 +61,7 @@ def test_the_command_finds_what_the_peers_reference_says(java, tmp_path, shared)
         assert ("speedup" in found) == (number >= 2 and None not in rates)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_memory_of_a_small_run_is_watched(java, tmp_path):
     script = PROJECT / "bench" / "large.py"
     options = "--n 100000 --workload w2 --input parquet --heap 512m --limit 0.1 --remove"

@@ -19,7 +19,7 @@ from outpace.simulate.calibration.stream import SETTINGS, live_stream
 from outpace.simulate.calibration.written import CONSUMER, Measured, read_calibrated
 from outpace.spark.session import ROCKSDB
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 
 def outpace(*arguments: object) -> subprocess.CompletedProcess[str]:

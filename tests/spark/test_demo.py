@@ -44,7 +44,7 @@ def test_spark_finds_what_is_found_in_process(spark: SparkSession, tmp_path: Pat
     assert "divided by key" in there.plan
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("java")
 def test_the_demo_shows_nothing_but_the_demo(tmp_path: Path) -> None:
     script = Path(sysconfig.get_path("scripts")) / "outpace"

@@ -31,7 +31,7 @@ import outpace as op
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
 STORAGE = "file:///tmp/outpace-pipeline"
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("java")]
 
 
 @pytest.fixture

@@ -134,13 +134,13 @@ def peers_answers(shared):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", [name for name in WORKLOADS if name not in _WINDOWS])
 def test_a_workload_finds_what_the_peers_reference_says(name, peers_answers):
     assert _numbers(run(name, 500_000, 1)) == peers_answers[name, "n=500000"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["w5t", "w5c"])
 def test_windows_hold_as_many_matches_as_the_peers_reference_says(name, peers_answers):
     # The reference counts per window; its last number is the sum of the counts.

@@ -90,7 +90,7 @@ def test_the_page_says_how_it_was_measured() -> None:
     assert re.search(r"on \d+ cores? of one machine", conditions(quick=False))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_quick_study_has_rows_for_every_figure(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["study", "space", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output

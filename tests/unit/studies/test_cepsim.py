@@ -159,7 +159,7 @@ def test_a_table_of_the_paper_is_called_so_and_axes_may_be_logarithmic() -> None
     assert '"type":"log"' in page
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_quick_study_has_rows_for_every_figure(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["study", "cepsim", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output

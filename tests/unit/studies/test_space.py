@@ -126,7 +126,7 @@ def test_progress_of_a_very_short_run_is_its_mean_rate() -> None:
     assert Progress.of(metrics).rate() == pytest.approx(100)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_instances_in_processes_are_measured_in_every_setting() -> None:
     rows = [
         *space_load.maximum(0.1),
