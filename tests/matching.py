@@ -209,12 +209,13 @@ def push_all(
 # --- Strategies -----------------------------------------------------------------------------------
 
 names = st.sampled_from(LETTERS)
-links = st.sampled_from(Link)
 
 
-def patterns(*, only_strict: bool = False, leaves: int = 5) -> st.SearchStrategy[ast.Pattern]:
+def patterns(
+    *, links: Sequence[Link] = tuple(Link), leaves: int = 5
+) -> st.SearchStrategy[ast.Pattern]:
     """Random patterns: sequences, alternations, permutations, quantifiers, anchors, negations."""
-    link = st.just(Link.STRICT) if only_strict else links
+    link = st.sampled_from(links)
     leaf = st.one_of(
         names.map(ast.Var),
         names.map(ast.Var),
@@ -273,9 +274,11 @@ def trailing_lasting_negation(pattern: ast.Pattern) -> bool:
 
 
 @st.composite
-def cases(draw: Callable, *, size: int = 6, only_strict: bool = False, **fixed: object) -> Case:
+def cases(
+    draw: Callable, *, size: int = 6, links: Sequence[Link] = tuple(Link), **fixed: object
+) -> Case:
     """Random cases; keyword arguments fix fields."""
-    pattern = draw(patterns(only_strict=only_strict))
+    pattern = draw(patterns(links=links))
     count = draw(st.integers(0, size))
     rows = draw(st.lists(st.tuples(*[st.booleans()] * 4), min_size=count, max_size=count))
     gaps = draw(st.lists(st.sampled_from([0, 1, 1, 3]), min_size=count, max_size=count))

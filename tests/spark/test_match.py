@@ -58,6 +58,7 @@ QUERIES = {
     "loop": BASE.pattern("A -> B+ -> C").skip_past_last_row(),
     "absence": BASE.pattern("A -> !B -> C").no_skip(),
     "any": BASE.pattern("A ->> B -> C").no_skip(),
+    "any order": BASE.pattern("A -> PERMUTE(B, C)").no_skip(),
     "timestamps": BASE.order_by("at", "id").within("12 s").pattern("A -> B -> C"),
     "ties": BASE.order_by("ts").pattern("A -> B -> C"),
     "more than a byte of bits": (
@@ -90,7 +91,7 @@ def union(frames: dict[str, DataFrame]) -> dict[str, pa.Table]:
 def test_spark_gives_what_in_process_gives(spark: SparkSession, keys: tuple[str, ...]) -> None:
     table = events()
     frame = spark.createDataFrame(table).coalesce(1)
-    names = ("next, past last", "next, to last B", "any") if keys else tuple(QUERIES)
+    names = ("next, past last", "next, to last B", "any", "any order") if keys else tuple(QUERIES)
     queries = {name: QUERIES[name].partition_by(*keys) for name in names}
     cuts = {plan_batch(query, table.schema).cut for query in queries.values()}
     assert cuts == {Cut.KEY_AND_RANGE if keys else Cut.RANGE}

@@ -26,7 +26,8 @@ from outpace.pattern.query import Query
 
 PATTERNS = (
     "A B", "A+ B?", "A -> B", "A ->> B", "A -> B -> C", "A -> B+ -> C", "A -> !B -> C", "A?",
-    "A", "^ A -> B", "(A | B) -> C?", "A B* C", "A -> !B",
+    "A", "^ A -> B", "(A | B) -> C?", "A B* C", "A -> !B", "PERMUTE(A, B)", "A? -> PERMUTE(B, C)",
+    "A -> B !C", "A -> (B | PERMUTE(A, C))", "A{2} -> B",
 )  # fmt: skip
 
 DEFINITIONS = (
@@ -151,6 +152,7 @@ def test_many_variables_have_bits_in_several_columns() -> None:
         ("A -> B", {"A": "t = 1", "B": "t > PREV(t)"}, False),
         ("A -> B", {"A": "t = 1", "B": "v > A.v"}, False),
         ("A?", {"A": "t = 1"}, False),
+        ("PERMUTE(A, B)", {"A": "t = 1", "B": "t = 2"}, False),
         ("^ A -> B", {"A": "t = 1", "B": "t = 2"}, False),
     ],
 )

@@ -1,6 +1,11 @@
 """Programs: the order of moves, loops that take nothing, and the guards on the way."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import assume, given, note, settings
+from hypothesis import strategies as st
+from matching import cases
 
 from outpace.engine.match.program import (
     ACCEPT,
@@ -11,6 +16,7 @@ from outpace.engine.match.program import (
 from outpace.errors import UnsupportedError
 from outpace.pattern.ast import Link, Repeat, Var
 from outpace.pattern.parse_pattern import parse_pattern
+from outpace.testing.oracle import answer
 
 NAMES = ("A", "B", "C", "D")
 
@@ -148,3 +154,50 @@ def test_a_pattern_that_is_too_large_is_refused():
         nested = Repeat(nested, 100, 100)
     with pytest.raises(UnsupportedError, match="the pattern is too large"):
         compile_program(nested, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A -> B+ -> C", True),
+        ("A ->> (B | C){2} -> D", True),
+        ("A -> !B -> C", True),
+        ("PERMUTE(A)", True),
+        ("PERMUTE(A, B)", False),
+        ("A? -> PERMUTE(A, B)", False),
+        ("A -> B !C -> D", False),
+        ("A -> B !C", False),
+        ("A -> B C?", False),
+        ("A -> B(.)*", False),
+        ("^ A -> B", False),
+        ("A -> B $", False),
+        ("A*", False),
+    ],
+)
+def test_rows_that_fit_no_variable_count_where_the_very_next_row_does(text, expected):
+    assert program_of(text).skips_unused is expected
+
+
+@settings(max_examples=200)
+@given(
+    cases(size=5, links=(Link.NEXT, Link.NEXT, Link.ANY, Link.STRICT), reading_run=frozenset()),
+    st.lists(st.integers(0, 5), min_size=1, max_size=3),
+)
+def test_rows_that_fit_no_variable_leave_no_trace_where_a_program_skips_them(case, places):
+    """A construct that no one thought of here fails: all of them are drawn."""
+    note(repr(case.pattern))
+    assume(compile_program(case.pattern, NAMES).skips_unused)
+    table, times = list(case.table), list(case.times)
+    for place in sorted((min(place, len(table)) for place in places), reverse=True):
+        table.insert(place, (False,) * len(NAMES))
+        times.insert(place, times[place - 1] if place else times[0] if times else 0)
+    noisy = replace(case, table=tuple(table), times=tuple(times))
+    used = [row for row, fits in enumerate(table) if any(fits)]
+    quiet = replace(
+        case, table=tuple(table[row] for row in used), times=tuple(times[row] for row in used)
+    )
+    expected = [
+        (used[start], tuple((used[event], name) for event, name in run))
+        for start, run in answer(quiet.question()).matches
+    ]
+    assert answer(noisy.question()).matches == expected

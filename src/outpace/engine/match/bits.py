@@ -19,8 +19,6 @@ from outpace.engine.match.codegen_layout import at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.reach import reach_of
-from outpace.pattern import ast
-from outpace.pattern.ast import Link
 from outpace.pattern.bind import classify
 from outpace.pattern.bound import (
     Apply,
@@ -200,15 +198,10 @@ def _bit_test(bit: int) -> BoundExpression:
 
 def _skips_unused(task: Task) -> bool:
     """Say whether a row that fits no variable leaves no trace."""
-    query = task.bound.query
-    assert query.tree is not None
     reach = reach_of(task)
-    anchored = any(isinstance(node, ast.AtStart | ast.AtEnd) for node in ast.walk(query.tree))
     return (
-        Link.STRICT not in ast.links(query.tree)
-        and not anchored
-        and not task.program.matches_empty  # a row without a match is an empty one
+        task.program.skips_unused
         and not reach.back
         and not reach.ahead
-        and query.rows is not Rows.ALL_WITH_UNMATCHED
+        and task.bound.query.rows is not Rows.ALL_WITH_UNMATCHED
     )

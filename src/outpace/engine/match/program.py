@@ -109,6 +109,23 @@ class Program:
         return any(move.target == ACCEPT for move in self.initial)
 
     @property
+    def skips_unused(self) -> bool:
+        """Whether a partition gives the same matches without the rows that fit no variable.
+
+        Not where a row counts by its place: for a take or a negation that the very next row
+        decides, for the partition's first or last row, and where a row alone is an empty match.
+        """
+        return not self.matches_empty and not any(
+            move.at_start
+            or move.at_end
+            or any(negation.immediate for negation in move.negations)
+            # The first take and the end of a match follow nothing.
+            or (moves is not self.initial and move.target != ACCEPT and move.link is Link.STRICT)
+            for moves in (self.initial, *self.follow)
+            for move in moves
+        )
+
+    @property
     def matches_unseen(self) -> bool:
         """Whether a match can lie in `{- -}` alone, so that ALL ROWS PER MATCH shows none of it."""
         reached: set[int] = set()

@@ -131,6 +131,7 @@ QUERIES = {
     "to a first row": kinds("A B+ C").skip_to_first("B"),
     "to a last row": kinds("A -> B+ -> C").skip_to_last("B"),
     "any": kinds("A ->> B"),
+    "permuted": kinds("A? -> PERMUTE(B, C)"),
     "deadline": kinds("A -> !B").no_skip(),
     "path": kinds("A -> B").define(B="kind = 'b' AND v > A.v"),
     "all rows": kinds("A B").all_rows_per_match(),
@@ -212,6 +213,14 @@ def test_partial_matches_time_out_on_every_instance(drawn, places, instances):
 
 def event(number: int, time: int | None, kind: str = "x", key: str = "k") -> tuple[Any, ...]:
     return number, time, number, key, kind, 0
+
+
+@pytest.mark.parametrize("pattern", ["PERMUTE(A, B)", "A? -> PERMUTE(A, B)", "A -> B C"])
+def test_rows_that_fit_no_variable_stand_between_rows_that_must_follow_each_other(pattern):
+    chain = simulated(kinds(pattern))
+    rows = [event(number, number, kind) for number, kind in enumerate("axbxc")]
+    chain.batch(table([*rows, event(5, END)]))
+    assert chain.out[Kind.MATCHES] == []
 
 
 @pytest.mark.parametrize("instances", [1, 3])
