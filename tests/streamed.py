@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ QUERIES: dict[str, Query] = {
         .measures(first="FIRST(id)", last="LAST(id)")
     ),
     "no key, absence": kinds("A -> !B").within(7).no_skip(),
-    "no key, all": kinds("A ->> B").within(9),
+    # Without measures: what every match has.
+    "no key, all": replace(kinds("A ->> B").within(9), outputs=()),
     "rows": kinds("A -> B").within(12).measures(c="CLASSIFIER()").all_rows_per_match(),
     "time windows": kinds("A -> B").over(op.windows.time(30, slide=10)),
     "keyed session windows": kinds("A -> B").partition_by("key").over(op.windows.session(6)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         chain(),
         chain("kind < PREV(kind) + 3").pattern("A B C").all_rows_per_match(),
-        chain().skip_to_last("B").limit(50),
+        replace(chain().skip_to_last("B").limit(50), outputs=()),
         chain().partition_by("user.name"),
     ],
     ids=["by range", "rows of matches", "one task", "by key"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
@@ -110,9 +111,10 @@ def test_rows_of_matches_and_queries_without_ranges(spark: SparkSession) -> None
         "by range": pattern.all_rows_per_match().skip_to_last("B"),
         "by key": pattern.all_rows_per_match().measures(m="MATCH_NUMBER()"),
         "one task": pattern.partition_by().all_rows_per_match().measures(m="MATCH_NUMBER()"),
+        "no measures": replace(BASE, outputs=()).pattern("A -> B -> C"),
     }
     cuts = [plan_batch(query, table.schema).cut for query in queries.values()]
-    assert cuts == [Cut.KEY_AND_RANGE, Cut.KEY, Cut.NONE]
+    assert cuts == [Cut.KEY_AND_RANGE, Cut.KEY, Cut.NONE, Cut.NONE]
     for query in queries.values():
         found = op.match(frame, query)
         expected = op.match(table, query)

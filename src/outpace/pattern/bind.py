@@ -23,6 +23,7 @@ from outpace.pattern.bound import (
     Constant,
     Label,
     Number,
+    Place,
     Predicate,
     PredicateClass,
     Present,
@@ -70,7 +71,9 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     predicates = _predicates(query, schema, names, subsets)
-    measures = _measures(query, schema, names, subsets)
+    measures = _measures(query, schema, names, subsets) or _default_measures(
+        query, schema, order_by
+    )
     expressions = [
         *(p.expression for p in predicates if p.expression is not None),
         *(m.expression for m in measures),
@@ -226,6 +229,24 @@ def _measures(
         )
         measures.append(BoundMeasure(name, bind_expression(expression, scope)))
     return tuple(measures)
+
+
+def _default_measures(
+    query: Query, schema: pa.Schema, order_by: tuple[str, ...]
+) -> tuple[BoundMeasure, ...]:
+    """Return what is shown of a match where the query asks for no column: which, when, how long.
+
+    The times are those of the first and the last row; without an order there are none.
+    """
+    if query.rows is not Rows.ONE or query.partitions:
+        return ()
+    columns: dict[str, BoundExpression] = {"match_number": Number(pa.int64())}
+    if order_by:
+        kind = types.value_type(schema.field(order_by[0]).type)
+        columns["first_time"] = Read(kind, order_by[0], (), Place("first", final=True))
+        columns["last_time"] = Read(kind, order_by[0], (), Place("last", final=True))
+    columns["rows"] = Aggregate(pa.int64(), "count", (), None, final=True)
+    return tuple(BoundMeasure(name, expression) for name, expression in columns.items())
 
 
 def _columns(names: tuple[str, ...], schema: pa.Schema, where: str) -> tuple[str, ...]:

@@ -184,6 +184,12 @@ class BoundQuery:
         numbered = self.query.windows is not None and self.query.numbered
         return pa.schema(list(self.output)[: -len(NUMBERING)]) if numbered else self.output
 
+    @property
+    def expressions(self) -> tuple[BoundExpression, ...]:
+        """What is computed of rows and matches: conditions, then measures."""
+        conditions = (p.expression for p in self.predicates if p.expression is not None)
+        return (*conditions, *(measure.expression for measure in self.measures))
+
     def number_of(self, name: str) -> int:
         """Return the number of a variable by its name."""
         return next(i for i, p in enumerate(self.predicates) if p.name == name)

@@ -20,8 +20,8 @@ from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import reach_of
-from outpace.pattern import ast, expression
-from outpace.pattern.bound import BoundQuery
+from outpace.pattern import ast
+from outpace.pattern.bound import BoundQuery, Number, walk
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Consume, Query, Rows, Selection, Skip, WithinKind
 from outpace.plan.crossing import Crossing, computed_by_catalyst
@@ -175,7 +175,7 @@ def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut,
         "a match may show none of its rows": (
             query.rows is not Rows.ONE and program.matches_unseen and not every_start
         ),
-        "matches are numbered": _numbered(query),
+        "matches are numbered": _numbered(bound),
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
         "unmatched rows are asked for": query.rows is Rows.ALL_WITH_UNMATCHED,
@@ -191,8 +191,5 @@ def divide(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple[Cut,
     return ranged, ""
 
 
-def _numbered(query: Query) -> bool:
-    trees = [tree for _, tree in (*query.definitions, *query.outputs)]
-    return any(
-        isinstance(node, expression.MatchNumber) for t in trees for node in expression.walk(t)
-    )
+def _numbered(bound: BoundQuery) -> bool:
+    return any(isinstance(node, Number) for tree in bound.expressions for node in walk(tree))

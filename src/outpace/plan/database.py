@@ -13,9 +13,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from outpace.errors import OutpaceError, Span
-from outpace.pattern.expression import Literal
 from outpace.pattern.lexer import Source, tokenize
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query
 from outpace.plan.statement import Statement, Step
 from outpace.plan.subquery import answer_subqueries
 
@@ -42,17 +41,10 @@ def run_statement(statement: Statement, database: Database[Result]) -> Result:
     """Run the steps of a statement in their order, then what is left of it."""
     for step in statement.steps:
         try:
-            database.match(step, _with_columns(answer_subqueries(step, database.ask)))
+            database.match(step, answer_subqueries(step, database.ask))
         except OutpaceError as error:
             raise statement.located(error, step) from error.__cause__
     return database.run(statement.outer)
-
-
-def _with_columns(query: Query) -> Query:
-    """Add a measure where there would be no column: databases count rows only of some column."""
-    if query.rows is Rows.ONE and not query.partitions and not query.outputs:
-        return query.measures({"_": Literal(True)})
-    return query
 
 
 def database_error(

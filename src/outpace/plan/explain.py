@@ -139,7 +139,11 @@ class Explanation:
             item.column + (" desc" if item.descending else "") for item in query.order
         )
         keys = ", ".join(query.partitions)
-        measured = ", ".join(name for name, _ in query.outputs)
+        measured = ", ".join(
+            [name for name, _ in query.outputs]
+            if self.task is None
+            else [measure.name for measure in self.task.bound.measures]
+        )
         ties = "" if self.placement else "; rows with equal values keep the input's order"
         windows = window_stages(query, self.task, placed=bool(self.placement))
         lines = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -212,3 +213,33 @@ def test_within_measures_dates_too(days: int, found: int) -> None:
     table = pa.table({"day": [datetime.date(2026, 1, 1), datetime.date(2026, 1, 3)]})
     query = op.Query("q").order_by("day").pattern("A B").measures(at="B.day")
     assert op.match(table, query.within(f"{days} days")).num_rows == found
+
+
+def test_without_measures_every_host_shows_the_same_columns():
+    # The columns of the input may have any name: with one row per match they do not come out.
+    table = pa.table({"first_time": [1, 2, 3, 5], "rows": [5.0, 4.0, 6.0, 1.0]})
+    query = op.Query().order_by("first_time").pattern("A B").define(B="rows < A.rows")
+    expected = [
+        {"match_number": 1, "first_time": 1, "last_time": 2, "rows": 2},
+        {"match_number": 2, "first_time": 3, "last_time": 5, "rows": 2},
+    ]
+    found = op.search(table, query)
+    assert (found.table().to_pylist(), found.count()) == (expected, 2)
+    stream = op.open(query)
+    streamed = [*stream.push(table).to_pylist(), *stream.finish().to_pylist()]
+    assert streamed == expected
+    windows = query.over(op.windows.count(4))
+    assert op.match(table, windows).to_pylist() == expected
+    numbered = op.match(table, query.over(op.windows.count(4), numbered=True))
+    assert numbered.select(list(expected[0])).to_pylist() == expected
+    connection = duckdb.connect()
+    connection.register("events", table)
+    clause = query.to_sql()
+    assert op.sql(connection, f"SELECT * FROM events {clause}").to_pylist() == expected
+    assert op.sql(connection, f"SELECT COUNT(*) AS n FROM events {clause}").to_pylist() == [
+        {"n": 2}
+    ]
+    assert op.match(table, replace(query, order=())).to_pylist() == [
+        {"match_number": 1, "rows": 2},
+        {"match_number": 2, "rows": 2},
+    ]

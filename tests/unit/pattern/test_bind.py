@@ -437,3 +437,20 @@ def test_conditions_on_the_number_of_a_match_need_one_match_for_each_start() -> 
 def test_instances_need_windows() -> None:
     with pytest.raises(BindError, match="instances are given windows"):
         bind(BASE.instances(2), SCHEMA)
+
+
+def test_a_query_that_asks_for_no_column_says_which_when_and_how_long():
+    output = bind(Query().order_by("ts", "seq").pattern("A B"), SCHEMA).output
+    assert output == pa.schema(
+        [
+            ("match_number", pa.int64()),
+            ("first_time", pa.timestamp("us")),
+            ("last_time", pa.timestamp("us")),
+            ("rows", pa.int64()),
+        ]
+    )
+    assert bind(Query().pattern("A B"), SCHEMA).output.names == ["match_number", "rows"]
+    keyed = Query().partition_by("symbol").order_by("ts").pattern("A B")
+    assert bind(keyed, SCHEMA).output.names == ["symbol"]
+    coded = bind(Query().order_by("symbol").pattern("A B"), SCHEMA).output
+    assert coded.field("first_time").type == pa.string()

@@ -250,6 +250,7 @@ def test_windows_show_which_parts_run():
         .order_by("ts")
         .pattern("A -> B")
         .define(A="v = 0", B="v = 1")
+        .measures(n="COUNT(*)")
         .over(CountWindows(1000, 50))
     )
     schema = pa.schema({"ts": pa.int64(), "v": pa.int64()})

@@ -31,11 +31,9 @@ class Reach:
 
 def reach_of(task: Task) -> Reach:
     """Find how far a query reaches."""
-    trees = [p.expression for p in task.bound.predicates if p.expression is not None]
-    trees += [measure.expression for measure in task.bound.measures]
     back = ahead = 0
     numbered = any(limit.per is Per.PARTITION for limit in task.bound.query.limits)
-    for tree in trees:
+    for tree in task.bound.expressions:
         for node in bound.walk(tree):
             if isinstance(node, bound.Read | bound.Label | bound.Present):
                 back = max(back, -node.place.shift)

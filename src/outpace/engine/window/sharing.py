@@ -85,6 +85,4 @@ def _closes_freely(task: Task) -> bool:
 
 
 def _is_numbered(task: Task) -> bool:
-    trees = [p.expression for p in task.bound.predicates if p.expression is not None]
-    trees += [measure.expression for measure in task.bound.measures]
-    return any(isinstance(node, Number) for tree in trees for node in walk(tree))
+    return any(isinstance(node, Number) for tree in task.bound.expressions for node in walk(tree))

@@ -132,7 +132,7 @@ def test_an_operator_of_a_user_runs_in_processes() -> None:
 
 
 def test_a_query_that_reads_no_column_gets_all_events() -> None:
-    query = op.Query().pattern("A B").measures(n="COUNT(*)").over(op.windows.count(7, slide=3))
+    query = op.Query().pattern("A B").over(op.windows.count(7, slide=3))
     expected = op.match(table(), query)
     assert expected.num_rows
     assert op.match(table(), query.instances(2)).equals(expected)
