@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.match.operator import Emitted
+from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import key_codes, sort_rows
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
@@ -39,6 +40,7 @@ class AppliedOperator:
         self.bound = bind_operator(query, schema)
         self.nothing = self.bound.output.empty_table()
         self._instances: dict[tuple[object, ...], Operator] = {}
+        self._arrival = Arrival(self.bound, self.bound.partition_by)
 
     @property
     def rows_kept(self) -> int:
@@ -56,7 +58,10 @@ class AppliedOperator:
 
     def push(self, table: pa.Table) -> Emitted:
         """Take the next rows, in order, and return what they give."""
-        return self._emitted([self.feed(key, piece) for key, piece in self.pieces(table)])
+        self._arrival.check(table)
+        emitted = self._emitted([self.feed(key, piece) for key, piece in self.pieces(table)])
+        self._arrival.take(table)
+        return emitted
 
     def advance(self, watermark: int) -> Emitted:
         """Time alone closes no window that is a whole partition."""
@@ -102,13 +107,16 @@ class AppliedOperator:
         }
         states = pa.array([one.state() for one in self._instances.values()], pa.binary())
         header = {"operator": self.bound.query.name}
-        return pack(header, [pa.table({**columns, "": states}), self.bound.schema.empty_table()])
+        nothing = self.bound.schema.empty_table()
+        tables = [pa.table({**columns, "": states}), self._arrival.latest, nothing]
+        return pack(header, tables)
 
     def restore(self, data: bytes) -> None:
         """Go on from what `state` returned."""
         header, tables = unpack(data)
         if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
+        self._arrival.latest = tables[1]
         for row in tables[0].to_pylist():
             content = row.pop("")
             instance = self._make()

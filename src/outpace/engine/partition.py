@@ -353,7 +353,7 @@ def _in_order(
     """Say whether grouping alone left each partition in order, as far as that is cheap to see."""
     if len(bound.order_by) > 1 or bound.descending[0]:
         return False
-    values = _comparable(one_array(table.column(bound.order_by[0])))
+    values = comparable(one_array(table.column(bound.order_by[0])))
     if values is None:
         return False
     if is_ascending(values):
@@ -364,7 +364,7 @@ def _in_order(
     return is_ascending_in_groups(values, numbers, segments)
 
 
-def _comparable(column: pa.Array) -> npt.NDArray[np.int64] | None:
+def comparable(column: pa.Array) -> npt.NDArray[np.int64] | None:
     """Return the values as numbers with the same order, or None."""
     kind = column.type
     if column.null_count:

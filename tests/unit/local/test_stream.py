@@ -56,6 +56,21 @@ QUERIES = {
 }
 
 
+class Nothing(op.Operator):
+    """Gives nothing and keeps nothing."""
+
+    output = pa.schema({"n": pa.int64()})
+
+    def process(self, events: pa.Table) -> None:
+        return None
+
+    def state(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        return None
+
+
 def events(kinds: list[str], gaps: list[int], keys: list[int]) -> pa.Table:
     times = [sum(gaps[: i + 1]) for i in range(len(kinds))]
     return pa.table(
@@ -204,8 +219,53 @@ def test_nan_and_null_have_the_place_that_they_have_in_a_table(order: str) -> No
     assert repr(pa.concat_tables([*found, matcher.finish()]).to_pylist()) == repr(
         in_order.to_pylist()
     )
-    with pytest.raises(op.DataError, match="row 0 of the pushed table comes before"):
+    with pytest.raises(op.DataError, match="row 1 of the pushed table comes before row 0 of it"):
         op.open(query).push(in_order.take([5, 0]))
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("keys", [(), ("key",)])
+@pytest.mark.parametrize("kind", ["pattern", "operator", "windows"])
+def test_a_late_row_is_refused_also_where_nothing_is_kept(
+    kind: str, keys: tuple[str, ...], resumed: bool
+) -> None:
+    query = op.Query("pairs").partition_by(*keys).order_by("ts").pattern("A B")
+    if kind == "operator":
+        query = op.Query("pairs").partition_by(*keys).order_by("ts").apply(Nothing)
+    elif kind == "windows":
+        query = query.over(op.windows.count(2))
+    matcher = op.open(query)
+    matcher.push({"ts": [5, 6], "key": ["a", "a"]})
+    for time in (3, 4, 1, 2):
+        if resumed:
+            matcher = op.resume(query, matcher.state())
+        with pytest.raises(op.DataError, match="comes before rows that were already") as raised:
+            matcher.push({"ts": [time], "key": ["a"]})
+        assert f"ts is {time}, after 6" in str(raised.value)
+        assert f".disorder(op.KSlack({6 - time}))" in str(raised.value)
+    matcher.push({"ts": [7], "key": ["a"]})
+
+
+def test_rows_of_one_time_are_in_order_within_their_key() -> None:
+    query = op.Query().partition_by("key").order_by("ts", "id").pattern("A B")
+    matcher = op.open(query)
+    matcher.push({"ts": [1, 1], "id": [5, 1], "key": ["a", "b"]})
+    assert matcher.push({"ts": [1], "id": [2], "key": ["b"]}).num_rows == 1
+    matcher = op.resume(query, matcher.state())
+    for key, last in (("a", 5), ("b", 2)):
+        with pytest.raises(op.DataError, match=f"id is 1, after {last}"):
+            matcher.push({"ts": [1], "id": [1], "key": [key]})
+    with pytest.raises(op.DataError, match="row 1 of the pushed table comes before row 0 of it"):
+        matcher.push({"ts": [2, 2], "id": [5, 4], "key": ["c", "c"]})
+    assert matcher.push({"ts": [2, 2], "id": [5, 4], "key": ["c", "d"]}).num_rows == 0
+
+
+def test_a_row_before_a_promised_time_is_refused() -> None:
+    matcher = op.open(op.Query().order_by("ts").pattern("A B").within(10))
+    matcher.push({"ts": [1]})
+    matcher.advance(5)
+    with pytest.raises(op.DataError, match="comes before the time that has passed"):
+        matcher.push({"ts": [4]})
 
 
 def test_state_of_another_query_is_refused() -> None:

@@ -16,14 +16,13 @@ rows wait for those that it looks ahead to: time ends no wait then.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.kernels.grouping import count_rows, is_ascending, scatter_rows
+from outpace.engine.kernels.grouping import count_rows, scatter_rows
 from outpace.engine.keyed.deadlines import NEVER, Deadlines
 from outpace.engine.keyed.rows import Kept, KeyedRows
 from outpace.engine.match.contract import (
@@ -44,13 +43,13 @@ from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values
+from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import (
     Grouping,
     gather,
     group_codes,
     one_array,
     placed,
-    sort_groups,
     sort_table,
 )
 from outpace.engine.state import pack, unpack
@@ -141,6 +140,7 @@ class MatchOperator:
         #: The rows kept, each with its ordinal and its arrival.
         self._kept = KeyedRows(pa.schema([schema.field(name) for name in self._columns]), 2)
         self._deadlines = Deadlines()
+        self._arrival = Arrival(self.task.bound, self.task.bound.partition_by)
         self._arrived = 0
         self._watermark = NO_TIME
         self._finished = False
@@ -179,12 +179,15 @@ class MatchOperator:
         self._check_open()
         self._check_schema(table.schema)
         rows = table.select(self._columns)
+        self._arrival.check(rows)
+        self._check_times(rows)
         new = self._partitions.number(rows)
         try:
             tried = self._try(rows, new, watermark=watermark)
         except BaseException:
             self._partitions.forget(new.added)
             raise
+        self._arrival.take(rows)
         return self._take(new, tried)
 
     def advance(self, watermark: int) -> Emitted:
@@ -211,7 +214,7 @@ class MatchOperator:
             "arrived": self._arrived,
             "watermark": self._watermark,
         }
-        return pack(header, [known, keys, places, kept.rows])
+        return pack(header, [known, keys, places, self._arrival.latest, kept.rows])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
@@ -222,7 +225,7 @@ class MatchOperator:
                 hint="resume it with the query that it was saved from, or start from the input",
             )
         self._begin()
-        known, keys, places, rows = tables
+        known, keys, places, self._arrival.latest, rows = tables
         self._arrived = int(str(header["arrived"]))
         self._watermark = int(str(header["watermark"]))
         self._partitions.restore(known, keys)
@@ -289,7 +292,6 @@ class MatchOperator:
         self, rows: pa.Table, new: Numbered, keys: Integers, watermark: int, *, ended: bool
     ) -> tuple[Block, Integers]:
         """Join the rows kept of some keys and the new ones; return the block and its keys."""
-        self._check_times(rows)
         kept = self._kept.take(keys)
         place = np.searchsorted(keys, new.numbers).astype(np.int32)
         codes = place[new.codes]
@@ -312,8 +314,6 @@ class MatchOperator:
         ordinals, arrivals = (_grouped(line, grouping) for line in numbers)
         there = np.flatnonzero(np.diff(grouping.segments))
         segments = np.append(grouping.segments[there], len(codes))
-        if rows.num_rows:
-            self._check_order(columns, segments, arrivals)
         ahead = 0 if ended else self._reach.ahead
         block = Block(
             columns=columns,
@@ -373,32 +373,17 @@ class MatchOperator:
         self._deadlines.replace(keys, deadline)
 
     def _check_times(self, rows: pa.Table) -> None:
-        """Refuse rows of which one has a time before that of a row before it."""
+        """Refuse rows before a time of which it was promised that none comes."""
         bound = self.task.bound
-        if not bound.order_by or bound.within is None or bound.time is None or not rows.num_rows:
+        if bound.within is None or bound.time is None or not rows.num_rows:
             return
-        times = time_values(bound, {bound.time: gather(rows.column(bound.time), None)})
-        if times[0] >= self._watermark and is_ascending(times):
-            return
-        before = np.concatenate([[self._watermark], times[:-1]])
-        raise _out_of_order(int(np.flatnonzero(times < before)[0]), bound)
-
-    def _check_order(
-        self, columns: Mapping[str, pa.Array], segments: Integers, arrivals: Integers
-    ) -> None:
-        """Refuse rows that come before rows of their partition that were taken already."""
-        bound = self.task.bound
-        if not bound.order_by:
-            return
-        rows = pa.table({name: columns[name] for name in bound.order_by})
-        order = sort_groups(rows, bound, None, segments)
-        if order is None:
-            return
-        moved = np.flatnonzero(order != np.arange(len(order)))
-        if len(moved):
-            late_arrivals = arrivals[moved]
-            wrong = late_arrivals[late_arrivals >= self._arrived]
-            raise _out_of_order(int(wrong.min()) - self._arrived, bound)
+        time = rows.column(bound.time).slice(0, 1)
+        if time_values(bound, {bound.time: one_array(time)})[0] < self._watermark:
+            raise DataError(
+                "row 0 of the pushed table comes before the time that has passed",
+                detail=f"{bound.time} is {time[0]}",
+                hint="push rows in event order, and advance to times that no row comes before",
+            )
 
     def _check_open(self) -> None:
         if self._finished:
@@ -492,11 +477,3 @@ def _taken(offsets: Integers, order: Integers) -> tuple[Integers, Integers]:
     sizes = np.diff(offsets)[order]
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return ends, np.repeat(offsets[:-1][order] - ends[:-1], sizes) + np.arange(ends[-1])
-
-
-def _out_of_order(row: int, bound: BoundQuery) -> DataError:
-    return DataError(
-        f"row {row} of the pushed table comes before rows that were already taken",
-        detail=f"the query orders by {', '.join(bound.order_by)}",
-        hint="push rows in event order",
-    )

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
+from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import sort_groups
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events
 from outpace.engine.window.number import EventNumbers
-from outpace.errors import DataError
 from outpace.pattern.bind_windows import BoundWindows, ByTime
 from outpace.pattern.bound import BoundQuery
 
@@ -46,11 +46,10 @@ class Feed:
     """
 
     def __init__(self, bound: BoundQuery, windows: BoundWindows, *, checked: bool = True) -> None:
-        self._bound = bound
         self._checked = checked
         time = windows.time if bound.within is None else bound.time
         self._numbers = EventNumbers(bound.schema, bound.partition_by, time)
-        self._last = bound.schema.empty_table().select(bound.order_by)
+        self._arrival = Arrival(bound)
 
     @property
     def arrived(self) -> int:
@@ -65,14 +64,14 @@ class Feed:
     def number(self, rows: pa.Table) -> Events:
         """Number the next events; they count from `take` on."""
         if self._checked:
-            self._check_order(rows)
+            self._arrival.check(rows)
         return self._numbers.number(rows)
 
     def take(self, events: Events) -> None:
         """Count the events that `number` returned last."""
         self._numbers.take(events)
-        if self._checked and events.rows.num_rows:
-            self._last = events.rows.select(self._bound.order_by).slice(events.rows.num_rows - 1)
+        if self._checked:
+            self._arrival.take(events.rows)
 
     def forget(self, partitions: Integers) -> None:
         """Forget partitions; see `EventNumbers.forget`."""
@@ -80,30 +79,12 @@ class Feed:
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        return pack({}, [pa.table({"": [self._numbers.state()]}), self._last])
+        return pack({}, [pa.table({"": [self._numbers.state()]}), self._arrival.latest])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned."""
-        _, (numbers, self._last) = unpack(data)
+        _, (numbers, self._arrival.latest) = unpack(data)
         self._numbers.restore(numbers.column(0)[0].as_py())
-
-    def _check_order(self, rows: pa.Table) -> None:
-        before = self._last.num_rows
-        joined = rows.select(self._bound.order_by)
-        # A table of one chunk alone is looked at where it lies.
-        if before:
-            joined = pa.concat_tables([self._last, joined])
-        order = _order(self._bound, joined)
-        if order is None:
-            return
-        moved = np.flatnonzero(order != np.arange(len(order)))
-        if len(moved):
-            raise DataError(
-                f"row {int(order[moved].max()) - before} of the pushed table comes before rows that"
-                " were already taken",
-                detail=f"the query orders by {', '.join(self._bound.order_by)}",
-                hint="push rows in event order",
-            )
 
 
 def _order(bound: BoundQuery, table: pa.Table) -> np.ndarray | None:

@@ -1,0 +1,149 @@
+"""The order of arrival: rows of a stream that come before rows already taken are refused.
+
+The first column of the query's order is the time of the whole stream, so it must not go back, in
+whatever partition; rows of one time follow the other columns in their partition. Matches that were
+given away could be wrong otherwise, and nobody would know.
+
+Memory: the last row; with keys and several order columns, the last row of each key of the latest
+time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.match.times import as_integers
+from outpace.engine.partition import comparable, key_codes, one_array, sort_rows
+from outpace.errors import DataError
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.duration import print_duration
+from outpace.pattern.types import is_instant, is_integer, value_type
+
+
+class Arrival:
+    """Says of rows whether they may come now.
+
+    Parameters
+    ----------
+    bound
+        The query.
+    partition_by
+        The columns of partitions that have an order of their own among rows of one time.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bind import bind
+    >>> from outpace.pattern.query import Query
+    >>> query = Query().order_by("ts").pattern("A")
+    >>> arrival = Arrival(bind(query, pa.schema([("ts", pa.int64())])))
+    >>> arrival.take(pa.table({"ts": [5, 6]}))
+    >>> try:
+    ...     arrival.check(pa.table({"ts": [7, 3]}))
+    ... except DataError as error:
+    ...     print(error)
+    [data] row 1 of the pushed table comes before row 0 of it
+      ts is 3, after 7
+      hint: push rows in event order, or let the query wait for late ones: .disorder(op.KSlack(4))
+    """
+
+    def __init__(self, bound: BoundQuery, partition_by: tuple[str, ...] = ()) -> None:
+        self._by_time = replace(
+            bound,
+            partition_by=(),
+            order_by=bound.order_by[:1],
+            descending=bound.descending[:1],
+            nulls_first=bound.nulls_first[:1],
+        )
+        keys = partition_by if len(bound.order_by) > 1 else ()
+        self._by_key = replace(bound, partition_by=keys)
+        self._columns = tuple(dict.fromkeys((*keys, *bound.order_by)))
+        #: The last row taken, or those of the latest time that are the last of their key.
+        self.latest = bound.schema.empty_table().select(self._columns)
+
+    def check(self, rows: pa.Table) -> None:
+        """Refuse rows that come before rows that were taken, or before each other."""
+        if not self._by_time.order_by or not rows.num_rows:
+            return
+        if not self._rises(rows):
+            self._check_by(self._by_time, rows)
+        if len(self._by_key.order_by) > 1:
+            self._check_by(self._by_key, rows)
+
+    def take(self, rows: pa.Table) -> None:
+        """Remember rows that were taken."""
+        if not self._by_time.order_by or not rows.num_rows:
+            return
+        if not self._by_key.partition_by:
+            self.latest = rows.slice(rows.num_rows - 1).select(self._columns)
+            return
+        joined = pa.concat_tables([self.latest, rows.select(self._columns)])
+        times, _ = key_codes([joined.column(self._by_time.order_by[0])])
+        joined = joined.filter(pa.array(times == times[-1]))
+        keys, firsts = key_codes([joined.column(name) for name in self._by_key.partition_by])
+        last = np.zeros(len(firsts), np.int64)
+        last[keys] = np.arange(len(keys))
+        self.latest = joined.take(pa.array(last)).combine_chunks()
+
+    def _rises(self, rows: pa.Table) -> bool:
+        """Say whether time rises, as far as that is cheap to see."""
+        name = self._by_time.order_by[0]
+        values = comparable(one_array(rows.column(name)))
+        if values is None or self._by_time.descending[0] or not is_ascending(values):
+            return False
+        if not self.latest.num_rows:
+            return True
+        last = comparable(one_array(self.latest.column(name)))
+        return last is not None and bool(last[-1] <= values[0])
+
+    def _check_by(self, order: BoundQuery, rows: pa.Table) -> None:
+        joined = pa.concat_tables([self.latest, rows.select(self._columns)])
+        sorted_rows, segments = sort_rows(joined, order)
+        if sorted_rows is None:
+            return
+        late: list[tuple[int, int]] = []
+        for begin, end in itertools.pairwise(segments):
+            placed = sorted_rows[begin:end]
+            # A row is late where one that came earlier is placed behind it.
+            earliest_behind = np.minimum.accumulate(placed[::-1])[::-1]
+            behind = placed[placed > earliest_behind]
+            if len(behind):
+                row = int(behind.min())
+                late.append((row, int(placed[placed < row][-1])))
+        if late:
+            raise self._refused(joined, *min(late))
+
+    def _refused(self, joined: pa.Table, row: int, ahead: int) -> DataError:
+        before = self.latest.num_rows
+        others = f"row {ahead - before} of it"
+        if ahead < before:
+            others = "rows that were already taken"
+        values = ((name, joined.column(name)) for name in self._by_key.order_by)
+        shown = [
+            f"{name} is {value[row]}, after {value[ahead]}"
+            for name, value in values
+            if value[row] != value[ahead]
+        ]
+        return DataError(
+            f"row {row - before} of the pushed table comes before {others}",
+            detail=", ".join(shown),
+            hint="push rows in event order" + self._slack_hint(joined, row, ahead),
+        )
+
+    def _slack_hint(self, joined: pa.Table, row: int, ahead: int) -> str:
+        """Name the disorder that would have waited for a row, where there is one."""
+        times = joined.column(self._by_time.order_by[0]).take(pa.array([row, ahead]))
+        kind = value_type(times.type)
+        timed = (is_integer(kind) or is_instant(kind)) and not self._by_time.descending[0]
+        if times.null_count or not timed:
+            return ""
+        late, last = as_integers(times).tolist()
+        slack = str(last - late)
+        if is_instant(kind):
+            slack = f'"{print_duration(datetime.timedelta(microseconds=last - late))}"'
+        return f", or let the query wait for late ones: .disorder(op.KSlack({slack}))"
