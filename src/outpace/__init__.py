@@ -12,10 +12,13 @@ The public names, nothing else:
 - `log`: events in files that streams are read from;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
-- `simulate`: what latency and throughput queries will have on which machines.
+- `simulate`: what latency and throughput queries will have on which machines;
+- `__version__`: which version this is.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from outpace import log as log
 from outpace import schedulers as schedulers
@@ -99,3 +102,15 @@ __all__ = [
     "sql",
     "step",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        # Only who asks for the version waits for the package's metadata.
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("outpace")
+        raise AttributeError(f"module 'outpace' has no attribute '{name}'")

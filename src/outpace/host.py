@@ -17,6 +17,7 @@ from outpace.plan.explain import Explanation
 from outpace.plan.explain import explain as explain_plan
 from outpace.plan.files import ParquetFiles
 from outpace.plan.windows import by_windows, plan_windows
+from outpace.spark.session import require_spark
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,6 +57,7 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
     [{'bottom': 7.0, 'ticks': 4}]
     """
     if isinstance(data, ParquetFiles):
+        require_spark()
         from outpace.spark.files import match_files
 
         return match_files(data, query)
@@ -125,6 +127,7 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
     if data is None or isinstance(data, pa.Schema):
         return explain_plan(query, data)
     if isinstance(data, ParquetFiles):
+        require_spark()
         from outpace.spark.files import active_session, plan_session_files
 
         plan = plan_session_files(active_session(), data, query)

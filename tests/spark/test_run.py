@@ -8,10 +8,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import sysconfig
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -333,3 +335,36 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     assert (out, error.strip()) == ("", "")
     assert list((tmp_path / "out").iterdir()) == []
     assert sorted(one.name for one in tmp_path.iterdir()) == ["long.sql", "one.csv", "out"]
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_an_interrupt_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
+    (tmp_path / "one.sql").write_text("SELECT x FROM one")
+    (tmp_path / "one.csv").write_text("x\n1\n")
+    command = [sys.executable, "-m", "outpace_command", "run", "one.sql", "-i", "one.csv"]
+    with subprocess.Popen(
+        [*command, "--master", "local[1]"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until = time.monotonic() + 60
+        while not (started := children(process.pid)):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "")
+    assert not any(Path(f"/proc/{one}").exists() for one in started)
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # a process that has ended meanwhile
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found

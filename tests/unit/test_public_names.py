@@ -1,6 +1,7 @@
 """What `import outpace as op` offers: exactly these names, each documented with an example."""
 
 import doctest
+import importlib.metadata
 import inspect
 import types
 
@@ -57,7 +58,7 @@ def public_names() -> list[str]:
         for name, value in vars(outpace).items()
         if not name.startswith("_")
         and not isinstance(value, types.ModuleType)
-        and name != "annotations"
+        and name not in ("annotations", "TYPE_CHECKING")
     )
 
 
@@ -76,3 +77,9 @@ def test_a_public_name_is_documented_with_an_example(name: str) -> None:
     text = inspect.getdoc(target)
     assert text
     assert doctest.DocTestParser().get_examples(text)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert outpace.__version__ == importlib.metadata.version("outpace")
+    with pytest.raises(AttributeError, match="no attribute 'vesrion'"):
+        getattr(outpace, "vesrion")  # noqa: B009 - type checkers know that it is not there

@@ -7,7 +7,7 @@ the system says of a file that cannot be opened or written.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -57,8 +57,23 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        import outpace
+
+        typer.echo(f"outpace {outpace.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def outpace() -> None:
+def outpace(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     """Find patterns in event streams."""
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from outpace.errors import OutpaceError
 
@@ -47,6 +50,9 @@ _SETTINGS: Final = {
 _RENAMED_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+
+#: How long a Spark Connect server may take to answer; PySpark itself would try for ten minutes.
+_ANSWER_SECONDS: Final = 6.0
 
 #: What a session with all parts on this machine gets on top.
 _LOCAL_SETTINGS: Final = {
@@ -110,8 +116,10 @@ def session(
         settings["spark.connect.grpc.binding.address"] = "127.0.0.1"
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
-    with _own_standard_error() as said:
+    with _java_ended_by_interrupts(), _own_standard_error() as said:
         try:
+            if address and not _is_local(address):
+                _require_answer(address)
             return builder.getOrCreate()
         except PySparkException as error:
             raise _not_started(error, address, _tail(said)) from error
@@ -162,13 +170,23 @@ def classic_settings(master: str | None = None, *, ui: bool = False) -> dict[str
     return settings
 
 
+def require_spark() -> None:
+    """Refuse to go on where PySpark, or what it needs, is not installed."""
+    for module, title in (("pyspark", "PySpark"), ("pandas", "pandas")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise OutpaceError(
+                f"{title} is not installed",
+                detail="Spark is needed here",
+                hint='pip install "outpace[spark]"',
+            ) from error
+
+
 def _active() -> SparkSession | None:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise OutpaceError(
-            "PySpark is not installed", detail=str(error), hint="pip install 'outpace[spark]'"
-        ) from error
+    require_spark()
+    from pyspark.sql import SparkSession
+
     return SparkSession.getActiveSession()
 
 
@@ -185,6 +203,62 @@ def _require_java() -> None:
             detail=f"JAVA_HOME is {home}" if home else "there is no java on the PATH",
             hint="install Java 17 and set JAVA_HOME to its folder",
         )
+
+
+def _require_answer(address: str) -> None:
+    """Refuse a Spark Connect server that does not answer."""
+    import grpc  # type: ignore[import-untyped]  # it has no types
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    decided = threading.Event()
+    states: list[object] = []
+
+    def hear(state: object) -> None:
+        if state in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
+            states.append(state)
+            decided.set()
+
+    channel = DefaultChannelBuilder(address).toChannel()
+    try:
+        channel.subscribe(hear, try_to_connect=True)
+        decided.wait(_ANSWER_SECONDS)
+    finally:
+        channel.close()
+    if states[:1] != [grpc.ChannelConnectivity.READY]:
+        said = "the connection failed" if states else f"no answer in {_ANSWER_SECONDS:g} seconds"
+        raise _not_reached(address, said)
+
+
+@contextmanager
+def _java_ended_by_interrupts() -> Iterator[None]:
+    """End a Java that Ctrl-C meets while it starts.
+
+    PySpark then removes the folder in which it awaits Java's first message, and a Java that cannot
+    write there waits for ever. PySpark keeps the process to itself, so its start is watched.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    gateway: Any = java_gateway
+    started: list[subprocess.Popen[bytes]] = []
+
+    class WatchedProcess(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            started.append(self)
+            super().__init__(*arguments, **options)
+
+    plain = gateway.Popen
+    gateway.Popen = WatchedProcess
+    try:
+        yield
+    except KeyboardInterrupt:
+        # A Java that PySpark has reached ends by itself when this process does.
+        if SparkContext._gateway is None:
+            for process in started:
+                process.kill()
+                process.wait()
+        raise
+    finally:
+        gateway.Popen = plain
 
 
 @contextmanager
@@ -221,9 +295,19 @@ def _tail(said: IO[bytes]) -> list[str]:
 
 
 def _not_started(error: Exception, address: str | None, said: list[str]) -> OutpaceError:
-    lines = said or str(error).strip().splitlines()[:1]
+    detail = "\n".join(said or str(error).strip().splitlines()[:1])
     if address:
-        message, hint = f"cannot reach Spark Connect at {address}", "is the server running there?"
-    else:
-        message, hint = "Spark did not start", "Spark needs Java 17 or newer: try java -version"
-    return OutpaceError(message, detail="\n".join(lines) or None, hint=hint)
+        return _not_reached(address, detail)
+    return OutpaceError(
+        "Spark did not start",
+        detail=detail or None,
+        hint="Spark needs Java 17 or newer: try java -version",
+    )
+
+
+def _not_reached(address: str, said: str) -> OutpaceError:
+    return OutpaceError(
+        f"cannot reach Spark Connect at {address}",
+        detail=said or None,
+        hint="is the server running there?",
+    )

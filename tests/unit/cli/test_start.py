@@ -1,0 +1,88 @@
+"""How the command `outpace` begins and ends: its version, Ctrl-C, and what is not installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from outpace.cli.main import app
+from outpace.errors import OutpaceError
+from outpace.spark.session import session
+
+#: Runs a program in which some modules cannot be imported.
+WITHOUT = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def without_spark(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    blocked = ("pyspark", "pandas", "py4j", "grpc")
+    text = WITHOUT.format(blocked=blocked) + program
+    return subprocess.run(
+        [sys.executable, "-c", text, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_version_is_shown() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"outpace {importlib.metadata.version('outpace')}\n",
+    )
+
+
+def test_an_interrupt_while_modules_load_says_nothing() -> None:
+    # The first module that is written in C is loaded long before the last one.
+    with subprocess.Popen(
+        [sys.executable, "-m", "outpace_command", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        loaded = Path(f"/proc/{process.pid}/maps")
+        if not loaded.parent.is_dir():
+            process.kill()
+            pytest.skip("what a process has loaded is told by /proc")
+        until = time.monotonic() + 60
+        while "numpy" not in loaded.read_text():
+            assert time.monotonic() < until
+            assert process.poll() is None
+        os.kill(process.pid, signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "")
+
+
+def test_a_server_that_is_not_there_is_refused_with_its_address() -> None:
+    pytest.importorskip("grpc")
+    with pytest.raises(OutpaceError) as caught:
+        session(remote="sc://127.0.0.1:9")
+    assert "cannot reach Spark Connect at sc://127.0.0.1:9" in str(caught.value)
+
+
+def test_files_need_spark_and_say_so(tmp_path: Path) -> None:
+    program = (
+        "import outpace as op\n"
+        'op.match(op.parquet("x.parquet"), op.Query().order_by("ts").pattern("A"))\n'
+    )
+    done = without_spark(program, tmp_path)
+    assert "OutpaceError: [error] PySpark is not installed" in done.stderr
+    assert 'hint: pip install "outpace[spark]"' in done.stderr
