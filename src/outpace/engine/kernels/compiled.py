@@ -15,6 +15,8 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 
+from outpace.engine.kernels.cache import add_cache
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -24,7 +26,8 @@ _SMALL: Final = 20_000
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function over arrays when it is first called; keep its type for the checker."""
-    kernel = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)(function)
+    kernel = numba.njit(nogil=True, error_model="numpy", boundscheck=False)(function)
+    add_cache(kernel, function)
     return cast("Callable[P, R]", kernel)
 
 
@@ -58,9 +61,12 @@ def is_compiled(kernel: Callable[..., object]) -> bool:
     dispatcher: Any = kernel
     if dispatcher.overloads:
         return True
+    folder = dispatcher.stats.cache_path
+    if folder is None:
+        return False
     source = Path(inspect.getfile(dispatcher.py_func))
+    if not source.is_file():
+        return False
     changed = source.stat().st_mtime
-    saved = Path(dispatcher.stats.cache_path).glob(
-        f"{source.stem}.{dispatcher.py_func.__name__}-*.nbi"
-    )
+    saved = Path(folder).glob(f"{source.stem}.{dispatcher.py_func.__name__}-*.nbi")
     return any(file.stat().st_mtime >= changed for file in saved)

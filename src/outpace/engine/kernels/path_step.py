@@ -11,9 +11,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import numba
 from numba import types
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
 
+from outpace.engine.kernels.cache import add_cache
 from outpace.engine.kernels.compiled import compiled
 
 #: Goes into the names of generated functions; a new form gets a new number.
@@ -29,8 +31,11 @@ SIGNATURE = types.int64(
 
 
 def path_step(function: Callable[..., int]) -> Any:
-    """Compile a step function, or load it from the cache beside its file."""
-    return numba.cfunc(SIGNATURE, cache=True, error_model="numpy")(function)
+    """Compile a step function, or load what was compiled of it before."""
+    step = CFunc(function, normalize_signature(SIGNATURE), {}, {"error_model": "numpy"})
+    add_cache(step, function)
+    step.compile()
+    return step
 
 
 @lru_cache(maxsize=1)

@@ -2,26 +2,23 @@
 
 `plan_path` splits each such predicate into what a row decides alone, which becomes masks, and the
 rest, for which it writes the text of a function. Numba compiles the text when the matcher needs
-it. The text is named by its own hash in the cache folder (`OUTPACE_CACHE_DIR`, else the user's),
-is written anew for every plan, and a file whose content differs is replaced, never run.
+it. The text itself stays in memory; what Numba makes of it is kept under the hash of the text
+(`outpace.engine.kernels.cache`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.kernels.cache import CONDITIONS, own_folder
 from outpace.engine.kernels.search import Path
 from outpace.engine.match.codegen_expression import Writer
 from outpace.engine.match.codegen_layout import (
@@ -80,8 +77,8 @@ class PathPlan:
         name = module_name(self.source)
         if name in _loaded:
             return True
-        caches = _folder() / "__pycache__"
-        return any(caches.glob(f"{name}.*.nbi")) if caches.is_dir() else False
+        folder = own_folder(CONDITIONS)
+        return folder is not None and any(folder.glob(f"{name}.*.nbi"))
 
     def step(self) -> Any:
         """Return the compiled function, compiling it if need be."""
@@ -199,38 +196,21 @@ def module_name(source: str) -> str:
     return f"outpace_step_{digest[:40]}"
 
 
-def _folder() -> FilePath:
-    chosen = os.environ.get("OUTPACE_CACHE_DIR")
-    if chosen:
-        return FilePath(chosen)
-    root = os.environ.get("XDG_CACHE_HOME") or FilePath.home() / ".cache"
-    return FilePath(root) / "outpace"
-
-
 #: Modules whose code has run to its end; `sys.modules` has them before.
 _loaded: dict[str, ModuleType] = {}
 
 
 def _load(source: str) -> ModuleType:
+    """Run the text of a plan; nothing but what was compiled of it comes from a file."""
     name = module_name(source)
     if name in _loaded:
         return _loaded[name]
-    file = _folder() / f"{name}.py"
-    if not file.is_file() or file.read_text() != source:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Others may be writing the same text: each writes its own file and renames it.
-        number, draft = tempfile.mkstemp(".tmp", dir=file.parent)
-        with os.fdopen(number, "w") as handle:
-            handle.write(source)
-        FilePath(draft).replace(file)
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
     # Numba names what it caches by the module, so it must be known before its code runs.
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        # The text is what this module wrote of an expression tree a moment ago, never users' text.
+        exec(compile(source, f"<{name}>", "exec"), vars(module))  # noqa: S102
     except BaseException:
         sys.modules.pop(name, None)
         raise

@@ -11,6 +11,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
+from outpace.engine.kernels.cache import add_cache
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -25,4 +27,6 @@ def compiled_without_arrays(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that makes, returns and keeps no arrays."""
     # Numba's types do not list the last option, which turns the counting of references off.
     options: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True, **options)(function))
+    kernel = numba.njit(nogil=True, **options)(function)
+    add_cache(kernel, function)
+    return cast("Callable[P, R]", kernel)
