@@ -7,7 +7,7 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import outpace as op
@@ -125,18 +125,29 @@ def test_partial_matches_time_out_in_one_order_however_a_stream_is_cut(
     assert late(sorted(min(cut, table.num_rows) for cut in cuts)) == late([])
 
 
+#: Both starts of a key become final with the second event of another; both ends do for each start.
+TOGETHER = pa.table([[26, 27, 30, 31, 36], range(5), [*"aabbc"], [0, 0, 0, 0, 1]], SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["absence at the end", "absence of all"])
 @settings(max_examples=40)
 @given(table=tables(), cuts=st.lists(st.integers(0, 16), max_size=5))
+@example(table=TOGETHER, cuts=[])
+@example(table=TOGETHER, cuts=[1, 2, 3, 4])
 def test_matches_come_in_one_order_however_a_stream_is_cut(
-    table: pa.Table, cuts: list[int]
+    name: str, table: pa.Table, cuts: list[int]
 ) -> None:
-    asked = QUERIES["absence at the end"]
+    asked = numbered(QUERIES[name])
     matcher = op.open(asked, schema=SCHEMA)
     found = []
     places = sorted(min(cut, table.num_rows) for cut in cuts)
     for begin, end in itertools.pairwise([0, *places, table.num_rows]):
         found += matcher.push(table.slice(begin, end - begin)).to_pylist()
     assert found == known_early(asked, table, 0)
+    found += matcher.finish().to_pylist()
+    # Keys come as they become final; each has the order that it has in a table.
+    by_key = sorted(found, key=lambda row: row["key"])
+    assert by_key == sorted(op.match(table, asked).to_pylist(), key=lambda row: row["key"])
 
 
 def operator_of(name: str) -> MatchOperator:

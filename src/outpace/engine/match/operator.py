@@ -265,8 +265,7 @@ class MatchOperator:
         return tried.emitted
 
     def _emit(self, block: Block, outcome: Outcome) -> Emitted:
-        settled = self._shown_at(block, outcome.found)
-        order = np.lexsort((block.arrivals[outcome.found.start], settled))
+        order = emission_order(block, outcome.found, self._shown_at(block, outcome.found))
         matches = match_table(self.task, block, take_matches(outcome.found, order))
         late = outcome.timed_out
         if late is not None:
@@ -403,6 +402,24 @@ class MatchOperator:
     def _empty_rows(self) -> pa.Table:
         schema = self.task.bound.schema
         return pa.schema([schema.field(name) for name in self._columns]).empty_table()
+
+
+def emission_order(block: Block, found: Found, shown: Integers) -> Integers:
+    """Return the order in which a stream shows matches that became final at these rows.
+
+    Among those that one row made final it is that of their starts, but a partition keeps its own
+    order: a match does not come before one with a lower number.
+    """
+    begun = block.arrivals[found.start]
+    falls = begun[1:] < begun[:-1]
+    if falls.any():
+        apart = (np.diff(found.segment) != 0) | (np.diff(shown) != 0)
+        if (falls & ~apart).any():
+            group = np.cumsum(np.append(0, apart)) * len(begun)
+            rank = np.empty(len(begun), np.int64)
+            rank[np.argsort(begun, kind="stable")] = np.arange(len(begun))
+            begun = np.maximum.accumulate(rank + group) - group
+    return np.lexsort((begun, shown))
 
 
 def count_starts(task: Task, rows: pa.Table, undecided: Booleans) -> int:
