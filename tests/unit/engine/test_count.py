@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from matching import LETTERS, Case, block_of, cases, push_all
 
+from outpace.engine.kernels.count_rows import BY_START
 from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.count_ambiguity import is_ambiguous
@@ -21,7 +23,9 @@ from outpace.engine.match.count_candidates import (
     number_symbols,
 )
 from outpace.engine.match.count_machine import build_machine
+from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.program import compile_program
+from outpace.errors import MatchError
 from outpace.pattern import ast
 from outpace.pattern.ast import Link, Mode
 from outpace.pattern.bound import Predicate, PredicateClass
@@ -43,19 +47,24 @@ def truth_of(case, block):
     return np.array(rows, np.bool_).reshape(len(rows), 4)
 
 
-def counted(case):
-    block = block_of(case, 0, case.size, ended=True)
+def counted(case, floors=()):
+    block = with_floors(block_of(case, 0, case.size, ended=True), floors)
     return count_candidates(case.task(), block, Resume.fresh(1), truth_of(case, block))
 
 
-def counted_exactly(case):
+def with_floors(block, floors):
+    return replace(block, floors=np.array(floors, np.int64))
+
+
+def counted_exactly(case, floors=()):
     block = block_of(case, 0, case.size, ended=True)
     symbols, kinds = number_symbols(truth_of(case, block), block)
     machine = build_machine(case.task().program, kinds)
     bounds = np.array([[0, case.size]])
-    return count_rows_exactly(
-        machine, symbols, block.times, lane_mode(case.task()), case.within or 0, bounds
-    )
+    mode = BY_START if len(floors) else lane_mode(case.task())
+    low = np.array(floors, np.int64)
+    within = case.within or 0
+    return count_rows_exactly(machine, symbols, block.times, mode, within, low, bounds)
 
 
 def equal_rows(size, **options):
@@ -77,6 +86,30 @@ def test_the_kernel_counts_as_its_twin(case):
     counts = counted(case)
     assume(counts is not None)
     assert counts.tolist() == counted_exactly(case).tolist()
+
+
+@given(cases(size=8, **FREE), st.lists(st.integers(-3, 1), min_size=8, max_size=8))
+def test_candidates_that_start_before_the_floor_of_a_row_are_not_counted(case, behind):
+    note(repr(case.pattern))
+    floors = np.maximum.accumulate(np.maximum(np.arange(8) + behind, 0))[: case.size]
+    counts = counted(case, floors)
+    assume(counts is not None and case.size)
+    inside = [
+        run[-1][0] for start, run in push_all(case, []).matches if start >= floors[run[-1][0]]
+    ]
+    assert counts.tolist() == np.bincount(inside, minlength=case.size).tolist()
+    exactly = counted_exactly(case, floors)
+    exactly[floors > np.arange(case.size)] = 0
+    assert exactly.tolist() == counts.tolist()
+
+
+def test_too_many_matches_of_windows_are_refused_with_the_number_that_windows_hold():
+    chain = ast.concat([ast.Var("A")] * 3, [Link.ANY] * 2)
+    case = Case(chain, **equal_rows(40))
+    block = with_floors(block_of(case, 0, 40, ended=True), np.maximum(np.arange(40) - 9, 0))
+    matcher = make_graph_matcher(case.task(), partial(truth_of, case), takes_max=100)
+    with pytest.raises(MatchError, match="there are 1200 matches, with more than 100 rows"):
+        matcher(block, Resume.fresh(1))
 
 
 @given(cases(size=8, **FREE), st.integers(0, 8))

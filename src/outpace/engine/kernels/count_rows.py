@@ -1,8 +1,9 @@
 """Counting the matches that each row completes, for all segments in one pass.
 
 Runs are kept apart by lanes: one lane for all without WITHIN, one per start where WITHIN measures
-from the first event, one per last take where it measures from the previous one. A lane whose row is
-too old is dropped from the front. Numbers stay below 2^63 or the kernel says that they did not.
+from the first event or starts must lie in a window, one per last take where WITHIN measures from
+the previous one. A lane whose row is too old is dropped from the front. Numbers stay below 2^63 or
+the kernel says that they did not.
 """
 
 from __future__ import annotations
@@ -91,12 +92,14 @@ def count_rows(
     times: Integers,
     mode: int,
     within: int,
+    floors: Integers,
     bounds: Lanes,
     counts: Integers,
 ) -> bool:
     """Fill in how many matches each row completes; False says that a number did not fit.
 
-    `bounds` has for each segment the first row and the end.
+    `bounds` has for each segment the first row and the end. `within` is 0 where time ends no lane,
+    `floors` empty where no row does; it never falls within a segment.
     """
     size = 64 if mode else 1
     lanes = np.zeros((machine.states, size), np.int64)
@@ -109,7 +112,9 @@ def count_rows(
         for row in range(bounds[segment, 0], bounds[segment, 1]):
             line = machine.symbols[symbols[row]]
             if mode:
-                while low < high and times[row] - times[lane_rows[low]] >= within:
+                while within and low < high and times[row] - times[lane_rows[low]] >= within:
+                    low += 1
+                while len(floors) and low < high and lane_rows[low] < floors[row]:
                     low += 1
                 if high == len(lane_rows):
                     lanes, lane_rows = make_room(lanes, lane_rows, low, high)

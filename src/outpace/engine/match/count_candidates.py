@@ -38,14 +38,18 @@ def count_candidates(
 ) -> Integers | Exact | None:
     """Return for each row of a block how many candidates it completes.
 
-    Rows that an earlier call has counted have 0. None says that the query is not covered: a
-    predicate reads the match, ACCEPT depends on later rows, or the machine would be too large.
+    Rows that an earlier call has counted have 0, and so do candidates that start before the floor
+    of the row. None says that the query is not covered: a predicate reads the match, ACCEPT depends
+    on later rows, starts have floors and WITHIN goes from event to event, or the machine would be
+    too large.
     `truth` is the table of the predicates' answers, computed here where it is not given.
     """
     bound = task.bound
     descending = bound.within is not None and any(bound.descending[:1])
     reads_match = any(p.kind is PredicateClass.PATH for p in bound.predicates)
-    if reads_match or descending or not covered(task.program):
+    floors = block.floors
+    mode = lane_mode(task)
+    if reads_match or descending or not covered(task.program) or (len(floors) and mode == BY_TAKE):
         return None
     shift = block.segments[:-1] - _first_ordinals(block)
     low = np.clip(resume.next_start + shift, block.segments[:-1], block.visible)
@@ -55,7 +59,10 @@ def count_candidates(
     if machine is None:
         return None
     bounds = np.stack([low, block.visible], axis=1)
-    counts = _count(machine, symbols, block.times, lane_mode(task), bound.within or 0, bounds)
+    by_lane = BY_START if len(floors) else mode
+    counts = _count(machine, symbols, block.times, by_lane, bound.within or 0, floors, bounds)
+    if len(floors):
+        counts[floors > np.arange(len(floors))] = 0
     for segment, completed in enumerate(resume.completed_to + shift):
         counts[block.segments[segment] : max(int(completed), int(block.segments[segment]))] = 0
     return counts
@@ -105,16 +112,28 @@ def number_symbols(truth: Booleans, block: Block) -> tuple[Integers, Booleans]:
 
 
 def _count(
-    machine: Machine, symbols: Integers, times: Integers, mode: int, within: int, bounds: Integers
+    machine: Machine,
+    symbols: Integers,
+    times: Integers,
+    mode: int,
+    within: int,
+    floors: Integers,
+    bounds: Integers,
 ) -> Integers | Exact:
     counts = np.zeros(len(symbols), np.int64)
-    if count_rows(machine, symbols, times, mode, within, bounds, counts):
+    if count_rows(machine, symbols, times, mode, within, floors, bounds, counts):
         return counts
-    return count_rows_exactly(machine, symbols, times, mode, within, bounds)
+    return count_rows_exactly(machine, symbols, times, mode, within, floors, bounds)
 
 
 def count_rows_exactly(
-    machine: Machine, symbols: Integers, times: Integers, mode: int, within: int, bounds: Integers
+    machine: Machine,
+    symbols: Integers,
+    times: Integers,
+    mode: int,
+    within: int,
+    floors: Integers,
+    bounds: Integers,
 ) -> Exact:
     """Count as the kernel `count_rows` does, in integers without a bound: its twin."""
     counts: Exact = np.zeros(len(symbols), object)
@@ -124,7 +143,10 @@ def count_rows_exactly(
         for row in range(first, end):
             symbol = symbols[row]
             expired = 0
-            while expired < len(lane_rows) and times[row] - times[lane_rows[expired]] >= within:
+            while expired < len(lane_rows) and (
+                (within and times[row] - times[lane_rows[expired]] >= within)
+                or (len(floors) and lane_rows[expired] < floors[row])
+            ):
                 expired += 1
             lanes, lane_rows = lanes[:, expired:], lane_rows[expired:]
             line = machine.symbols[symbol]
