@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 from outpace.engine.match.contract import Integers
 from outpace.engine.match.operator import Emitted
 from outpace.engine.order.arrival import Arrival
-from outpace.engine.partition import key_codes, sort_rows
+from outpace.engine.partition import key_codes, key_tuples, sort_rows
 from outpace.engine.state import pack, unpack
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind import bind_operator
@@ -39,8 +39,10 @@ class AppliedOperator:
         self._make = query.operator
         self.bound = bind_operator(query, schema)
         self.nothing = self.bound.output.empty_table()
-        self._instances: dict[tuple[object, ...], Operator] = {}
         self._arrival = Arrival(self.bound, self.bound.partition_by)
+        self._instances: dict[tuple[Hashable, ...], Operator] = {}
+        #: The values that a partition shows; keys compare as partitions do, NaN with NaN.
+        self._shown: dict[tuple[Hashable, ...], tuple[object, ...]] = {(): ()}
 
     @property
     def rows_kept(self) -> int:
@@ -71,17 +73,17 @@ class AppliedOperator:
         """Close every window and return what that gives."""
         return self._emitted([self.close(key) for key in list(self._instances)])
 
-    def feed(self, key: tuple[object, ...], events: pa.Table) -> pa.Table:
+    def feed(self, key: tuple[Hashable, ...], events: pa.Table) -> pa.Table:
         """Give events to a partition's operator."""
         if key not in self._instances:
             self._instances[key] = self._make()
         return self._result(key, self._instances[key].process(events))
 
-    def close(self, key: tuple[object, ...]) -> pa.Table:
+    def close(self, key: tuple[Hashable, ...]) -> pa.Table:
         """Close a partition's window."""
         return self._result(key, self._instances.pop(key).close())
 
-    def pieces(self, table: pa.Table) -> list[tuple[tuple[object, ...], pa.Table]]:
+    def pieces(self, table: pa.Table) -> list[tuple[tuple[Hashable, ...], pa.Table]]:
         """Part a table by partition, in the order of first rows, keeping the order of rows."""
         names = self.bound.partition_by
         if not table.num_rows:
@@ -91,18 +93,19 @@ class AppliedOperator:
         codes, firsts = key_codes([table.column(name) for name in names])
         order = np.argsort(codes, kind="stable")
         bounds: Integers = np.searchsorted(codes[order], np.arange(len(firsts) + 1))
-        keys = table.select(names).take(pa.array(firsts)).to_pylist()
+        keys = self._known(table.select(names).take(pa.array(firsts)))
         grouped = table.take(pa.array(order))
         return [
-            (tuple(key[name] for name in names), grouped.slice(low, high - low))
+            (key, grouped.slice(low, high - low))
             for key, low, high in zip(keys, bounds[:-1], bounds[1:], strict=True)
         ]
 
     def state(self) -> bytes:
         """Return the operators' own states, by partition."""
         names = self.bound.partition_by
+        shown = [self._shown[key] for key in self._instances]
         columns = {
-            name: pa.array([key[i] for key in self._instances], self.bound.schema.field(name).type)
+            name: pa.array([values[i] for values in shown], self.bound.schema.field(name).type)
             for i, name in enumerate(names)
         }
         states = pa.array([one.state() for one in self._instances.values()], pa.binary())
@@ -117,23 +120,31 @@ class AppliedOperator:
         if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
         self._arrival.latest = tables[1]
-        for row in tables[0].to_pylist():
-            content = row.pop("")
-            instance = self._make()
-            instance.restore(content)
-            self._instances[tuple(row.values())] = instance
+        names = self.bound.partition_by
+        keys = self._known(tables[0].select(names)) if names else [()] * tables[0].num_rows
+        for key, content in zip(keys, tables[0].column("").to_pylist(), strict=True):
+            self._instances[key] = self._make()
+            self._instances[key].restore(content)
+
+    def _known(self, keys: pa.Table) -> list[tuple[Hashable, ...]]:
+        """Return keys as they compare, and note what new ones show."""
+        known = key_tuples(keys)
+        for key, row in zip(known, keys.to_pylist(), strict=True):
+            self._shown.setdefault(key, tuple(row.values()))
+        return known
 
     def _emitted(self, results: list[pa.Table]) -> Emitted:
         return Emitted(pa.concat_tables([self.nothing, *results]), pa.table({}))
 
-    def _result(self, key: tuple[object, ...], rows: Rows) -> pa.Table:
+    def _result(self, key: tuple[Hashable, ...], rows: Rows) -> pa.Table:
         if rows is None:
             return self.nothing
+        shown = self._shown[key]
         own = pa.schema(list(self.bound.output)[len(key) :])
         table = fitted_rows(self.bound.query.name, own, [rows])
         constants = [
             pa.array([value] * table.num_rows, self.bound.output.field(i).type)
-            for i, value in enumerate(key)
+            for i, value in enumerate(shown)
         ]
         return pa.table([*constants, *table.columns], schema=self.bound.output)
 

@@ -158,7 +158,8 @@ def key_tuples(keys: pa.Table) -> list[tuple[Hashable, ...]]:
     columns = []
     for column in keys.columns:
         values = column.to_pylist()
-        if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
+        kind = value_type(column.type)
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
             values = [_hashable(value) for value in values]
         columns.append(values)
     return list(zip(*columns, strict=True))
@@ -283,9 +284,12 @@ def _column_codes(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
     if pa.types.is_dictionary(kind):
         # Equal values may stand twice in a dictionary, so its own numbers do not serve.
         column = column.cast(value_type(kind))
-    if pa.types.is_floating(kind):
-        # Zero and negative zero are equal, but have different bits.
+    if pa.types.is_floating(column.type):
+        # Zero and negative zero are equal, and all NaNs, but they have different bits.
         column = pc.add(column.cast(pa.float64()), 0.0)
+        unordered = pc.is_nan(column)
+        if pc.any(unordered).as_py():
+            column = pc.if_else(unordered, math.nan, column)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return _with_firsts(np.asarray(encoded.indices.to_numpy(zero_copy_only=False)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import subprocess
 import sys
 from decimal import Decimal
@@ -20,7 +21,7 @@ from outpace.engine.match.bits import BitTask, bit_columns, with_bits
 from outpace.engine.match.operator import prepare
 from outpace.engine.narrow import narrow, widen
 from outpace.engine.pack import BlockMatcher, Packer
-from outpace.engine.partition import key_codes
+from outpace.engine.partition import key_codes, key_tuples
 from outpace.local.match import match
 from outpace.pattern.query import Query
 
@@ -183,7 +184,15 @@ def test_a_condition_that_fails_on_other_rows_stays_behind_its_guard() -> None:
     assert match(table, query).num_rows == 1
 
 
+#: NaNs of different bits, zeros of both signs.
+ODD = np.array([math.nan, 0.0, -0.0, math.nan, 1.0])
+ODD.view(np.uint64)[0] = 0xFFF8000000000001
+
 KEYS = (
+    pa.array(ODD),
+    pa.array(ODD.astype(np.float32)),
+    pa.DictionaryArray.from_arrays(pa.array(range(5)), pa.array(ODD)),
+    pa.StructArray.from_arrays([pa.array(ODD)], ["x"]),
     pa.array([5, -1, None, 5, 2**40]),
     pa.array([5, 1, 0, None], pa.uint8()),
     pa.array([2**64 - 1, 0, None], pa.uint64()),
@@ -215,6 +224,8 @@ def test_equal_keys_are_in_one_bucket(column: pa.Array) -> None:
     hashes = key_hashes([column])
     assert len({(int(c), int(h)) for c, h in zip(codes, hashes, strict=True)}) == codes.max() + 1
     assert len(set(hashes.tolist())) == codes.max() + 1
+    # A stream knows keys by their Python values.
+    assert len(set(key_tuples(pa.table({"key": column})))) == codes.max() + 1
     for row in range(len(column)):
         assert key_hashes([column.slice(row, 1)])[0] == hashes[row]
     assert key_hashes([column.slice(0, 0)]).tolist() == []

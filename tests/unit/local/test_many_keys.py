@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -211,6 +212,8 @@ def test_keys_of_refused_rows_are_not_kept() -> None:
     "keys",
     [
         pa.array([math.nan, 0.0, math.nan, -0.0]),
+        pa.array(np.array([0x7FF8 << 48, 0, 0xFFF8 << 48, 1 << 63], np.uint64).view(np.float64)),
+        pa.DictionaryArray.from_arrays([0, 1, 2, 3], pa.array([math.nan, 0.0, -math.nan, -0.0])),
         pa.array([1, None, 1, None]),
         pa.array(["a", "b", "a", "b"]).dictionary_encode(),
     ],
@@ -224,4 +227,6 @@ def test_a_key_is_the_same_in_every_piece(keys: pa.Array, resumed: bool) -> None
         found += matcher.push(table.slice(row, 1)).to_pylist()
         if resumed:
             matcher = op.resume(QUERIES["every start"], matcher.state())
-    assert [(match["first"], match["last"]) for match in found] == [(0, 2), (1, 3)]
+    whole = op.match(table, QUERIES["every start"]).to_pylist()
+    for result in (found, whole):
+        assert [(match["first"], match["last"]) for match in result] == [(0, 2), (1, 3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -156,3 +157,17 @@ def test_matches_are_events_of_the_next_query() -> None:
     )
     found = op.match(op.match(TRADES, low), high).to_pylist()
     assert found == [{"first": "x", "then": "y"}]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_key_without_a_number_is_one_key_in_every_piece(resumed: bool) -> None:
+    symbols = pa.array([math.nan, 0.0, -math.nan, -0.0])
+    trades = TRADES.slice(0, 4).set_column(0, "symbol", symbols)
+    query = op.Query("vwap").partition_by("symbol").apply(Vwap)
+    matcher = op.open(query, schema=trades.schema)
+    for row in range(4):
+        matcher.push(trades.slice(row, 1))
+        if resumed:
+            matcher = op.resume(query, matcher.state())
+    pieces, whole = matcher.finish(), op.match(trades, query)
+    assert pieces["trades"].to_pylist() == whole["trades"].to_pylist() == [2, 2]
