@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_disorder_late_and_invalid_events_and_timeouts_in_one_run(
 
 
 def test_late_events_that_are_dropped_are_counted_whether_a_step_can_use_them_or_not(
-    streaming: SparkSession, tmp_path: Path
+    streaming: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = kinds("A -> B").partition_by("key").within(10).disorder(op.KSlack(5))
     parts = [
@@ -152,6 +153,11 @@ def test_late_events_that_are_dropped_are_counted_whether_a_step_can_use_them_or
     # What no step can use does not travel: the stage took events 0, 2 and 5.
     assert counted["order + match", "events"] == 3
     assert counted["order + match", "released"] == 2
+    # Listeners are told of a progress after it.
+    while not caplog.messages:
+        time.sleep(0.05)
+    (said,) = caplog.messages
+    assert "query 'q': 2 events were late and dropped so far. " in said
 
 
 def test_a_deadline_passes_with_events_of_other_keys(

@@ -29,6 +29,7 @@ from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.disorder import KSlack, Watermark
 from outpace.pattern.query import Query
 from outpace.plan.stream import StreamPlan, plan_stream
+from outpace.spark.late import warn_of_late_events
 from outpace.spark.log_source import SCHEMA_KEY
 from outpace.spark.match import Change, crossing_rows, map_rows
 from outpace.spark.metrics_account import BEHIND, OBSERVED
@@ -274,4 +275,5 @@ def _observed(cells: DataFrame, plan: StreamPlan) -> DataFrame:
     """
     chain = BEHIND.join(["pack", *(spec.name for spec in plan.stages)])
     name = f"{OBSERVED}:{plan.bound.query.name}:{next(_numbers)}"
+    warn_of_late_events(cells.sparkSession, name, plan)
     return with_schema(cells.observe(name, sf.collect_list("report").alias(chain)), _CELLS)
