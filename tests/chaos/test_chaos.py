@@ -19,6 +19,8 @@ def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
     assert outcome.ok, outcome
     assert outcome.rows
     assert any(kill.running for kill in outcome.killed)
+    # With a worker only its tasks die, and run again: the program was started again once.
+    assert outcome.restarts == 1
 
 
 def test_kills_of_an_executor_and_of_the_driver_leave_every_row_once_in_postgres(

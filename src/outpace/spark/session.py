@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,12 @@ _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 #: The state store that streams need.
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: A local master that does not say how often a task is tried.
+_LOCAL_CORES: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
+
+#: How often a task is tried: Spark's own number on a cluster.
+_TASK_TRIES: Final = 4
 
 #: What every session that is made here gets unless told otherwise.
 _SETTINGS: Final = {
@@ -77,7 +84,9 @@ def session(
     name
         The application's name.
     master
-        Where Spark runs: "local[*]" by default.
+        Where Spark runs: "local[*]" by default. On this machine Spark tries a task once, so a
+        stream would end with a Python worker that dies; where "local[N]" does not say how often,
+        it is four times, as on a cluster.
     remote
         The address of a Spark Connect server, as "sc://host", or "local[2]" for one of its own; by
         default what the environment variable SPARK_REMOTE says, unless there is a `master`.
@@ -105,7 +114,8 @@ def session(
 
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     builder = SparkSession.builder.appName(name)
-    builder = builder.remote(address) if address else builder.master(master or "local[*]")
+    place = _with_retries(address or master or "local[*]")
+    builder = builder.remote(place) if address else builder.master(place)
     settings: dict[str, str] = {}
     if _is_local(address or master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -192,6 +202,18 @@ def _active() -> SparkSession | None:
 
 def _is_local(master: str | None) -> bool:
     return master is None or master.split("[")[0] == "local"
+
+
+def _with_retries(place: str) -> str:
+    """Return a local master that tries tasks as often as a cluster does; any other as it is.
+
+    Examples
+    --------
+    >>> _with_retries("local[2]"), _with_retries("local[2,1]"), _with_retries("spark://host:7077")
+    ('local[2,4]', 'local[2,1]', 'spark://host:7077')
+    """
+    cores = _LOCAL_CORES.fullmatch(place)
+    return place if cores is None else f"local[{cores[1] or 1},{_TASK_TRIES}]"
 
 
 def _require_java() -> None:
