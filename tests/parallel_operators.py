@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -64,3 +66,13 @@ class Sleeps(op.Operator):
 
     def process(self, events: pa.Table) -> None:
         time.sleep(0.2)
+
+
+class Stuck(op.Operator):
+    """Notes its process in a file, then keeps Python to itself for longer than any test waits."""
+
+    output = pa.schema([("at", pa.int64())])
+
+    def process(self, events: pa.Table) -> None:
+        (Path(os.environ["OUTPACE_STUCK"]) / str(os.getpid())).touch()
+        re.match("(a+)+$", "a" * 60 + "b")

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from outpace.errors import BindError, Span, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.query import Query, Rows, Selection, Skip
+
+#: The most instances that a query may have.
+INSTANCES_MAX: Final = 1024
 
 
 def check_clauses(query: Query) -> ast.Pattern:
@@ -37,7 +41,13 @@ def check_clauses(query: Query) -> ast.Pattern:
 
 
 def check_instances(query: Query) -> None:
-    """Refuse instances without windows that they could be given."""
+    """Refuse instances without windows that they could be given, and more than any host runs."""
+    if query.instance_count > INSTANCES_MAX:
+        raise BindError(
+            f"there are at most {INSTANCES_MAX} instances, not {query.instance_count}",
+            where="instances",
+            hint="each is a process, or a task on Spark: have about as many as cores",
+        )
     if query.instance_count > 1 and query.windows is None:
         raise BindError(
             "instances are given windows, and the query has none",

@@ -324,7 +324,7 @@ class Query(Clauses):
         Parameters
         ----------
         count
-            The number of instances: processes in process, tasks on Spark.
+            The number of instances: processes in process, tasks on Spark; at most 1024.
         schedule
             Which instance gets a window; see `outpace.schedulers`. By default all windows of a key
             go to the same instance, and without a key batches of consecutive windows do.

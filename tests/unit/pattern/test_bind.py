@@ -5,6 +5,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
+from outpace import windows
 from outpace.errors import BindError
 from outpace.pattern.bind import bind
 from outpace.pattern.bound import (
@@ -36,6 +37,7 @@ SCHEMA = pa.schema(
         ("day", pa.date32()),
     ]
 )
+MANY = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A B) OVER COUNT (9) INSTANCES 1000000)"
 BASE = Query().order_by("ts").pattern("A B+ C")
 
 
@@ -437,6 +439,14 @@ def test_conditions_on_the_number_of_a_match_need_one_match_for_each_start() -> 
 def test_instances_need_windows() -> None:
     with pytest.raises(BindError, match="instances are given windows"):
         bind(BASE.instances(2), SCHEMA)
+
+
+def test_instances_are_bounded() -> None:
+    windowed = BASE.over(windows.count(9))
+    assert bind(windowed.instances(1024), SCHEMA)
+    for query in (windowed.instances(1_000_000), Query.from_sql(MANY)):
+        with pytest.raises(BindError, match="at most 1024 instances, not 1000000"):
+            bind(query, SCHEMA)
 
 
 def test_a_query_that_asks_for_no_column_says_which_when_and_how_long():

@@ -56,6 +56,8 @@ class Processes:
     def __init__(self, context: BaseContext, setups: Sequence[Setup]) -> None:
         self._processes: list[BaseProcess] = []
         self._connections: list[Connection] = []
+        #: Ends of pipes that only this process has, by which instances know that it is there.
+        self._alive: list[Connection] = []
         self._ready: set[int] = set()
         try:
             for number, setup in enumerate(setups):
@@ -103,14 +105,18 @@ class Processes:
                 process.kill()
                 process.join()
             process.close()
-        self._processes, self._connections = [], []
+        for alive in self._alive:
+            alive.close()
+        self._processes, self._connections, self._alive = [], [], []
 
     def _start(self, context: BaseContext, number: int, setup: Setup) -> None:
         ours, theirs = context.Pipe()
         self._connections.append(ours)
+        watched, alive = context.Pipe(duplex=False)
+        self._alive.append(alive)
         process = context.Process(  # type: ignore[attr-defined] # typeshed leaves it to subclasses
             target=run_instance,
-            args=(setup, theirs),
+            args=(setup, theirs, watched),
             name=f"outpace-instance-{number}",
             daemon=True,
         )
@@ -126,6 +132,7 @@ class Processes:
         self._processes.append(process)
         # Only the process itself may hold its end, or nobody would notice when it is gone.
         theirs.close()
+        watched.close()
 
     def _messages(self, number: int) -> Iterator[tuple[int, Done]]:
         connection = self._connections[number]

@@ -2,7 +2,8 @@
 
 A thread of its own reads the pipe, so the parent never waits for an instance that is busy. When the
 parent closes the pipe, or is gone, the instance ends: after what it is doing, or soon if that takes
-long. What goes wrong is told with its traceback before the process ends.
+long. Where Python gives no thread a turn, as in one long expression, Linux ends the process when
+its parent is gone. What goes wrong is told with its traceback before the process ends.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -109,10 +111,21 @@ class Failed:
     trace: str
 
 
-def run_instance(setup: Setup, connection: Connection) -> None:
-    """Work until there is no more work; the body of the process."""
+def run_instance(setup: Setup, connection: Connection, parent: Connection) -> None:
+    """Work until there is no more work; the body of the process.
+
+    Parameters
+    ----------
+    setup
+        The query.
+    connection
+        Where work comes from and answers go.
+    parent
+        A pipe that nothing is sent through: its other end closes when the parent is gone.
+    """
     # An interrupt from the keyboard goes to all processes; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(parent)
     # Two threads of Arrow beside each instance would only take the cores from other instances.
     pa.set_cpu_count(1)
     try:
@@ -155,6 +168,16 @@ class _Worker:
             events = unpacked(self._reader.read(work.slot, work.size), work.first)
         events = chosen(events, work.ranges)
         return Answer.of(self._instance, events, work.split, work.arrived)
+
+
+def _end_with(parent: Connection) -> None:
+    """Let the system end this process when the other end of a pipe closes, whatever Python does."""
+    if sys.platform == "linux":
+        import fcntl
+
+        # The signal of a pipe that something happens to ends a process that does not handle it.
+        fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _tell(connection: Connection, message: Ready | Done | Failed) -> None:

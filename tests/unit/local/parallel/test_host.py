@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -458,3 +459,42 @@ def test_sources_are_needed() -> None:
         op.run(pairs(), [])
     with pytest.raises(op.BindError, match="a query is expected"):
         op.run("A B", Listed("a"))  # type: ignore[arg-type] # that is the point
+
+
+STUCK = """
+import outpace as op
+from parallel_operators import Stuck
+
+query = op.Query().order_by("ts").apply(Stuck).over(op.windows.count(10)).instances(2)
+op.match({"ts": list(range(100))}, query)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with their parent")
+def test_instances_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    environment = {**os.environ, "OUTPACE_STUCK": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", STUCK], env=environment)
+    instances: list[int] = []
+    try:
+        while len(instances) < 2:
+            assert parent.poll() is None
+            instances = [int(file.name) for file in tmp_path.iterdir()]
+            time.sleep(0.05)
+        parent.kill()
+        parent.wait()
+        until = time.monotonic() + 5
+        while any(map(is_alive, instances)):
+            assert time.monotonic() < until, "instances live on without their parent"
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        for pid in instances:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
