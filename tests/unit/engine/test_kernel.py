@@ -266,3 +266,19 @@ def test_a_small_block_does_not_wait_for_the_compiler(monkeypatch, tmp_path):
     matcher.compile_now()
     assert matcher.ready(table.num_rows)
     _same(match_block(task, matcher, block), early)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["upper(k) = 'A'", "trim(k) = 'a'", "lower(k) LIKE 'a%'", "abs(h) = 1", "exp(h) > 1"],
+)
+def test_functions_of_columns_with_few_values(condition):
+    table = pa.table(
+        {
+            "ts": [0, 1, 2, 3],
+            "k": pa.array(["a", "b", None, "A"]).dictionary_encode(),
+            "h": pa.array([1, 0, None, 1], pa.int8()),
+        }
+    )
+    found = _matched("A", table, A=condition)
+    assert found.start.tolist() == ([0] if "trim" in condition else [0, 3])

@@ -202,7 +202,7 @@ def empty_block(task: Task) -> Block:
     schema = task.bound.schema
     nothing = np.zeros(0, np.int64)
     return Block(
-        columns={name: pa.array([], schema.field(name).type) for name in task.bound.columns},
+        columns={name: pa.nulls(0, schema.field(name).type) for name in task.bound.columns},
         segments=np.zeros(1, np.int64),
         visible=nothing,
         ordinals=nothing,

@@ -9,7 +9,7 @@ cannot hold.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,6 @@ from outpace.pattern.bound import Apply, Predicate, PredicateClass, Read, walk
 
 #: A dictionary with more values is not worth evaluating apart from its rows.
 _VALUES_MAX = 1 << 16
-
-_NO_SEGMENTS = np.zeros(1, np.int64)
 
 
 def mask_type(predicates: int) -> npt.DTypeLike:
@@ -98,13 +96,10 @@ class BlockMasks:
             return None
         # The last entry is for NULL.
         domain = pa.concat_arrays([values, pa.nulls(1, values.type)])
-        columns: Mapping[str, pa.Array] = {name: domain}
-        if pa.types.is_dictionary(column.type):
-            columns = {name: domain.cast(column.type)}
         table = np.zeros(len(domain), self._kind)
         try:
             for number in numbers:
-                holds = predicate_mask(self._predicates[number], columns, _NO_SEGMENTS)
+                holds = predicate_mask(self._predicates[number], {name: domain})
                 table |= holds.astype(self._kind) * self._kind.type(1 << number)
         except DataError:
             # A value that no row has may be one that the predicate fails on.
