@@ -118,6 +118,8 @@ def show(
     for segment in segments:
         for damage in segment.damage:
             console.print(Text(f"damaged: {damage.error().detail}"))
+    for lost in opened.crashed():
+        console.print(Text(f"lost in a crash: {lost.error().detail}"))
 
 
 @log.command()

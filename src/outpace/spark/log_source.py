@@ -254,11 +254,14 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         return self._cut(log, low, high)
 
     def _count_lost(self, log: Log, start: int, stop: int) -> None:
-        """Count what will be skipped of a range: what a task skips, nobody hears of."""
-        if self._options.on_damage is OnDamage.SKIP and stop > self._counted:
+        """Count what a range has lost: what a task goes on behind, nobody hears of."""
+        if stop > self._counted:
             lost: list[Damage] = []
-            for _ in log.payloads(start, stop, on_damage=OnDamage.SKIP, lost=lost):
-                pass
+            if self._options.on_damage is OnDamage.SKIP:
+                for _ in log.payloads(start, stop, on_damage=OnDamage.SKIP, lost=lost):
+                    pass
+            else:
+                lost = log.crashed(start, stop)
             self._lost += sum(min(part.stop, stop) - max(part.first, start) for part in lost)
             self._counted = stop
 

@@ -144,7 +144,7 @@ SOURCE_BEHIND_SECONDS: Final = Metric(
 SOURCE_LOST: Final = Metric(
     "outpace_source_lost_events",
     Sort.GAUGE,
-    "Events of a damaged log that were skipped, as asked, since the query was started.",
+    "Events that a crash took, or that were skipped as damaged, since the query was started.",
     ("source",),
 )
 SINK_ROWS: Final = Metric(

@@ -12,7 +12,7 @@ import numpy as np
 
 from outpace.ingest.log.folder import Folder
 from outpace.ingest.log.frame import FrameKind
-from outpace.ingest.log.segment import Damage, Segment, read_index, scan
+from outpace.ingest.log.segment import Damage, Segment, lost_behind, read_index, scan
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,23 @@ def check(folder: Folder) -> Checked:
             path = str(folder.events_file(segment.base))
             damage.append(Damage(path, segment.end, segment.stop, following.base, reason))
         index = read_index(folder, segment.base)
-        if index.garbage or not np.array_equal(index.headers, segment.headers):
+        broken = index.damaged or index.garbage
+        if broken or not np.array_equal(index.headers, segment.headers):
             indexes.append(str(folder.index_file(segment.base)))
-    unseen = 0
+    unseen = tail = 0
     if found:
-        index = read_index(folder, found[-1].base)
-        seen = found[-1].headers[: len(index.headers)]
-        unseen = len(found[-1].headers) - len(index.headers)
-        if index.garbage or not np.array_equal(index.headers, seen):
-            indexes.append(str(folder.index_file(found[-1].base)))
+        last = found[-1]
+        index = read_index(folder, last.base)
+        unseen = len(last.headers) - len(index.headers)
+        # A segment that has just been begun has an index without anything.
+        broken = (index.damaged and len(last.headers) > 0) or index.garbage
+        if broken or not np.array_equal(index.headers, last.headers[: len(index.headers)]):
+            indexes.append(str(folder.index_file(last.base)))
+        if last.stop < index.synced.stop:
+            file = folder.events_file(last.base)
+            damage += lost_behind(last, file, index.synced.stop).damage[len(last.damage) :]
+        else:
+            tail = last.size - last.end
     return Checked(
         len(found),
         sum(_events(segment, FrameKind.EVENTS) for segment in found),
@@ -72,7 +80,7 @@ def check(folder: Folder) -> Checked:
         tuple(sorted(damage, key=lambda part: part.first)),
         tuple(indexes),
         sum(_events(segment, FrameKind.CUT) for segment in found),
-        found[-1].size - found[-1].end if found else 0,
+        tail,
         max(0, unseen),
     )
 

@@ -1,6 +1,7 @@
 """The folder of an event log: what it says of the log, and which segments it has.
 
-`log.json` has the format's name and version, the schema, the time column and the size of segments.
+`log.json` has the format's name and version, the schema, the time column, the size of segments and
+a checksum of all that.
 A segment that begins with offset n is `n.events`, its index `n.index`, with n in twenty digits.
 """
 
@@ -11,6 +12,8 @@ import json
 import os
 import re
 import secrets
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,13 +21,16 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.errors import DataError, did_you_mean
+from outpace.ingest.log.frame import LIMIT
 from outpace.pattern.types import is_instant, type_name
+from outpace.plan.small_file import read_small
 
 VERSION: Final = 1
 SEGMENT_BYTES: Final = 256 * 2**20
 _FORMAT: Final = "outpace.log"
 _ABOUT: Final = "log.json"
-_SEGMENT: Final = re.compile(r"(\d{20})\.events")
+_ABOUT_BYTES_MAX: Final = 2**24
+_SEGMENT: Final = re.compile(r"([0-9]{20})\.(?:events|index)")
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,15 @@ class Folder:
     salt: int
 
     def bases(self) -> list[int]:
-        """Return the offsets that segments begin with, rising."""
+        """Return the offsets that segments begin with, rising; an index alone tells of one, too."""
         try:
             names = [path.name for path in self.path.iterdir()]
         except OSError as error:
             raise DataError(f"cannot read '{self.path}'", detail=str(error)) from error
-        return sorted(int(found[1]) for name in names if (found := _SEGMENT.fullmatch(name)))
+        bases = {int(found[1]) for name in names if (found := _SEGMENT.fullmatch(name))}
+        if max(bases, default=0) >= LIMIT:
+            raise DataError(f"the log has no offset {max(bases)}", where=str(self.path))
+        return sorted(bases)
 
     def events_file(self, base: int) -> Path:
         """Return the file with the frames of a segment."""
@@ -92,7 +101,7 @@ def create_folder(
     if segment_bytes < 1:
         raise DataError(f"a segment has at least one byte, not {segment_bytes}")
     folder = Folder(Path(path).absolute(), checked, time, segment_bytes, secrets.randbits(32))
-    about = {
+    about: dict[str, object] = {
         "format": _FORMAT,
         "version": VERSION,
         "schema": base64.b64encode(checked.serialize()).decode(),
@@ -100,6 +109,7 @@ def create_folder(
         "segment_bytes": segment_bytes,
         "salt": folder.salt,
     }
+    about["checksum"] = _checksum(about)
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
         if any(folder.path.iterdir()):
@@ -121,27 +131,46 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     place = Path(path).absolute()
     about = place / _ABOUT
     try:
-        said = json.loads(about.read_text(encoding="utf-8"))
+        said = json.loads(read_small(about, _ABOUT_BYTES_MAX))
     except FileNotFoundError:
         raise DataError(
             f"'{place}' is no event log",
             detail=f"there is no {_ABOUT}",
             hint="op.log.create(path, schema) makes one",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read '{about}'", detail=str(error)) from error
+    if not isinstance(said, dict) or said.get("format") != _FORMAT:
+        raise DataError(f"'{about}' is not of an event log")
+    if said.get("version") != VERSION:
+        found = str(said.get("version"))[:20]
+        raise DataError(
+            f"the log has version {found}, this release reads version {VERSION}",
+            where=str(about),
+        )
     try:
-        if said["format"] != _FORMAT:
-            raise DataError(f"'{about}' is not of an event log")
-        if said["version"] != VERSION:
-            raise DataError(
-                f"the log has version {said['version']}, this release reads version {VERSION}",
-                where=str(about),
-            )
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"])))
-        return Folder(place, schema, said["time"], int(said["segment_bytes"]), int(said["salt"]))
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise DataError(f"'{about}' is damaged", detail=repr(error)) from error
+        if said.pop("checksum", None) != _checksum(said):
+            raise DataError(f"'{about}' is damaged", detail="it is not what its checksum says")
+        schema, time, segment_bytes, salt = (
+            said[name] for name in ("schema", "time", "segment_bytes", "salt")
+        )
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema, validate=True)))
+        for name, number in (("segment_bytes", segment_bytes), ("salt", salt)):
+            if type(number) is not int or not 0 <= number < LIMIT:
+                raise ValueError(f"{name} is {number!r}")
+        if not isinstance(time, str) or _checked_schema(schema, time) != schema or salt >= 2**32:
+            raise ValueError("no release writes what it says")
+    except (KeyError, TypeError, ValueError, RecursionError, pa.ArrowException, OSError) as error:
+        raise DataError(f"'{about}' is damaged", detail=repr(error)[:200]) from error
+    except DataError as error:
+        error.where = error.where or str(about)
+        raise
+    return Folder(place, schema, time, segment_bytes, salt)
+
+
+def _checksum(about: Mapping[str, object]) -> int:
+    """Return the checksum of what `log.json` says."""
+    return zlib.crc32(json.dumps(about, sort_keys=True).encode())
 
 
 def _checked_schema(schema: pa.Schema, time: str) -> pa.Schema:

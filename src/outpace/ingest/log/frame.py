@@ -2,11 +2,15 @@
 
 A frame is a header of 64 bytes, then its payload: a block of events (`outpace.engine.block`), with
 zeros up to a multiple of 8. The index of a segment is the headers of its frames, one after the
-other. Numbers are little-endian:
+other, behind a mark of the same size that says how much of the segment was forced to the disk.
+Numbers are little-endian:
 
     magic `OPLF`, version, kind, CRC-32 of the rest of the header, CRC-32 of the payload,
     length of the payload, number of events, position of the frame in its segment,
     first offset, least and greatest event time, time of arrival
+
+    magic `OPLS`, version, 0, CRC-32 of the rest of the mark, 0, where the last frame that is on the
+    disk ends, the offset after its last event, zeros
 
 Checksums start from a number that the log drew when it was made, so what looks like a frame inside
 a payload is none.
@@ -18,7 +22,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +34,10 @@ HEADER: Final = struct.Struct("<4sHHIIIIqqqqq")
 HEADER_BYTES: Final = HEADER.size
 #: The part of a header that its own checksum is not in.
 _CHECKED_AT: Final = 12
+_MARK_MAGIC: Final = b"OPLS"
+_MARK: Final = struct.Struct("<4sHHIIqq32x")
+#: Offsets and positions are below this, so that sums of them are in range.
+LIMIT: Final = 2**62
 _NAMES: Final = (
     "magic", "version", "kind", "checksum", "payload_checksum", "length", "events", "position",
     "first", "least", "greatest", "arrival",
@@ -95,6 +103,13 @@ class Frame:
         return self.position + frame_bytes(self.length)
 
 
+class Synced(NamedTuple):
+    """How much of a segment was forced to the disk: up to which byte, and up to which offset."""
+
+    end: int
+    stop: int
+
+
 def frame_bytes(length: int) -> int:
     """Return the size of a frame with a payload of some length.
 
@@ -130,8 +145,29 @@ def write_header(frame: Frame, salt: int) -> bytes:
         frame.greatest,
         frame.arrival,
     )
-    checksum = _header_checksum(rest, salt)
-    return rest[: _CHECKED_AT - 4] + struct.pack("<I", checksum) + rest[_CHECKED_AT:]
+    return _with_checksum(rest, salt)
+
+
+def write_mark(synced: Synced, salt: int) -> bytes:
+    """Return the mark that an index begins with.
+
+    Examples
+    --------
+    >>> data = write_mark(Synced(640, 100), salt=7)
+    >>> len(data), read_mark(data, salt=7), read_mark(data, salt=8)
+    (64, Synced(end=640, stop=100), None)
+    """
+    return _with_checksum(_MARK.pack(_MARK_MAGIC, VERSION, 0, 0, 0, *synced), salt)
+
+
+def read_mark(data: bytes, salt: int) -> Synced | None:
+    """Return what a mark says, or nothing where the bytes are none."""
+    if len(data) < HEADER_BYTES:
+        return None
+    magic, version, _, checksum, _, end, stop = _MARK.unpack_from(data)
+    if magic != _MARK_MAGIC or version != VERSION or _header_checksum(data, salt) != checksum:
+        return None
+    return Synced(end, stop) if 0 <= end < LIMIT and 0 <= stop < LIMIT else None
 
 
 def read_header(data: Data, salt: int) -> Frame | None:
@@ -144,6 +180,8 @@ def read_header(data: Data, salt: int) -> Frame | None:
     if _header_checksum(data, salt) != checksum:
         return None
     position, first, least, greatest, arrival = numbers
+    if not (0 <= position < LIMIT and 0 <= first < LIMIT):
+        return None
     return Frame(
         FrameKind(kind), position, length, first, events, least, greatest, arrival, payload
     )
@@ -168,6 +206,8 @@ def whole_headers(data: bytes, salt: int) -> Headers:
     """
     told = np.frombuffer(data, HEADERS, count=len(data) // HEADER_BYTES)
     known = np.isin(told["kind"], _KNOWN) & (told["magic"] == MAGIC) & (told["version"] == VERSION)
+    for name in ("position", "first"):
+        known &= (told[name] >= 0) & (told[name] < LIMIT)
     count = len(told) if known.all() else int(known.argmin())
     for number, checksum in enumerate(told["checksum"][:count].tolist()):
         place = number * HEADER_BYTES
@@ -179,6 +219,11 @@ def whole_headers(data: bytes, salt: int) -> Headers:
 def payload_checksum(payload: Data, salt: int) -> int:
     """Return the checksum of a payload."""
     return zlib.crc32(payload, salt)
+
+
+def _with_checksum(header: bytes, salt: int) -> bytes:
+    checksum = struct.pack("<I", _header_checksum(header, salt))
+    return header[: _CHECKED_AT - 4] + checksum + header[_CHECKED_AT:]
 
 
 def _header_checksum(data: Data, salt: int) -> int:

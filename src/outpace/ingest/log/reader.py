@@ -7,6 +7,7 @@ looked last (`refresh`). It holds the headers of at most a few segments, and one
 from __future__ import annotations
 
 import os
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from outpace.pattern.choice import one_of
 #: How many closed segments a reader remembers the headers of: at most 512 KiB each.
 _REMEMBERED: Final = 4
 _BROKEN: Final = "a block is not what its checksum says"
+_UNREADABLE: Final = "a block is not what its header and the log say"
+_CRASHED: Final = "a crash took events before they were forced to the disk"
 
 
 class OnDamage(Enum):
@@ -151,7 +154,7 @@ class Log:
         # A segment without whole frames adds nothing, and the one before it may be torn, too.
         while bases:
             last = read_last(self.folder, bases[-1], self._last)
-            if len(last.headers) or len(bases) == 1:
+            if len(last.headers) or last.damage or len(bases) == 1:
                 self._last = last
                 break
             bases.pop()
@@ -194,15 +197,16 @@ class Log:
         on_damage
             "fail" raises a DataError where events cannot be read, "skip" goes on behind them.
         lost
-            A list that what was skipped is added to.
+            A list that what was skipped is added to, and what a crash took (`Damage.marked`), which
+            ends no reading. Without a list, a warning tells the latter.
         """
         low = self.first if start is None else start
         high = self.stop if stop is None else min(stop, self.stop)
         for frame, payload in self.payloads(low, high, on_damage=on_damage, lost=lost):
-            columns = read_block(payload, self.schema)
-            batch = pa.RecordBatch.from_arrays(
-                [columns[name] for name in self.schema.names], schema=self.schema
-            )
+            batch = self._events(frame, payload)
+            if isinstance(batch, Damage):
+                self._tell(batch, on_damage, lost)
+                continue
             begin = max(low - frame.first, 0)
             yield batch.slice(begin, min(high, frame.stop) - frame.first - begin)
 
@@ -228,15 +232,55 @@ class Log:
         lost: list[Damage] | None = None,
     ) -> Iterator[tuple[Frame, pa.Buffer]]:
         """Yield the frames that have events of a range of offsets, with their blocks."""
-        skip = one_of(OnDamage, on_damage, "on_damage") is OnDamage.SKIP
         for run in self.runs(start, stop):
             for found in chain(run.damage, self._read(run)):
-                if not isinstance(found, Damage):
+                if isinstance(found, Damage):
+                    self._tell(found, on_damage, lost)
+                else:
                     yield found
-                elif not skip:
-                    raise found.error()
-                elif lost is not None:
-                    lost.append(found)
+
+    def _tell(self, damage: Damage, on_damage: OnDamage | str, lost: list[Damage] | None) -> None:
+        """Raise, add to a list or warn, as asked."""
+        skip = one_of(OnDamage, on_damage, "on_damage") is OnDamage.SKIP
+        if not (skip or damage.marked):
+            raise damage.error()
+        if lost is not None:
+            lost.append(damage)
+        elif damage.marked:
+            warnings.warn(f"{damage.reason}: {damage.error().detail}", stacklevel=4)
+
+    def crashed(self, start: int | None = None, stop: int | None = None) -> list[Damage]:
+        """Return what crashes took of a range of offsets, and writers have marked since.
+
+        It was in the log, and readers may have seen it, but it was not forced to the disk yet.
+        """
+        low = self.first if start is None else start
+        high = self.stop if stop is None else stop
+        return [
+            self._crashed(run.base, frame_of(record))
+            for run in self.runs(low, high)
+            for record in run.headers[run.headers["kind"] == FrameKind.CUT]
+        ]
+
+    def _crashed(self, base: int, frame: Frame) -> Damage:
+        path = str(self.folder.events_file(base))
+        return Damage(path, frame.position, frame.first, frame.stop, _CRASHED, marked=True)
+
+    def _events(self, frame: Frame, payload: pa.Buffer) -> pa.RecordBatch | Damage:
+        """Return the events of a frame."""
+        try:
+            columns = read_block(payload, self.schema)
+            batch = pa.RecordBatch.from_arrays(
+                [columns[name] for name in self.schema.names], schema=self.schema
+            )
+            batch.validate()
+            if batch.num_rows != frame.events:
+                raise ValueError(f"{batch.num_rows} events and not {frame.events}")
+        # Whoever can write to the log can write any block, with a checksum that fits.
+        except Exception:
+            path = str(self.folder.path)
+            return Damage(path, frame.position, frame.first, frame.stop, _UNREADABLE)
+        return batch
 
     def _read(self, run: Run) -> Iterator[tuple[Frame, pa.Buffer] | Damage]:
         path = str(self.folder.events_file(run.base))
@@ -246,7 +290,8 @@ class Log:
         try:
             with open_segment(self.folder, run.base) as reader:
                 for frame in frames:
-                    if frame.kind is not FrameKind.EVENTS:
+                    if frame.kind is FrameKind.CUT:
+                        yield self._crashed(run.base, frame)
                         continue
                     payload = reader.payload(frame)
                     if payload is None:
@@ -322,8 +367,9 @@ class Log:
         self.refresh()
         old = [base for base, stop in pairwise(self._bases) if stop <= before]
         for base in old:
-            self.folder.events_file(base).unlink(missing_ok=True)
+            # Frames tell all without their index; an index without them tells that they are lost.
             self.folder.index_file(base).unlink(missing_ok=True)
+            self.folder.events_file(base).unlink(missing_ok=True)
             self._closed.pop(base, None)
         self.refresh()
         return len(old)

@@ -1,25 +1,36 @@
 """What a writer does first: look at the end of the log, cut what is torn, and make the index whole.
 
-Bytes behind the last whole frame are a torn tail, unless a whole frame follows them: then they are
-damage in the middle, which stays as it is for readers to meet. Where the index says that there were
-more events than the frames now hold (a crash of the machine took them), their offsets are not given
-out again, as readers may have seen them: a frame without events takes their place.
+Bytes behind the last whole frame are a torn tail, unless a whole frame follows them, or they were
+forced to the disk: then they are damage, which stays as it is for readers to meet, and the writer
+goes on behind it, in a new segment where it is the end of this one. Where the index says that there
+were more events than the frames now hold (a crash of the machine took them), their offsets are not
+given out again, as readers may have seen them: a frame without events takes their place. What is
+found whole is forced to the disk, unless the writer forces nothing, and so never counts as torn
+again.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
+from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder
 from outpace.ingest.log.frame import (
     Frame,
     FrameKind,
-    frame_of,
+    Headers,
+    Synced,
     payload_checksum,
     write_header,
+    write_mark,
 )
-from outpace.ingest.log.segment import Damage, Segment, read_index, scan
+from outpace.ingest.log.segment import Damage, Segment, lost_behind, read_index, scan
+
+#: A frame says in 32 bits how many events it stands for.
+_LOST_MAX: Final = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class Recovered:
     Parameters
     ----------
     base, end, frames
-        The last segment, where its last whole frame ends, and how many frames it has.
+        The segment to go on with, where its last whole frame ends, and how many frames it has.
     stop, arrival
         The offset of the next event, and when the last ones came.
     cut_bytes
@@ -69,44 +80,70 @@ class Recovered:
         return "; ".join(said) or "nothing to repair"
 
 
-def recover(folder: Folder) -> Recovered:
-    """Bring the end of a log in order; only the writer may."""
+def recover(folder: Folder, *, durable: bool) -> Recovered:
+    """Bring the end of a log in order; only the writer may.
+
+    Parameters
+    ----------
+    folder
+        The log.
+    durable
+        Whether what is found whole is forced to the disk.
+    """
     bases = _segments(folder)
     if not bases:
         return Recovered(0)
     base = bases[-1]
-    claimed = read_index(folder, base).headers
+    file = folder.events_file(base)
+    index = read_index(folder, base)
     whole = scan(folder, base)
+    known = max(whole.stop, index.synced.stop, Segment(base, index.headers, (), 0).stop)
+    arrival = max((_last_arrival(part) for part in (whole.headers, index.headers)), default=0)
+    if not arrival and len(bases) > 1:
+        arrival = _last_arrival(read_index(folder, bases[-2]).headers)
+    if whole.stop < index.synced.stop:
+        damage = lost_behind(whole, file, known).damage
+        return Recovered(known, stop=known, arrival=arrival, damage=damage)
     cut = whole.size - whole.end
     if cut:
-        os.truncate(folder.events_file(base), whole.end)
-    known = Segment(base, claimed, (), 0).stop
-    indexed = max(0, len(whole.headers) - len(claimed))
-    lost = range(whole.stop, max(known, whole.stop))
+        os.truncate(file, whole.end)
+    indexed = max(0, len(whole.headers) - len(index.headers))
+    lost = range(whole.stop, known)
     data = whole.headers.tobytes()
-    end, frames, arrival = whole.end, len(whole.headers), 0
-    if frames:
-        arrival = int(whole.headers[-1]["arrival"])
+    end, frames = whole.end, len(whole.headers)
     if lost:
-        mark = Frame(
-            FrameKind.CUT, end, 0, lost.start, len(lost), 0, 0, arrival,
-            payload_checksum(b"", folder.salt),
-        )  # fmt: skip
-        header = write_header(mark, folder.salt)
-        with folder.events_file(base).open("r+b") as file:
-            file.seek(end)
-            file.write(header)
+        header, end = _write_cut(folder, base, end, lost, arrival)
         data += header
-        end, frames = mark.end, frames + 1
-    _write_index(folder, base, data)
-    if not frames and len(bases) > 1:
-        arrival = _last_arrival(folder, bases[-2])
-    return Recovered(
-        base, end, frames, max(known, whole.stop), arrival, cut, lost, indexed, whole.damage
-    )
+        frames += 1
+    synced = index.synced
+    if durable and end > synced.end:
+        _sync(file)
+        synced = Synced(end, known)
+    _write_index(folder, base, write_mark(synced, folder.salt) + data, durable)
+    return Recovered(base, end, frames, known, arrival, cut, lost, indexed, whole.damage)
 
 
-def _write_index(folder: Folder, base: int, data: bytes) -> None:
+def _write_cut(folder: Folder, base: int, end: int, lost: range, arrival: int) -> tuple[bytes, int]:
+    """Write a frame that takes the place of lost events; return its header and where it ends."""
+    if len(lost) > _LOST_MAX:
+        raise DataError(
+            f"the index says that {len(lost):,} events are missing",
+            where=str(folder.index_file(base)),
+        )
+    mark = Frame(
+        FrameKind.CUT, end, 0, lost.start, len(lost), 0, 0, arrival,
+        payload_checksum(b"", folder.salt),
+    )  # fmt: skip
+    header = write_header(mark, folder.salt)
+    handle = os.open(folder.events_file(base), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        os.pwrite(handle, header, end)
+    finally:
+        os.close(handle)
+    return header, mark.end
+
+
+def _write_index(folder: Folder, base: int, data: bytes, durable: bool) -> None:
     """Replace an index that differs at once, so that readers see either."""
     path = folder.index_file(base)
     if path.exists() and path.read_bytes().rstrip(b"\0") == data.rstrip(b"\0"):
@@ -114,26 +151,32 @@ def _write_index(folder: Folder, base: int, data: bytes) -> None:
         return
     part = path.with_suffix(".part")
     part.write_bytes(data)
+    if durable:
+        _sync(part)
     part.rename(path)
 
 
-def _last_arrival(folder: Folder, base: int) -> int:
-    headers = read_index(folder, base).headers
-    return frame_of(headers[-1]).arrival if len(headers) else 0
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _last_arrival(headers: Headers) -> int:
+    return int(headers[-1]["arrival"]) if len(headers) else 0
 
 
 def _segments(folder: Folder) -> list[int]:
-    """Return the segments, with those of which there is nothing but an index at the end.
+    """Return the segments that were begun.
 
-    An index without headers is of a segment that was never begun; one with headers claims events.
+    An index that says nothing, without frames, is of a segment that was never begun; it is deleted.
     """
     bases = folder.bases()
-    for path in sorted(folder.path.glob("[0-9]*.index")):
-        base = int(path.stem)
-        if not bases or base > bases[-1]:
-            if len(read_index(folder, base).headers):
-                folder.events_file(base).touch()
-                bases.append(base)
-            else:
-                path.unlink()
+    while bases and not folder.events_file(bases[-1]).exists():
+        index = read_index(folder, bases[-1])
+        if len(index.headers) or index.synced.end:
+            break
+        folder.index_file(bases.pop()).unlink()
     return bases

@@ -24,16 +24,22 @@ from outpace.ingest.log.frame import (
     MAGIC,
     Frame,
     Headers,
+    Synced,
+    frame_of,
     payload_checksum,
     read_header,
+    read_mark,
     whole_headers,
     write_header,
 )
+from outpace.plan.small_file import open_regular
 
 #: How much is read at once when the next whole frame after a damaged one is searched for.
 _SEARCH_BYTES: Final = 2**20
 _NONE: Final = np.zeros(0, HEADERS)
 _BROKEN: Final = "a frame is not what its checksum says"
+_SHORT: Final = "a segment is cut short or missing"
+_LOST: Final = "frames that were forced to the disk are damaged or gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,9 @@ class Damage:
         The offsets of the events that are lost.
     reason
         What is wrong.
+    marked
+        Whether a crash took them before they were forced to the disk, and a writer has marked them:
+        this ends no reading.
     """
 
     file: str
@@ -55,6 +64,7 @@ class Damage:
     first: int
     stop: int
     reason: str
+    marked: bool = False
 
     @property
     def events(self) -> int:
@@ -93,10 +103,11 @@ class Segment:
 
     @property
     def stop(self) -> int:
-        """The offset after the last event."""
+        """The offset after the last event, also where that one cannot be read."""
+        lost = self.damage[-1].stop if self.damage else self.base
         if not len(self.headers):
-            return self.base
-        return int(self.headers[-1]["first"]) + int(self.headers[-1]["events"])
+            return lost
+        return max(lost, int(self.headers[-1]["first"]) + int(self.headers[-1]["events"]))
 
     @property
     def end(self) -> int:
@@ -135,6 +146,8 @@ class SegmentReader:
 
     def payload(self, frame: Frame) -> pa.Buffer | None:
         """Return the payload of a frame, or nothing where it is damaged."""
+        if frame.end > self.size():
+            return None  # Before there is any room for what it says of its length.
         payload = self.read(frame.position + HEADER_BYTES, frame.length)
         if len(payload) != frame.length or (
             payload_checksum(payload, self._salt) != frame.payload_checksum
@@ -161,7 +174,7 @@ class SegmentReader:
 def open_segment(folder: Folder, base: int) -> Iterator[SegmentReader]:
     """Open the file with the frames of a segment."""
     path = folder.events_file(base)
-    handle = os.open(path, os.O_RDONLY)
+    handle = open_regular(path)
     try:
         yield SegmentReader(path, handle, folder.salt)
     finally:
@@ -176,14 +189,17 @@ class Index:
     ----------
     headers
         The headers up to the first bytes that are none.
+    synced
+        How much of the segment was forced to the disk, as far as the index knows.
     damaged
-        Whether there is no index, or a header follows bytes that are none.
+        Whether there is no index, its mark is broken, or a header follows bytes that are none.
     garbage
         Whether other bytes than zeros follow the headers: damage, or a header that is just being
         written. Zeros are room for the next headers.
     """
 
     headers: Headers
+    synced: Synced
     damaged: bool
     garbage: bool
 
@@ -191,31 +207,37 @@ class Index:
 def read_index(folder: Folder, base: int, after: int = 0) -> Index:
     """Read the index of a segment, without some headers at its beginning."""
     try:
-        with folder.index_file(base).open("rb") as file:
-            file.seek(after * HEADER_BYTES)
+        with os.fdopen(open_regular(folder.index_file(base)), "rb", buffering=0) as file:
+            # The mark first: the headers that it speaks of were there before it.
+            first = file.read(HEADER_BYTES)
+            file.seek((1 + after) * HEADER_BYTES)
             data = file.read()
     except FileNotFoundError:
-        return Index(_NONE, damaged=True, garbage=False)
+        first = data = b""
+    synced = read_mark(first, folder.salt)
+    if synced is None:
+        synced = Synced(0, base)
+        broken = len(first) < HEADER_BYTES or any(first)
+    else:
+        broken = False
     headers = whole_headers(data, folder.salt)
     rest = data[headers.nbytes :]
     later = range(HEADER_BYTES, len(rest.rstrip(b"\0")), HEADER_BYTES)
     damaged = any(read_header(rest[at : at + HEADER_BYTES], folder.salt) for at in later)
-    return Index(headers, damaged, any(rest))
+    return Index(headers, synced, damaged or broken, any(rest))
 
 
 def read_closed(folder: Folder, base: int, stop: int) -> Segment:
     """Read a segment that another follows, which begins with offset `stop`."""
     path = folder.events_file(base)
-    size = path.stat().st_size if path.exists() else 0
+    size = _size(path)
     index = read_index(folder, base)
     segment = _told(path, base, index.headers, size)
     if index.damaged or segment is None or segment.stop != stop or segment.end > size:
         segment = scan(folder, base)
     if segment.stop == stop:
         return segment
-    reason = "a segment is cut short or missing"
-    lost = Damage(str(path), segment.end, segment.stop, stop, reason)
-    return Segment(base, segment.headers, (*segment.damage, lost), segment.size)
+    return lost_behind(segment, path, stop, _SHORT)
 
 
 def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segment:
@@ -237,10 +259,20 @@ def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segme
         index = read_index(folder, base)
         headers = index.headers
     path = folder.events_file(base)
-    size = path.stat().st_size if path.exists() else 0
+    size = _size(path)
     whole = headers[: np.searchsorted(_ends(headers), size, "right")]
     segment = _told(path, base, whole, size)
-    return scan(folder, base) if index.damaged or segment is None else segment
+    if index.damaged or segment is None or segment.stop < index.synced.stop:
+        segment = scan(folder, base)
+    if segment.stop < index.synced.stop:
+        return lost_behind(segment, path, index.synced.stop)
+    return segment
+
+
+def lost_behind(segment: Segment, path: Path, stop: int, reason: str = _LOST) -> Segment:
+    """Return a segment with what is lost at its end, up to some offset."""
+    lost = Damage(str(path), segment.end, segment.stop, stop, reason)
+    return Segment(segment.base, segment.headers, (*segment.damage, lost), segment.size)
 
 
 def _told(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
@@ -260,16 +292,21 @@ def _told(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
 
 
 def scan(folder: Folder, base: int) -> Segment:
-    """Read a segment without its index, frame by frame, with all payloads."""
+    """Read a segment frame by frame, with all payloads; the index has but headers that are lost."""
     frames: list[Frame] = []
     damage: list[Damage] = []
     position, offset = 0, base
-    if not folder.events_file(base).exists():
+    size = _size(folder.events_file(base))
+    if not size:
         return Segment(base, _NONE, (), 0)
+    told = {int(record["position"]): record for record in read_index(folder, base).headers}
     with open_segment(folder, base) as reader:
         size = reader.size()
         while position < size:
             frame = reader.frame_at(position)
+            if frame is None and position in told:
+                known = frame_of(told[position])
+                frame = known if reader.payload(known) is not None else None
             if frame is None or frame.first < offset:
                 frame = reader.next_frame(position + 8, offset)
                 if frame is None:
@@ -280,6 +317,18 @@ def scan(folder: Folder, base: int) -> Segment:
             position, offset = frame.end, frame.stop
     data = b"".join(write_header(frame, folder.salt) for frame in frames)
     return Segment(base, np.frombuffer(data, HEADERS), tuple(damage), size)
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file, 0 where there is none."""
+    try:
+        handle = open_regular(path)
+    except FileNotFoundError:
+        return 0
+    try:
+        return os.fstat(handle).st_size
+    finally:
+        os.close(handle)
 
 
 def _ends(headers: Headers) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

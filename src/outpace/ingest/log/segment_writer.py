@@ -2,19 +2,21 @@
 
 Readers follow the index, so frames are seen when their headers are there, all of an append at once.
 Room for the headers is taken before the frames are written: a full disk is met before anything is
-seen.
+seen. The index begins with a mark that says how far frames were forced to the disk: it moves after
+they were, with no more to force than the headers.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.ingest.log.folder import Folder
-from outpace.ingest.log.frame import HEADER_BYTES, Frame, write_header
+from outpace.ingest.log.frame import HEADER_BYTES, Frame, Synced, write_header, write_mark
 
 #: Room in an index is taken for so many headers at once.
 _ROOM: Final = 64
@@ -27,12 +29,16 @@ class SegmentWriter:
     ----------
     folder, base
         The log, and the offset that the segment begins with.
-    end, frames
-        Where its last whole frame ends, and how many it has.
+    end, frames, stop
+        Where its last whole frame ends, how many it has, and the offset after them.
     """
 
-    def __init__(self, folder: Folder, base: int, end: int, frames: int) -> None:
+    def __init__(self, folder: Folder, base: int, end: int, frames: int, stop: int) -> None:
         self.end, self.frames, self._salt = end, frames, folder.salt
+        #: What readers see.
+        self._shown = Synced(end, stop)
+        #: A thread forces frames to the disk, too, and the mark must not go back.
+        self._syncing = threading.Lock()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         # The index first: a segment without one is damaged.
         self._index = os.open(folder.index_file(base), flags, 0o666)
@@ -41,14 +47,14 @@ class SegmentWriter:
         except OSError:
             os.close(self._index)
             raise
-        self._room = os.fstat(self._index).st_size // HEADER_BYTES
+        self._room = os.fstat(self._index).st_size // HEADER_BYTES - 1
 
     def write(self, frame: Frame, payload: pa.Buffer, unseen: int) -> None:
         """Write a frame, the last of some that are not seen yet."""
         needed = self.frames + unseen
         if needed > self._room:
             room = -(-needed // _ROOM) * _ROOM
-            os.posix_fallocate(self._index, 0, room * HEADER_BYTES)
+            os.posix_fallocate(self._index, 0, (1 + room) * HEADER_BYTES)
             self._room = room
         padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
         parts = [write_header(frame, self._salt), payload, padding]
@@ -59,11 +65,12 @@ class SegmentWriter:
         headers = b"".join(write_header(frame, self._salt) for frame in frames)
         if durable:
             os.fdatasync(self._events)
-        _write_all(self._index, [headers], self.frames * HEADER_BYTES)
+        _write_all(self._index, [headers], (1 + self.frames) * HEADER_BYTES)
         self.frames += len(frames)
         self.end = frames[-1].end
+        self._shown = Synced(self.end, frames[-1].stop)
         if durable:
-            os.fdatasync(self._index)
+            self._mark(self._shown)
 
     def cut(self) -> None:
         """Cut off what was written and is not seen."""
@@ -71,18 +78,25 @@ class SegmentWriter:
 
     def sync(self) -> None:
         """Force all that was written to the disk."""
-        os.fdatasync(self._events)
-        os.fdatasync(self._index)
+        with self._syncing:
+            shown = self._shown
+            os.fdatasync(self._events)
+            self._mark(shown)
 
     def close(self, *, durable: bool) -> None:
         """Close the files, with their content on the disk if it is to be durable."""
         try:
-            os.ftruncate(self._index, self.frames * HEADER_BYTES)
+            os.ftruncate(self._index, (1 + self.frames) * HEADER_BYTES)
             if durable:
                 self.sync()
         finally:
             os.close(self._index)
             os.close(self._events)
+
+    def _mark(self, synced: Synced) -> None:
+        """Say durably how far frames are on the disk."""
+        _write_all(self._index, [write_mark(synced, self._salt)], 0)
+        os.fdatasync(self._index)
 
 
 def _write_all(handle: int, parts: Sequence[bytes | pa.Buffer], position: int) -> None:

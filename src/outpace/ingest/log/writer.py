@@ -2,9 +2,9 @@
 
 An append is seen by readers when it is whole. It fails without a trace (a full disk, say) unless it
 needs more than one segment; then the error says how many of its events are in the log. What a crash
-has left half written is cut when the next writer opens the log. Events wait in no buffer of the
-writer: a crash of its process loses none that were appended. What a crash of the machine may take
-is what is not synchronised yet:
+has left half written is cut when the next writer opens the log; what was on the disk already is
+never cut. Events wait in no buffer of the writer: a crash of its process loses none that were
+appended. What a crash of the machine may take is what is not synchronised yet:
 
 - "always": nothing, as an append returns, and is seen, when it is on the disk;
 - "interval": what was appended in the last `interval_ms`;
@@ -88,11 +88,10 @@ class Writer:
         self._broken: str | None = None
         self._lock = _locked(folder)
         try:
-            self.recovered: Recovered = recover(folder)
+            self.recovered: Recovered = recover(folder, durable=self._sync is not Sync.NEVER)
             self._stop, self._arrival = self.recovered.stop, self.recovered.arrival
-            self._segment = SegmentWriter(
-                folder, self.recovered.base, self.recovered.end, self.recovered.frames
-            )
+            found = self.recovered
+            self._segment = SegmentWriter(folder, found.base, found.end, found.frames, found.stop)
             if self._sync is not Sync.NEVER:
                 folder.sync()  # Events are durable only in files that are.
         except BaseException:
@@ -254,7 +253,7 @@ class Writer:
 
     def _roll(self) -> None:
         """Close the segment and begin the next one."""
-        following = SegmentWriter(self._folder, self._stop, 0, 0)
+        following = SegmentWriter(self._folder, self._stop, 0, 0, self._stop)
         if self._syncing is not None:
             self._syncing.cancel()
         durable = self._sync is not Sync.NEVER

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.ingest.log.frame import HEADER_BYTES
+from outpace.ingest.log.check import check
+from outpace.ingest.log.folder import _checksum
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    Frame,
+    FrameKind,
+    Synced,
+    payload_checksum,
+    write_header,
+    write_mark,
+)
 from outpace.ingest.log.segment import scan
 
 SCHEMA = pa.schema([("ts", pa.int64())])
@@ -75,7 +90,14 @@ def test_frames_cut_at_every_byte(whole: op.log.Log) -> None:
             assert writer.recovered.lost == range(seen, STOP)
             # Readers may have seen the lost events: their offsets are not used again.
             assert writer.append(events(100, 2)) == range(STOP, STOP + 2)
-        assert values(op.log.read(path)) == [*range(seen), 100, 101]
+        lost: list[op.log.Damage] = []
+        after = op.log.open(path)
+        assert values(after.read(lost=lost)) == [*range(seen), 100, 101]
+        # Those who come later are told.
+        assert lost == after.crashed()
+        assert [offsets(part) for part in lost] == [range(seen, STOP)]
+        with pytest.warns(UserWarning, match=f"a crash took .* offsets {seen} to {STOP - 1}"):
+            after.read()
         with log.writer(sync="never") as writer:
             assert writer.recovered.clean
 
@@ -83,15 +105,17 @@ def test_frames_cut_at_every_byte(whole: op.log.Log) -> None:
 def test_index_cut_at_every_byte(whole: op.log.Log) -> None:
     """The index is behind the frames: a crash came between the two."""
     size = whole.folder.index_file(0).stat().st_size
-    assert size == len(SIZES) * HEADER_BYTES
+    assert size == (1 + len(SIZES)) * HEADER_BYTES
     for cut, path in zip(range(size), copies(whole), strict=False):
         log = op.log.open(path)
         with log.folder.index_file(0).open("r+b") as handle:
             handle.truncate(cut)
-        seen = ([*FIRSTS, STOP])[cut // HEADER_BYTES]
+        told = cut // HEADER_BYTES - 1
+        # Without the mark that it begins with, an index is damaged, and the frames are read.
+        seen = STOP if told < 0 else ([*FIRSTS, STOP])[told]
         assert values(op.log.read(path)) == list(range(seen))
         with log.writer(sync="never") as writer:
-            assert writer.recovered.indexed == len(SIZES) - cut // HEADER_BYTES
+            assert writer.recovered.indexed == len(SIZES) - max(0, told)
             assert writer.append(events(STOP, 1)) == range(STOP, STOP + 1)
         assert values(op.log.read(path)) == list(range(STOP + 1))
 
@@ -124,7 +148,7 @@ def test_a_flipped_bit_in_the_frames_costs_its_frame_alone(whole: op.log.Log) ->
 
 
 def test_a_flipped_bit_in_the_index_costs_nothing(whole: op.log.Log) -> None:
-    size = (len(SIZES) - 1) * HEADER_BYTES
+    size = len(SIZES) * HEADER_BYTES
     for place, path in zip(range(size), copies(whole), strict=False):
         flip(path / f"{0:020d}.index", place)
         assert values(op.log.read(path)) == list(range(STOP)), place
@@ -176,6 +200,170 @@ def test_without_any_index_the_frames_tell(whole: op.log.Log) -> None:
     assert values(op.log.read(whole.folder.path)) == list(range(STOP))
 
 
+@pytest.fixture(params=[2**28, 1], ids=["one segment", "segments"])
+def synced(tmp_path: Path, request: pytest.FixtureRequest) -> op.log.Log:
+    """A log whose events are all on the disk; the first were there before the others came."""
+    log = make(tmp_path / "whole", request.param)
+    with log.writer(sync="always") as writer:
+        assert writer.recovered.clean
+        writer.append(events(STOP, 2))
+    log.refresh()
+    return log
+
+
+SYNCED_STOP = STOP + 2
+
+
+def test_what_was_on_the_disk_is_read_or_told(synced: op.log.Log) -> None:
+    """Each file of a log is flipped at many places, cut at many lengths, and deleted."""
+    for name in sorted(file.name for file in synced.folder.path.iterdir()):
+        size = (synced.folder.path / name).stat().st_size
+        changes = [
+            *((flip, place) for place in range(0, size, 7)),
+            *((os.truncate, length) for length in range(0, size, 7)),
+            (lambda path, _: path.unlink(), 0),
+        ]
+        for (change, place), path in zip(changes, copies(synced), strict=False):
+            change(path / name, place)
+            before = told(path)
+            try:
+                with op.log.open(path).writer(sync="never") as writer:
+                    assert writer.stop == SYNCED_STOP
+                    assert not writer.recovered.lost
+                    writer.append(events(SYNCED_STOP, 1))
+            except op.DataError:
+                assert name == "log.json"
+                continue
+            # Damage stays damage when a writer goes on.
+            after = told(path)
+            if before is not None:
+                assert after == [*before, SYNCED_STOP]
+
+
+def told(path: Path) -> list[int] | None:
+    """Return what a log has, with `on_damage="skip"`; what is lost is counted, and an error."""
+    lost: list[op.log.Damage] = []
+    try:
+        log = op.log.open(path)
+    except op.DataError:
+        return None
+    kept = values(log.read(on_damage="skip", lost=lost))
+    gone = {offset for part in lost for offset in offsets(part)}
+    assert not any(part.marked for part in lost)
+    assert sorted([*kept, *gone]) == list(range(log.stop))
+    assert log.stop >= SYNCED_STOP
+    if lost:
+        with pytest.raises(op.DataError, match=r"the event log is damaged"):
+            log.read()
+    else:
+        assert values(log.read()) == list(range(log.stop))
+    return kept
+
+
+def test_a_flipped_bit_at_the_end_stays_damage(tmp_path: Path) -> None:
+    log = op.log.create(tmp_path / "log", SCHEMA)
+    with log.writer(sync="always") as writer:
+        writer.append(events(0, 2))
+        writer.append(events(2, 3))
+    file = log.folder.events_file(0)
+    size = file.stat().st_size
+    flip(file, size - 20)
+    with log.writer(sync="always") as writer:
+        assert not writer.recovered.cut_bytes
+        assert [offsets(part) for part in writer.recovered.damage] == [range(2, 5)]
+        assert writer.append(events(5, 1)) == range(5, 6)
+    assert file.stat().st_size == size
+    with pytest.raises(op.DataError, match=r"offsets 2 to 4"):
+        op.log.read(log.folder.path)
+    assert values(op.log.open(log.folder.path).read(5)) == [5]
+    assert not check(log.folder).tail_bytes
+    assert [offsets(part) for part in check(log.folder).damage] == [range(2, 5)]
+
+
+ABOUT = [
+    "[" * 100_000,
+    '{"format": "outpace.log", "version": 1, "schema": ' + "[" * 100_000,
+    "[]", "1", "null", '"text"', "\0", "1" * 10_000,
+    '{"format": ["outpace.log"]}',
+    '{"format": "outpace.log", "version": 1' + "0" * 400 + "}",
+    '{"format": "outpace.log", "version": 1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ABOUT, ids=range(len(ABOUT)))
+def test_a_log_json_that_says_something_else(tmp_path: Path, text: str) -> None:
+    (tmp_path / "log.json").write_text(text)
+    with pytest.raises(op.DataError, match=r"log\.json|version"):
+        op.log.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("salt", -1), ("salt", 2**32), ("salt", 2**80), ("salt", "7"), ("salt", True),
+        ("segment_bytes", -5), ("segment_bytes", 1e400), ("segment_bytes", None),
+        ("time", "other"), ("time", ["ts"]), ("time", None), ("schema", 7), ("schema", "%"),
+        ("schema", "AAAA"), ("schema", ""), ("schema", "/////wAAAAA="),
+    ],
+)  # fmt: skip
+def test_a_log_json_with_a_fitting_checksum(tmp_path: Path, key: str, value: object) -> None:
+    log = op.log.create(tmp_path / "log", SCHEMA)
+    about = log.folder.path / "log.json"
+    said = json.loads(about.read_text())
+    said[key] = value
+    del said["checksum"]
+    said["checksum"] = _checksum(said)
+    about.write_text(json.dumps(said))
+    with pytest.raises(op.DataError, match=r"log\.json"):
+        op.log.open(log.folder.path)
+
+
+def test_files_that_never_end(tmp_path: Path) -> None:
+    log = make(tmp_path / "log")
+    for file in (log.folder.path / "log.json", log.folder.events_file(0), log.folder.index_file(0)):
+        kept = file.read_bytes()
+        file.unlink()
+        os.mkfifo(file)
+        with pytest.raises(op.DataError, match=f"'{file}' is no regular file"):
+            op.log.read(log.folder.path)
+        file.unlink()
+        file.symlink_to("/dev/zero")
+        with pytest.raises(op.DataError, match=f"'{file}' is no regular file"):
+            op.log.read(log.folder.path)
+        file.unlink()
+        file.write_bytes(kept)
+    assert values(op.log.read(log.folder.path)) == list(range(STOP))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(FrameKind.EVENTS, 0, 2**32 - 1, 0, 1, 0, 0, 0, 0),
+        Frame(FrameKind.EVENTS, 0, 8, 0, 2**32 - 1, 0, 0, 0, 0),
+        Frame(FrameKind.EVENTS, 0, 8, 2**63 - 1, 2**32 - 1, 0, 0, 2**63 - 1, 0),
+        Frame(FrameKind.EVENTS, -8, 8, 0, 2, 0, 0, 0, 0),
+        Frame(FrameKind.EVENTS, 2**62 + 8, 8, 0, 2, 0, 0, 0, 0),
+        Frame(FrameKind.CUT, 0, 0, 2**61, 2**32 - 1, 0, 0, 0, 0),
+        Frame(FrameKind.CUT, 0, 0, 0, 2, 2**63 - 1, -(2**63), -(2**63), 0),
+    ],
+    ids=range(7),
+)
+def test_headers_with_fitting_checksums_and_any_numbers(tmp_path: Path, frame: Frame) -> None:
+    log = op.log.create(tmp_path / "log", SCHEMA)
+    salt = log.folder.salt
+    payload = b"no block"
+    header = write_header(replace(frame, payload_checksum=payload_checksum(payload, salt)), salt)
+    log.folder.events_file(0).write_bytes(header + payload)
+    for mark in (bytes(HEADER_BYTES), write_mark(Synced(72, 2), salt)):
+        log.folder.index_file(0).write_bytes(mark + header)
+        with suppress(op.DataError), warnings.catch_warnings(action="ignore"):
+            op.log.read(log.folder.path)
+        with warnings.catch_warnings(action="ignore"):
+            op.log.open(log.folder.path).read(on_damage="skip", lost=[])
+        with suppress(op.DataError), log.writer(sync="never") as writer:
+            writer.append(events(7, 1))
+
+
 def segments(tmp_path: Path) -> op.log.Log:
     log = make(tmp_path / "segments", segment_bytes=1)
     assert log.folder.bases() == FIRSTS
@@ -208,7 +396,7 @@ def test_a_segment_that_is_cut_short_is_told(tmp_path: Path) -> None:
 def test_a_closed_segment_whose_index_lost_its_end(tmp_path: Path) -> None:
     log = make(tmp_path / "log")
     with log.folder.index_file(0).open("r+b") as handle:
-        handle.truncate(HEADER_BYTES)
+        handle.truncate(2 * HEADER_BYTES)
     log.folder.index_file(STOP).touch()
     log.folder.events_file(STOP).touch()
     assert op.log.open(log.folder.path).stop == 2
@@ -226,7 +414,9 @@ def test_the_last_segment_is_gone_but_its_index_is_not(tmp_path: Path) -> None:
     with log.writer(sync="never") as writer:
         assert writer.recovered.lost == range(3, 6)
         assert writer.append(events(6, 1)) == range(6, 7)
-    assert values(op.log.read(log.folder.path)) == [0, 1, 2, 6]
+    lost: list[op.log.Damage] = []
+    assert values(op.log.open(log.folder.path).read(lost=lost)) == [0, 1, 2, 6]
+    assert [offsets(part) for part in lost] == [range(3, 6)]
 
 
 def test_a_segment_that_was_only_begun(tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ def test_folders_that_are_no_logs(tmp_path: Path) -> None:
     with pytest.raises(op.DataError, match="cannot read"):
         op.log.open(tmp_path / "a")
     about.write_text("{}")
-    with pytest.raises(op.DataError, match="is damaged"):
+    with pytest.raises(op.DataError, match="is not of an event log"):
         op.log.open(tmp_path / "a")
 
 
