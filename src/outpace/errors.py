@@ -220,6 +220,14 @@ class ScenarioError(OutpaceError):
         self.subject = subject
 
 
+def other_type(column: str, found: object, wanted: object) -> DataError:
+    """Return the error for a column of a stream that comes with another type than before."""
+    return DataError(
+        f"column '{column}' is {found}, not {wanted} as before",
+        hint="the first rows gave a stream its types: give them before, with op.open(schema=...)",
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint that names the closest known names, or None.
 

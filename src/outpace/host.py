@@ -11,7 +11,8 @@ from outpace.local.frames import TableLike, to_arrow
 from outpace.local.match import Search
 from outpace.local.match import match as match_table
 from outpace.local.match import search as search_table
-from outpace.pattern.query import Query, register_explainer
+from outpace.pattern.argument import a_text
+from outpace.pattern.query import Query, checked_query, register_explainer
 from outpace.plan.batch import plan_batch
 from outpace.plan.explain import Explanation
 from outpace.plan.explain import explain as explain_plan
@@ -56,6 +57,7 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
+    checked_query(query)
     if isinstance(data, ParquetFiles):
         require_spark()
         from outpace.spark.files import match_files
@@ -96,6 +98,7 @@ def search(data: TableLike, query: Query) -> object:
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
+    checked_query(query)
     if _is_spark_frame(data):
         from outpace.spark.schema import is_streaming
 
@@ -124,6 +127,7 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
     >>> explain(query, pa.table({"ts": [1], "x": [2]})).matcher
     'kernel'
     """
+    checked_query(query)
     if data is None or isinstance(data, pa.Schema):
         return explain_plan(query, data)
     if isinstance(data, ParquetFiles):
@@ -190,6 +194,8 @@ def sql(
     ... ''').to_pylist()
     [{'low': 70}]
     """
+    a_text(text, "a statement")
+    a_text(dialect, "a dialect")
     # DuckDB and the SQL parser take a quarter of a second to load: only who uses them waits.
     if _is_duckdb_connection(session):
         from outpace.local.sql import sql as run_on_duckdb

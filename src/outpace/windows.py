@@ -13,16 +13,15 @@ import pyarrow as pa
 
 from outpace.engine.window.assign import windows_of
 from outpace.local.frames import TableLike, to_arrow
+from outpace.pattern.argument import a_duration
 from outpace.pattern.builder import expression_tree
-from outpace.pattern.duration import parse_duration
-from outpace.pattern.query import Query
+from outpace.pattern.query import Query, checked_query
 from outpace.pattern.windows import (
     BetweenWindows,
     CountWindows,
     LandmarkWindows,
     OpenWindow,
     SessionWindows,
-    Span,
     TimeWindows,
 )
 from outpace.pattern.windows import WindowPredicate as Predicate
@@ -78,9 +77,11 @@ def time(
     >>> time(100)
     TimeWindows(size=100, slide=100, offset=0)
     """
-    length = _span(size, "size")
+    length = a_duration(size, "size")
     return TimeWindows(
-        length, length if slide is None else _span(slide, "slide"), _span(offset, "offset")
+        length,
+        length if slide is None else a_duration(slide, "slide"),
+        a_duration(offset, "offset"),
     )
 
 
@@ -92,7 +93,7 @@ def session(gap: str | datetime.timedelta | int) -> SessionWindows:
     >>> session("30 s")
     SessionWindows(gap=datetime.timedelta(seconds=30))
     """
-    return SessionWindows(_span(gap, "gap"))
+    return SessionWindows(a_duration(gap, "gap"))
 
 
 def between(
@@ -157,8 +158,4 @@ def assign(data: TableLike, query: Query) -> pa.Table:
     >>> assign({"ts": [1, 4, 20]}, query).select(["window", "first_row", "rows"]).to_pylist()
     [{'window': 0, 'first_row': 0, 'rows': 2}, {'window': 1, 'first_row': 2, 'rows': 1}]
     """
-    return windows_of(query, to_arrow(data))
-
-
-def _span(value: str | datetime.timedelta | int, where: str) -> Span:
-    return parse_duration(value, where=where) if isinstance(value, str) else value
+    return windows_of(checked_query(query), to_arrow(data))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from outpace.engine.match.operator import Emitted
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import key_codes, key_tuples, sort_rows
 from outpace.engine.state import pack, unpack
-from outpace.errors import DataError, StateError
+from outpace.errors import DataError, MatchError, OutpaceError, StateError
 from outpace.pattern.bind import bind_operator
+from outpace.pattern.bound import BoundQuery
 from outpace.pattern.operator import Operator, Rows
 from outpace.pattern.query import Query
 
@@ -76,12 +78,19 @@ class AppliedOperator:
     def feed(self, key: tuple[Hashable, ...], events: pa.Table) -> pa.Table:
         """Give events to a partition's operator."""
         if key not in self._instances:
-            self._instances[key] = self._make()
-        return self._result(key, self._instances[key].process(events))
+            with self._told(key):
+                self._instances[key] = self._make()
+        operator = self._instances[key]
+        with self._told(key, operator):
+            rows = operator.process(events)
+        return self._result(key, rows)
 
     def close(self, key: tuple[Hashable, ...]) -> pa.Table:
         """Close a partition's window."""
-        return self._result(key, self._instances.pop(key).close())
+        operator = self._instances.pop(key)
+        with self._told(key, operator):
+            rows = operator.close()
+        return self._result(key, rows)
 
     def pieces(self, table: pa.Table) -> list[tuple[tuple[Hashable, ...], pa.Table]]:
         """Part a table by partition, in the order of first rows, keeping the order of rows."""
@@ -133,6 +142,11 @@ class AppliedOperator:
             self._shown.setdefault(key, tuple(row.values()))
         return known
 
+    def _told(
+        self, key: tuple[object, ...], operator: Operator | None = None
+    ) -> AbstractContextManager[None]:
+        return operator_errors(self.bound, operator, key)
+
     def _emitted(self, results: list[pa.Table]) -> Emitted:
         return Emitted(pa.concat_tables([self.nothing, *results]), pa.table({}))
 
@@ -147,6 +161,31 @@ class AppliedOperator:
             for i, value in enumerate(shown)
         ]
         return pa.table([*constants, *table.columns], schema=self.bound.output)
+
+
+@contextmanager
+def operator_errors(
+    bound: BoundQuery,
+    operator: Operator | None,
+    key: tuple[object, ...],
+    window: int | None = None,
+) -> Iterator[None]:
+    """Name operator and window in what fails inside: it is the user's code that runs there."""
+    try:
+        yield
+    except OutpaceError:
+        raise
+    except Exception as error:
+        name = f"query {bound.query.name}" if operator is None else type(operator).__name__
+        named = zip(bound.partition_by, key, strict=True)
+        where = ", ".join(f"{column} = {value!r}" for column, value in named)
+        if window is not None:
+            where = f"window {window}" + (f" of {where}" if where else "")
+        raise MatchError(
+            f"operator {name} failed",
+            where=where or None,
+            detail=f"{type(error).__name__}: {error}",
+        ) from error
 
 
 def row_count(rows: Rows) -> int:

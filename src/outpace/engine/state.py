@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.errors import StateError
+from outpace.pattern.argument import an_instance
 
 VERSION: Final = 1
 _MAGIC: Final = b"OUTPACE"
@@ -46,6 +47,8 @@ def pack(header: Mapping[str, object], tables: Sequence[pa.Table]) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, object], list[pa.Table]]:
     """Read what `pack` wrote; raise `StateError` for anything else."""
+    hint = "pass the bytes that state() returned"
+    an_instance(data, bytes | bytearray | memoryview, "saved state", hint=hint, error=StateError)
     if len(data) < _FRAME.size:
         raise StateError("the saved state is cut short", detail=f"{len(data)} bytes")
     magic, version, checksum, header_size = _FRAME.unpack_from(data)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from outpace.errors import DataError, did_you_mean
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
+from outpace.pattern.argument import a_flag, a_text
 from outpace.plan.files import list_files
 from outpace.plan.files import parquet as parquet_files
 from outpace.plan.text_files import list_text, parse_schema
@@ -44,7 +45,7 @@ def parquet(path: Paths, *, time: str = "ts", id: str | None = None) -> ParquetS
     ParquetSource(id='plant 1', time='ts', paths=('events/*.parquet',))
     """
     paths = parquet_files(path).paths
-    return ParquetSource(id or _name(paths), paths, time=time)
+    return ParquetSource(_name(paths) if id is None else id, paths, time=time)
 
 
 def csv(
@@ -74,7 +75,13 @@ def csv(
     """
     paths = parquet_files(path).paths
     return TextSource(
-        id or _name(paths), paths, TextFormat.CSV, schema, delimiter, header, time=time
+        _name(paths) if id is None else id,
+        paths,
+        TextFormat.CSV,
+        schema,
+        delimiter,
+        header,
+        time=time,
     )
 
 
@@ -89,7 +96,9 @@ def json_lines(
     'ts timestamp'
     """
     paths = parquet_files(path).paths
-    return TextSource(id or _name(paths), paths, TextFormat.JSON, schema, ",", True, time=time)
+    return TextSource(
+        _name(paths) if id is None else id, paths, TextFormat.JSON, schema, ",", True, time=time
+    )
 
 
 @dataclass(frozen=True)
@@ -140,6 +149,13 @@ class TextSource(_Files):
     schema: str | None
     delimiter: str
     header: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.schema is not None:
+            a_text(self.schema, "the schema of a source", error=DataError)
+        a_text(self.delimiter, "a delimiter", error=DataError)
+        a_flag(self.header, "header", error=DataError)
 
     def _tables(self, rows: int) -> Iterator[pa.Table]:
         known = None if self.schema is None else parse_schema(self.schema)

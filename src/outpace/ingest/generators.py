@@ -23,6 +23,7 @@ from outpace.engine.partition import gather
 from outpace.errors import DataError
 from outpace.ingest.rate import SECOND_US, Rate
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
+from outpace.pattern.argument import a_whole_number, some_names
 from outpace.testing.workloads import Integers, splitmix64, walk_by_key
 
 #: The time of a generator's first event.
@@ -78,7 +79,8 @@ def simple_events(
     >>> simple_events(3, types="ab").table().select(["seq", "type"]).to_pylist()
     [{'seq': 0, 'type': 'a'}, {'seq': 1, 'type': 'b'}, {'seq': 2, 'type': 'a'}]
     """
-    return SimpleEvents(id, events, seed, rate, tuple(types), keys)
+    named = list(types) if isinstance(types, str) else types
+    return SimpleEvents(id, events, seed, rate, some_names(named, "types"), keys)
 
 
 def stock_events(
@@ -107,6 +109,7 @@ def stock_events(
     [{'symbol': 'AAA', 'open': 100.0, 'high': 100.05, 'low': 99.94, 'close': 99.94},
      {'symbol': 'AAA', 'open': 99.94, 'high': 100.0, 'low': 99.81, 'close': 99.88}]
     """
+    symbols = a_whole_number(symbols, "the number of symbols", error=DataError)
     if not 1 <= symbols <= 26**3:
         raise DataError(f"there are 1 to {26**3} symbols of three letters", detail=f"got {symbols}")
     return StockEvents(id, events, seed, rate, symbols)
@@ -139,8 +142,7 @@ def football(
     >>> football(2, sensors=2).table().schema.names
     ['ts', 'seq', 'sid', 'x', 'y', 'z', 'v', 'vx', 'vy', 'vz']
     """
-    if sensors < 1:
-        raise DataError("football needs a sensor")
+    sensors = a_whole_number(sensors, "the number of sensors", least=1, error=DataError)
     return FootballPositions(id, events, seed, 200 * sensors if rate is None else rate, sensors)
 
 
@@ -170,8 +172,7 @@ def building(
     [{'room': 28, 'quantity': 'co2', 'value': 752.9},
      {'room': 30, 'quantity': 'motion', 'value': 0.0}]
     """
-    if rooms < 1:
-        raise DataError("a building needs a room")
+    rooms = a_whole_number(rooms, "the number of rooms", least=1, error=DataError)
     return BuildingReadings(id, events, seed, rate, rooms)
 
 
@@ -201,12 +202,14 @@ class Generated(Source):
     burst: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.events < 0 or self.rate < 1:
-            raise DataError(
-                "a generator needs 0 or more events and a rate of 1 or more",
-                detail=f"got {self.events} events at rate {self.rate}",
-            )
+        super().__post_init__()
+        for name, least in (("events", 0), ("rate", 1), ("seed", None)):
+            self._check_number(name, least)
         Rate.of(self.rate, self.burst)
+
+    def _check_number(self, name: str, least: int | None) -> None:
+        value = a_whole_number(getattr(self, name), name, least=least, error=DataError)
+        object.__setattr__(self, name, value)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield all events from the beginning, at most `rows` at a time."""
@@ -259,8 +262,8 @@ class SimpleEvents(Generated):
         super().__post_init__()
         if not self.types:
             raise DataError("simple events need a type")
-        if self.keys is not None and self.keys < 1:
-            raise DataError(f"there are 1 or more keys, not {self.keys}")
+        if self.keys is not None:
+            self._check_number("keys", 1)
 
     def _columns(
         self, numbers: Integers, elapsed_us: Integers, memory: Integers

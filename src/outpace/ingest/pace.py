@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 from outpace.ingest.source import BATCH_ROWS, Source
+from outpace.pattern.argument import a_number, an_instance
 
 #: The longest time that an event waits for its batch, in seconds.
 _LONGEST_S: Final = 0.02
@@ -38,8 +39,8 @@ def paced(source: Source, rate: float) -> Paced:
     >>> source.id, sum(batch.num_rows for batch in source.batches(20))
     ('simple', 100)
     """
-    if not rate > 0:
-        raise DataError(f"a source is offered at a rate above 0, not {rate}")
+    an_instance(source, Source, "a source", hint="see outpace.sources", error=DataError)
+    rate = a_number(rate, "the rate of a source", above=0, error=DataError)
     return Paced(source.id, source, rate, time=source.time)
 
 

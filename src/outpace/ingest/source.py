@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.engine.order.merge import SourceMerge
 from outpace.errors import DataError
+from outpace.pattern.argument import a_text, a_whole_number, shown
 
 #: How many events a batch has where nobody asks for another size. No power of two: then equal
 #: batches of many sources would compete for the same places of the cache.
@@ -47,6 +48,10 @@ class Source(ABC):
     id: str
     time: str = field(default="ts", kw_only=True)
 
+    def __post_init__(self) -> None:
+        a_text(self.id, "the identifier of a source", error=DataError)
+        a_text(self.time, "the time column of a source", error=DataError)
+
     @abstractmethod
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield all events from the beginning, at most `rows` at a time."""
@@ -71,6 +76,7 @@ def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Tab
     >>> [part["seq"].to_pylist() for part in merged(two)]
     [[0, 0, 1, 1]]
     """
+    rows = a_whole_number(rows, "the number of rows", least=1, error=DataError)
     merge = merge_of(sources)
     batches = {source.id: source.batches(rows) for source in sources}
     while (holding := merge.holding) is not None:
@@ -86,6 +92,8 @@ def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Tab
 
 def merge_of(sources: Sequence[Source]) -> SourceMerge:
     """Return the merge that the events of sources are to be pushed to."""
+    if not isinstance(sources, Sequence) or not all(isinstance(one, Source) for one in sources):
+        raise DataError(f"sources are expected, not {shown(sources)}", hint="see outpace.sources")
     times = {source.time for source in sources}
     if len(times) > 1:
         raise DataError(

@@ -1,50 +1,148 @@
-"""Tables of other libraries as Arrow: pandas, polars, DuckDB, anything with Arrow's C stream."""
+"""Tables of other libraries as Arrow: pandas, polars, DuckDB, anything with Arrow's C stream.
+
+Plain Python comes as a dictionary of columns, as one event (a dictionary of values), or as a list
+of events.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from outpace.errors import DataError
+from outpace.pattern.argument import plain, shown
 
 #: Anything that Arrow can read without a copy of our own: see `to_arrow`.
 TableLike: TypeAlias = object
 
 
-def to_arrow(data: TableLike) -> pa.Table:
+def to_arrow(data: TableLike, schema: pa.Schema | None = None) -> pa.Table:
     """Return any table-like object as an Arrow table.
+
+    Python values have no type of their own: where a schema is given they get that of its columns,
+    as far as they fit. Arrow's columns and those of frames keep the types that they have.
 
     Examples
     --------
     >>> to_arrow({"x": [1, 2]}).num_rows
     2
+    >>> to_arrow({"user": "eve", "ts": 5}).to_pylist()
+    [{'user': 'eve', 'ts': 5}]
+    >>> to_arrow([{"user": "eve", "ts": 5}, {"user": "bob", "ts": 6}])["ts"].to_pylist()
+    [5, 6]
     >>> to_arrow(3)
     Traceback (most recent call last):
     ...
     outpace.errors.DataError: [data] cannot read a table from an object of type int
-      hint: pass an Arrow table, a pandas or polars frame, or a DuckDB relation
+      hint: pass an Arrow table, a pandas or polars frame, a list of dictionaries, ...
     """
-    return _without_views(_read(data))
+    try:
+        table = _without_views(_read(data, schema))
+    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:
+        # What cannot be read is told by who reads it: Arrow, or the library of the frame.
+        raise DataError(
+            f"cannot read a table from an object of type {type(data).__name__}", detail=str(error)
+        ) from error
+    repeated = [name for name, times in Counter(table.column_names).items() if times > 1]
+    if repeated:
+        raise DataError(
+            f"column '{repeated[0]}' is there twice",
+            detail=f"the columns are {', '.join(table.column_names)}",
+            hint="give every column a name of its own",
+        )
+    return table
 
 
-def _read(data: TableLike) -> pa.Table:
+def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
-    if isinstance(data, dict):
-        return pa.table(data)
+    if isinstance(data, Mapping):
+        return _columns(data, schema)
+    if isinstance(data, list | tuple):
+        return _events(data, schema)
     if hasattr(data, "__arrow_c_stream__"):
         return _without_index(pa.RecordBatchReader.from_stream(data).read_all())
     if hasattr(data, "__arrow_c_array__"):
         return pa.table(data)
     raise DataError(
         f"cannot read a table from an object of type {type(data).__name__}",
-        hint="pass an Arrow table, a pandas or polars frame, or a DuckDB relation",
+        hint="pass an Arrow table, a pandas or polars frame, a list of dictionaries, or a DuckDB "
+        "relation",
     )
+
+
+def _columns(data: Mapping[Any, Any], schema: pa.Schema | None) -> pa.Table:
+    """Read a dictionary: of columns, or of the values of one event."""
+    names = [name for name in data if not isinstance(name, str)]
+    if names:
+        raise DataError(f"the name of a column is text, not {shown(names[0])}")
+    single = [name for name, value in data.items() if _is_value(value)]
+    if not single:
+        return pa.table({name: _column(name, values, schema) for name, values in data.items()})
+    if len(single) < len(data):
+        column = next(name for name in data if name not in single)
+        raise DataError(
+            f"'{column}' is a column, but '{single[0]}' is a single value",
+            hint="for one event with a list among its values, pass a list of one dictionary",
+        )
+    return _events([data], schema)
+
+
+def _events(data: Sequence[Any], schema: pa.Schema | None) -> pa.Table:
+    """Read a list of events, each a dictionary; what an event lacks is NULL."""
+    strange = [row for row, event in enumerate(data) if not isinstance(event, Mapping)]
+    if strange:
+        raise DataError(
+            f"row {strange[0]} of the list is {shown(data[strange[0]])}",
+            detail="a list of events has a dictionary for each",
+            hint='write [{"ts": 1, "price": 9.5}, {"ts": 2, "price": 9.7}]',
+        )
+    if not data:
+        raise DataError(
+            "an empty list has no columns", hint="leave it out, or pass an empty Arrow table"
+        )
+    names = dict.fromkeys(name for event in data for name in event)
+    columns = {name: [plain(event.get(name)) for event in data] for name in names}
+    return pa.table({name: _column(name, values, schema) for name, values in columns.items()})
+
+
+def _column(name: str, values: Any, schema: pa.Schema | None) -> Any:
+    """Return a list of Python values as a column of the schema's type, anything else as it is."""
+    index = -1 if schema is None or not isinstance(values, list) else schema.get_field_index(name)
+    if schema is None or index < 0:
+        return values
+    column, wanted = pa.array(values), schema.field(index).type
+    if pa.types.is_null(column.type) or _family(column.type) == _family(wanted):
+        # Whoever checks the types says what does not fit.
+        with suppress(pa.ArrowException):
+            return column.cast(wanted)
+    return column
+
+
+def _family(kind: pa.DataType) -> object:
+    """Return what types have in common whose values may be written as each other."""
+    for family in (_NUMBER, _TIME, _TEXT):
+        if any(belongs(kind) for belongs in family):
+            return family
+    return kind.id
+
+
+_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_TIME = (pa.types.is_timestamp, pa.types.is_date)
+_TEXT = (pa.types.is_string, pa.types.is_large_string)
+
+
+def _is_value(value: object) -> bool:
+    """Whether it is one value and not a column of them."""
+    return isinstance(value, str | bytes) or not isinstance(value, Iterable)
 
 
 def _without_views(table: pa.Table) -> pa.Table:

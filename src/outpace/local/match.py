@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.apply import apply_to_table
@@ -14,11 +15,12 @@ from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.window.operator import WholeResult, match_windows
-from outpace.errors import BindError, UnsupportedError
+from outpace.errors import DataError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.local.parallel.host import match_in_processes
-from outpace.pattern.query import Query, Selection
+from outpace.pattern.argument import a_whole_number, shown
+from outpace.pattern.query import Query, Selection, checked_query
 from outpace.plan.why import why
 from outpace.plan.why_not import why_not
 
@@ -61,12 +63,7 @@ def search(data: TableLike, query: Query) -> Search:
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
-    if not isinstance(query, Query):
-        raise BindError(
-            f"a query is expected, not an object of type {type(query).__name__}",
-            hint='write op.Query("name").pattern("A B")',
-        )
-    return Search(to_arrow(data), query)
+    return Search(to_arrow(data), checked_query(query))
 
 
 class Search:
@@ -113,18 +110,26 @@ class Search:
     def why(self, match_index: int) -> str:
         """Explain one match: which row was taken for which step, and why its predicate held."""
         self._check_whole("why")
-        return why(self._task, self._block, self._outcome.found, match_index)
+        index = a_whole_number(match_index, "the place of a match", error=DataError)
+        return why(self._task, self._block, self._outcome.found, index)
 
-    def why_not(self, rows: Sequence[int]) -> str:
+    def why_not(self, rows: int | Sequence[int]) -> str:
         """Explain why rows that look like a match are none: which step failed on which event.
 
         Parameters
         ----------
         rows
-            Row numbers of the input table, in the order of the expected match.
+            Row numbers of the input table, in the order of the expected match; one row alone is
+            where it should begin.
         """
         self._check_whole("why_not")
-        return why_not(self._task, self._block, rows)
+        named = [rows] if isinstance(rows, int | np.integer) else rows
+        if isinstance(named, str | bytes) or not isinstance(named, Iterable):
+            raise DataError(
+                f"rows are whole numbers, not {shown(rows)}", hint="write why_not([0, 1, 2])"
+            )
+        places = [a_whole_number(row, "a row", error=DataError) for row in named]
+        return why_not(self._task, self._block, places)
 
     def _check_whole(self, asked: str) -> None:
         if self._query.windows is not None:

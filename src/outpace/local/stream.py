@@ -25,9 +25,10 @@ from outpace.engine.stream.operator import StreamOperator, joined, make_operator
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
+from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind_disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query, Rows, checked_query
 
 
 def open_query(
@@ -84,11 +85,8 @@ def open_query(
     >>> matcher.late["ts"].to_pylist()
     [0]
     """
-    if not isinstance(query, Query):
-        raise BindError(
-            f"a query is expected, not an object of type {type(query).__name__}",
-            hint='write op.Query("name").pattern("A B")',
-        )
+    checked_query(query)
+    a_flag(timeouts, "timeouts")
     if query.rows is Rows.ALL_WITH_UNMATCHED:
         raise UnsupportedError(
             "a stream cannot return unmatched rows",
@@ -97,6 +95,7 @@ def open_query(
     if query.windows is not None and timeouts:
         raise UnsupportedError("partial matches in windows do not time out: windows end them")
     if sources is not None:
+        sources = some_names(sources, "sources", hint='write sources=["east", "west"]')
         check_sources(query)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
     if schema is not None:
@@ -157,6 +156,7 @@ class StreamMatcher:
         self._query = query
         self._timeouts = timeouts
         self._operator: StreamOperator | None = None
+        self._schema: pa.Schema | None = None
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._merge: SourceMerge | None = None
         self._reorderer: Reorderer | None = None
@@ -166,6 +166,8 @@ class StreamMatcher:
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
+        hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
+        an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
         operator = make_operator(
             self._query, schema, timeouts=self._timeouts, choose=_compiled_soon
         )
@@ -175,6 +177,7 @@ class StreamMatcher:
             disorder = bind_disorder(self._query, schema)
             self._reorderer = Reorderer(operator.bound, disorder, schema)
         self._operator = operator
+        self._schema = schema
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows and return the matches that became final.
@@ -183,16 +186,17 @@ class StreamMatcher:
         ----------
         data
             The rows, in event order, or as far out of it as the query's disorder says; of one
-            source where there are several.
+            source where there are several. One event may come as a dictionary of its values,
+            some as a list of dictionaries.
         source
             Which one.
         """
-        table = to_arrow(data)
+        table = to_arrow(data, self._schema)
         if self._operator is None:
             self.bind(table.schema)
         operator = self._bound("push")
         if self._identifiers is not None or source is not None:
-            self._merged(source).push(str(source), table)
+            self._merged(source).push(source or "", table)
             return self._merge_on()
         if self._reorderer is None:
             return self._remember(operator.push(table))
@@ -206,6 +210,7 @@ class StreamMatcher:
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        a_text(source, "the identifier of a source", error=DataError)
         if self._operator is None and self._identifiers is not None:
             return source in self._identifiers
         return self._merged(source).wants(source)
@@ -327,6 +332,7 @@ class StreamMatcher:
             )
         if source is None:
             raise DataError("the source of the rows is missing", hint='push(data, source="a")')
+        a_text(source, "the identifier of a source", error=DataError)
         self._bound("ask for a source")
         assert self._merge is not None
         return self._merge

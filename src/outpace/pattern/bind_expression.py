@@ -101,6 +101,14 @@ def bind_expression(node: ex.Expression, scope: Scope) -> BoundExpression:
         raise problem from None
 
 
+#: Functions that other systems have, and what does their work here.
+_ELSEWHERE = {
+    "lag": "PREV(x, n) is the value n rows before; LAG is read with dialect='snowflake'",
+    "lead": "NEXT(x, n) is the value n rows after; LEAD is read with dialect='snowflake'",
+    "match_sequence_number": "RUNNING COUNT(*) is the number of a row in its match",
+}
+
+
 def resolve_column(
     name: str,
     schema: pa.Schema,
@@ -125,8 +133,21 @@ def resolve_column(
         raise _error(
             f"column '{name}' could be {listed}", where, node, text, hint="write it exactly"
         )
-    hint = did_you_mean(name, schema.names) or "the columns are " + ", ".join(schema.names)
+    hint = did_you_mean(name, schema.names)
+    if hint is None and name.lower() in ("none", "nan", "nil"):
+        hint = "a missing value is NULL: write IS NULL or IS NOT NULL"
+    elif _in_double_quotes(node, text):
+        quoted = name.replace("'", "''")
+        hint = f"text goes into single quotes: '{quoted}'" + (f"; {hint}" if hint else "")
+    hint = hint or "the columns are " + ", ".join(schema.names)
     raise _error(f"unknown column '{name}'", where, node, text, hint=hint)
+
+
+def _in_double_quotes(node: ex.Expression | None, text: str | None) -> bool:
+    if node is None or node.span is None:
+        return False
+    whole = node.span.text if text is None else text
+    return whole is not None and whole[node.span.start : node.span.start + 1] == '"'
 
 
 def _error(
@@ -453,9 +474,8 @@ class _Binder:
         known = [*function_names(), *aggregate_names(), "if", "nullif", "classifier"]
         if node.name in ("if", "iff", "nullif"):
             raise self._arity(node.name, 2, 3 if node.name != "nullif" else 2, node, len(given))
-        raise self._refusal(
-            f"unknown function '{node.name}'", node, hint=did_you_mean(node.name, known)
-        )
+        hint = _ELSEWHERE.get(node.name) or did_you_mean(node.name, known)
+        raise self._refusal(f"unknown function '{node.name}'", node, hint=hint)
 
     def _apply(
         self, name: str, node: ex.Expression, arguments: Sequence[ex.Expression], frame: _Frame

@@ -165,12 +165,6 @@ def _kind(query: Query, schema: pa.Schema) -> WindowKind:
             return ByLandmark(None if at is None else _condition(at, schema, "window landmark"))
         case None:
             raise BindError("the query has no windows", hint="add .over(op.windows.count(1000))")
-        case other:
-            raise BindError(
-                f"over takes windows, not an object of type {type(other).__name__}",
-                where="over",
-                hint="write .over(op.windows.count(1000))",
-            )
 
 
 def _units(span: Span, query: Query, schema: pa.Schema, where: str) -> int:

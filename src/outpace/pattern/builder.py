@@ -12,14 +12,16 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import ClassVar, NoReturn
 from typing import Literal as OneOf
-from typing import NoReturn
 
 import pyarrow as pa
 
 from outpace.errors import BindError
 from outpace.pattern import ast
+from outpace.pattern.argument import a_flag, a_text, a_whole_number, an_instance, plain, shown
 from outpace.pattern.ast import Link, Mode, Pattern
+from outpace.pattern.choice import one_of
 from outpace.pattern.depth import MOST_LEVELS, expression_is_too_deep, pattern_is_too_deep
 from outpace.pattern.expression import (
     Between,
@@ -62,6 +64,9 @@ class Fluent:
 
     tree: Expression
 
+    #: A number of NumPy on the left leaves the operator to us instead of making an array.
+    __array_ufunc__: ClassVar[None] = None
+
     def __lt__(self, other: Operand) -> Fluent:
         return self._binary("<", other)
 
@@ -76,10 +81,10 @@ class Fluent:
 
     # A comparison builds an expression instead of answering, so it breaks object's contract.
     def __eq__(self, other: Operand) -> Fluent:  # type: ignore[override]
-        return self._binary("=", other)
+        return self._compared("=", other)
 
     def __ne__(self, other: Operand) -> Fluent:  # type: ignore[override]
-        return self._binary("<>", other)
+        return self._compared("<>", other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -110,14 +115,26 @@ class Fluent:
     def __floordiv__(self, other: Operand) -> Fluent:
         return self._binary("div", other)
 
+    def __rfloordiv__(self, other: Operand) -> Fluent:
+        return _constant(other)._binary("div", self)
+
     def __mod__(self, other: Operand) -> Fluent:
         return self._binary("%", other)
+
+    def __rmod__(self, other: Operand) -> Fluent:
+        return _constant(other)._binary("%", self)
 
     def __and__(self, other: Operand) -> Fluent:
         return self._binary("and", other)
 
+    def __rand__(self, other: Operand) -> Fluent:
+        return _constant(other)._binary("and", self)
+
     def __or__(self, other: Operand) -> Fluent:
         return self._binary("or", other)
+
+    def __ror__(self, other: Operand) -> Fluent:
+        return _constant(other)._binary("or", self)
 
     def __invert__(self) -> Fluent:
         return Fluent(Unary("not", self.tree))
@@ -169,7 +186,8 @@ class Fluent:
     def cast(self, kind: str | pa.DataType, *, safe: bool = False) -> Fluent:
         """Convert to an SQL or Arrow type; with `safe` a value that does not fit becomes NULL."""
         arrow = parse_type(kind) if isinstance(kind, str) else kind
-        return Fluent(Cast(self.tree, arrow, safe))
+        an_instance(arrow, pa.DataType, "a type of SQL or Arrow", hint='write cast("double")')
+        return Fluent(Cast(self.tree, arrow, a_flag(safe, "safe")))
 
     def running(self) -> Fluent:
         """Put RUNNING in front of FIRST, LAST or an aggregate."""
@@ -178,6 +196,14 @@ class Fluent:
     def final(self) -> Fluent:
         """Put FINAL in front of FIRST, LAST or an aggregate."""
         return Fluent(Semantics("final", self.tree))
+
+    def _compared(self, operator: BinaryOperator, other: Operand) -> Fluent:
+        if other is None:
+            raise BindError(
+                "a comparison with None is never true",
+                hint="write col(...).is_null(), or is_not_null()",
+            )
+        return self._binary(operator, other)
 
     def _binary(self, operator: BinaryOperator, other: Operand) -> Fluent:
         return Fluent(Binary(operator, self.tree, _constant(other).tree))
@@ -193,7 +219,10 @@ def expression_tree(value: str | Expression | Fluent, where: str = "expression")
         return parse_expression(value, where=where)
     tree = value.tree if isinstance(value, Fluent) else value
     if not isinstance(tree, Expression):
-        raise BindError(f"{where} takes SQL text or an expression, not {value!r}")
+        raise BindError(
+            f"{where} takes SQL text or an expression, not {shown(value)}",
+            hint="a constant is written op.lit(3), or in SQL '3'",
+        )
     if expression_is_too_deep(tree):
         raise BindError(f"{where} is nested deeper than {MOST_LEVELS} levels")
     return tree
@@ -209,7 +238,7 @@ def col(name: str) -> Fluent:
     >>> col("A.price").tree
     Name(parts=('A', 'price'))
     """
-    tree = parse_expression(name, where="column")
+    tree = parse_expression(a_text(name, "the name of a column"), where="column")
     if not isinstance(tree, Name):
         raise BindError(f"{name!r} is no column name", hint="quote it: '\"unit price\"'")
     return Fluent(replace(tree, span=None))
@@ -223,9 +252,10 @@ def lit(value: Scalar) -> Fluent:
     >>> (lit(100) * col("share")).tree == parse_expression("100 * share")
     True
     """
-    if value is not None and not isinstance(value, _CONSTANTS):
-        raise BindError(f"{value!r} is no constant")
-    return Fluent(Literal(value))
+    constant = plain(value)
+    if constant is not None and not isinstance(constant, _CONSTANTS):
+        raise BindError(f"{shown(value)} is no constant")
+    return Fluent(Literal(constant))
 
 
 def prev(expression: str | Fluent, offset: int | None = None) -> Fluent:
@@ -280,7 +310,7 @@ def classifier(variable: str | None = None) -> Fluent:
     >>> classifier("U").tree == parse_expression("CLASSIFIER(U)")
     True
     """
-    return Fluent(Classifier(variable))
+    return Fluent(Classifier(None if variable is None else a_text(variable, "a variable")))
 
 
 def match_number() -> Fluent:
@@ -309,7 +339,7 @@ class _Functions:
 
         def function(*arguments: Operand, distinct: bool = False) -> Fluent:
             trees = tuple(_argument(argument) for argument in arguments)
-            return Fluent(Call(name.lower().rstrip("_"), trees, distinct))
+            return Fluent(Call(name.lower().rstrip("_"), trees, a_flag(distinct, "distinct")))
 
         return function
 
@@ -319,8 +349,8 @@ fn = _Functions()
 
 
 def _navigate(kind: _Navigation, expression: str | Fluent, offset: int | None) -> Fluent:
-    if offset is not None and (not isinstance(offset, int) or offset < 0):
-        raise BindError(f"the offset of {kind} is a whole number, not {offset!r}")
+    if offset is not None:
+        offset = a_whole_number(offset, f"the offset of {kind}", least=0)
     return Fluent(Navigate(kind, _argument(expression), offset))
 
 
@@ -375,11 +405,11 @@ class Steps:
 
     def not_then(self, name: str) -> Steps:
         """Demand that the very next event does not fit: `A !B`."""
-        return self._add(Link.STRICT, ast.Not(name))
+        return self._add(Link.STRICT, ast.Not(_variable(name)))
 
     def not_followed_by(self, name: str) -> Steps:
         """Demand that no event fits until the next step: `A -> !B`."""
-        return self._add(Link.NEXT, ast.Not(name))
+        return self._add(Link.NEXT, ast.Not(_variable(name)))
 
     def or_(self, other: str | Steps) -> Steps:
         """Allow another pattern instead of everything so far: `A B | C`."""
@@ -396,7 +426,7 @@ class Steps:
             return self._change(replace(last, least=0))
         if isinstance(last, ast.Repeat):
             return self._change(ast.Repeat(last, 0, 1, last.mode))
-        return self._change(ast.Repeat(self._repeatable(), 0, 1, Mode(mode)))
+        return self._change(ast.Repeat(self._repeatable(), 0, 1, one_of(Mode, mode, "mode")))
 
     def one_or_more(self, *, mode: str | Mode = Mode.GREEDY, link: str | Link = Link.NEXT) -> Steps:
         """Repeat the last step: `A+`."""
@@ -447,7 +477,7 @@ class Steps:
 
     def until(self, name: str) -> Steps:
         """End the repetition at the first event that satisfies a variable's definition."""
-        return self._modify(lambda repeat: replace(repeat, until=name))
+        return self._modify(lambda repeat: replace(repeat, until=_variable(name)))
 
     def _add(self, link: Link, item: Pattern) -> Steps:
         return Steps((*self.items, item), (*self.links, link))
@@ -462,12 +492,15 @@ class Steps:
         return last
 
     def _repeat(self, least: int, most: int | None, mode: str | Mode, link: str | Link) -> Steps:
-        low, high = least, MOST_REPETITIONS if most is None else most
+        low = a_whole_number(least, "the least number of repetitions", least=0)
+        high = MOST_REPETITIONS
+        if most is not None:
+            most = high = a_whole_number(most, "the greatest number of repetitions")
         if not 0 <= low <= high <= MOST_REPETITIONS or high < 1:
             raise BindError(f"the quantifier bounds {least} and {most} are not a range")
         item = self._repeatable()
-        repeat = ast.Repeat(item, least, most, Mode(mode))
-        return self._change(replace(repeat, link=_own(repeat, Link(link))))
+        repeat = ast.Repeat(item, low, most, one_of(Mode, mode, "mode"))
+        return self._change(replace(repeat, link=_own(repeat, one_of(Link, link, "link"))))
 
     def _modify(self, change: Callable[[ast.Repeat], ast.Repeat], *, both: bool = False) -> Steps:
         """Change the last quantifier; where `optional` was put around it, the inner one."""
@@ -513,7 +546,7 @@ def pattern_tree(pattern: str | Pattern | Steps) -> Pattern:
         return parse_pattern(pattern)
     tree = pattern.tree if isinstance(pattern, Steps) else pattern
     if not isinstance(tree, Pattern):
-        raise BindError(f"a pattern is text or a tree, not {pattern!r}")
+        raise BindError(f"a pattern is text or a tree, not {shown(pattern)}")
     if pattern_is_too_deep(tree):
         raise BindError(f"the pattern is nested deeper than {MOST_LEVELS} levels")
     return tree
@@ -521,11 +554,17 @@ def pattern_tree(pattern: str | Pattern | Steps) -> Pattern:
 
 def _item(step: str | Steps) -> Pattern:
     """Return a step; a string is the name of a variable, whatever characters it has."""
-    if isinstance(step, str):
-        return ast.Var(step)
-    if not isinstance(step, Steps):
-        raise BindError(f"a step is the name of a variable or a group, not {step!r}")
-    return step.tree
+    if isinstance(step, Steps):
+        return step.tree
+    if not isinstance(step, str):
+        raise BindError(f"a step is the name of a variable or a group, not {shown(step)}")
+    return ast.Var(_variable(step))
+
+
+def _variable(name: str) -> str:
+    if not a_text(name, "a variable"):
+        raise BindError("a variable needs a name")
+    return name
 
 
 def _own(repeat: ast.Repeat, link: Link) -> Link:

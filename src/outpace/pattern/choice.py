@@ -6,6 +6,7 @@ from enum import Enum
 from typing import TypeVar
 
 from outpace.errors import BindError, did_you_mean
+from outpace.pattern.argument import shown
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -22,9 +23,10 @@ def one_of(kind: type[_Choice], value: str | _Choice, method: str) -> _Choice:
     """
     try:
         return kind(value)
-    except ValueError:
+    except (TypeError, ValueError):
         known = [str(member.value) for member in kind]
         raise BindError(
-            f"{method} does not know {value!r}",
-            hint=did_you_mean(str(value), known) or f"use one of {', '.join(map(repr, known))}",
+            f"{method} does not know {shown(value)}",
+            hint=(did_you_mean(value, known) if isinstance(value, str) else None)
+            or f"use one of {', '.join(map(repr, known))}",
         ) from None

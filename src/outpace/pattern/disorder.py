@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from outpace.errors import BindError
+from outpace.pattern.argument import a_duration
 from outpace.pattern.choice import one_of
-from outpace.pattern.duration import parse_duration
 
 
 class Late(Enum):
@@ -122,9 +122,7 @@ class Watermark(Disorder):
 
 
 def _duration(value: Duration | str, name: str) -> Duration:
-    if isinstance(value, bool) or not isinstance(value, int | str | datetime.timedelta):
-        raise BindError(f"{name} is a duration, not {value!r}", hint='write "2 s" or a timedelta')
-    parsed = parse_duration(value) if isinstance(value, str) else value
+    parsed = a_duration(value, name)
     if (parsed < 0) if isinstance(parsed, int) else (parsed < datetime.timedelta(0)):
         raise BindError(f"{name} must not be negative")
     return parsed

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from outpace.pattern.parse_expression import ExpressionReader
 
 _NAVIGATION = frozenset({"FIRST", "LAST", "PREV", "NEXT"})
+#: What Snowflake calls navigation besides.
+_SNOWFLAKE = {"LAG": "PREV", "LEAD": "NEXT"}
 _PARTS = {
     **{
         part: part
@@ -103,11 +105,18 @@ def read_call(reader: ExpressionReader) -> Expression:
     token = cursor.advance()
     opener = cursor.advance()
     node: Expression
-    if token.key in _NAVIGATION:
-        node = _navigate(reader, token, opener)
-    elif token.key == "CLASSIFIER":
+    key = token.key
+    if cursor.source.dialect == "snowflake":
+        key = _SNOWFLAKE.get(key, key)
+    if key in _NAVIGATION:
+        node = _navigate(reader, key, opener)
+    elif key == "MATCH_SEQUENCE_NUMBER" and cursor.source.dialect == "snowflake":
+        # The number of a row in its match is how many rows the match has up to it.
+        reader.close(opener)
+        node = Semantics("running", Call("count", (Star(),)))
+    elif key == "CLASSIFIER":
         node = _classifier(reader, opener)
-    elif token.key == "MATCH_NUMBER":
+    elif key == "MATCH_NUMBER":
         if not cursor.at(")"):
             raise cursor.error("MATCH_NUMBER takes no argument")
         cursor.advance()
@@ -193,17 +202,17 @@ def _trim(reader: ExpressionReader, side: str) -> Expression:
     return Call(name, arguments)
 
 
-def _navigate(reader: ExpressionReader, token: Token, opener: Token) -> Expression:
+def _navigate(reader: ExpressionReader, key: str, opener: Token) -> Expression:
     cursor = reader.cursor
     operand = reader.read()
     offset: int | None = None
     if cursor.accept(","):
         number = cursor.token
         if number.kind is not Kind.NUMBER or not number.value.isdigit() or len(number.value) > 18:
-            raise cursor.unexpected(f"a whole number as the offset of {token.key}")
+            raise cursor.unexpected(f"a whole number as the offset of {key}")
         offset = int(cursor.advance().value)
     reader.close(opener)
-    kind = cast(OneOf["first", "last", "prev", "next"], token.key.lower())
+    kind = cast(OneOf["first", "last", "prev", "next"], key.lower())
     return Navigate(kind, operand, offset)
 
 

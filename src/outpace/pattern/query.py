@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import ast
+from outpace.pattern.argument import (
+    a_duration,
+    a_flag,
+    a_text,
+    a_whole_number,
+    an_instance,
+    several,
+    shown,
+    some_names,
+)
 from outpace.pattern.choice import one_of
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.expression import Expression
@@ -144,9 +154,14 @@ class Clauses:
     instance_count: int = 1
     scheduler: Scheduler | None = None
     order_of_arrival: Disorder | None = None
+    #: Definitions of variables that an earlier pattern had and the present one has not.
+    set_aside: tuple[tuple[str, Expression], ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        a_text(self.name, "the name of a query", hint='write op.Query("name")')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Query(Clauses):
     """A query, built step by step; each method returns a new one.
 
@@ -161,26 +176,62 @@ class Query(Clauses):
     ('symbol',)
     """
 
-    def partition_by(self, *columns: str) -> Query:
-        """Match each group of rows with equal values in these columns on its own."""
-        return replace(self, partitions=columns)
+    def partition_by(self, *columns: str | list[str] | tuple[str, ...]) -> Query:
+        """Match each group of rows with equal values in these columns on its own.
 
-    def order_by(self, *columns: str | OrderItem) -> Query:
+        Columns are named one by one or in one list.
+        """
+        names = tuple(a_text(name, "a column of partition by") for name in several(columns))
+        return replace(self, partitions=names)
+
+    def order_by(
+        self, *columns: str | OrderItem | list[str | OrderItem] | tuple[str | OrderItem, ...]
+    ) -> Query:
         """Set the order of events; the first column is the event time that WITHIN measures.
 
         A column name may end in `desc` or `asc`, and in `nulls first` or `nulls last`; one with
-        spaces in it goes into double quotes or backticks.
+        spaces in it goes into double quotes or backticks. Columns are named one by one or in one
+        list.
         """
-        return replace(self, order=tuple(_order_item(column) for column in columns))
+        return replace(self, order=tuple(_order_item(column) for column in several(columns)))
 
     def pattern(self, pattern: str | ast.Pattern | Steps) -> Query:
-        """Set the pattern, as text, as a tree, or from the builder (`step("A").then("B")`)."""
+        """Set the pattern, as text, as a tree, or from the builder (`step("A").then("B")`).
+
+        A pattern that takes the place of another one keeps the definitions of the variables that
+        both have. Those of variables that only the earlier one has are set aside: they come back
+        with a pattern that has the variable again.
+
+        Examples
+        --------
+        >>> query = Query().pattern("A B").define(A="x > 1", B="x > 2").pattern("A C")
+        >>> [name for name, _ in query.definitions]
+        ['A']
+        >>> [name for name, _ in query.pattern("A B C").definitions]
+        ['A', 'B']
+        """
         from outpace.pattern.builder import pattern_tree
 
-        return replace(self, tree=pattern_tree(pattern))
+        tree = pattern_tree(pattern)
+        if self.tree is None:
+            return replace(self, tree=tree)
+        had, has = (set(ast.predicates(each)) for each in (self.tree, tree))
+        known = {**dict(self.set_aside), **dict(self.definitions)}
+        gone = {name for name in known if name in had or name in dict(self.set_aside)} - has
+        return replace(
+            self,
+            tree=tree,
+            definitions=tuple(pair for pair in known.items() if pair[0] not in gone),
+            set_aside=tuple(pair for pair in known.items() if pair[0] in gone),
+        )
 
     def apply(self, operator: Callable[[], Operator]) -> Query:
         """Run a user-defined operator in place of a pattern: a class, or what makes an instance."""
+        if not callable(operator):
+            raise BindError(
+                f"apply takes a class of operators, or what makes one, not {shown(operator)}",
+                hint="write apply(MyOperator), where MyOperator extends op.Operator",
+            )
         return replace(self, operator=operator)
 
     def define(
@@ -193,15 +244,15 @@ class Query(Clauses):
 
         Names that are no Python identifiers go into the mapping.
         """
-        added = {**(definitions or {}), **named}
-        merged = dict(self.definitions)
-        merged.update({name: _expression(value, f"define {name}") for name, value in added.items()})
-        return replace(self, definitions=tuple(merged.items()))
+        added = _expressions("define", "define", definitions, named)
+        return replace(self, definitions=tuple({**dict(self.definitions), **added}.items()))
 
     def subset(self, /, **unions: tuple[str, ...] | list[str]) -> Query:
         """Name a union of variables, to be used like a variable in expressions."""
         merged = dict(self.subsets)
-        merged.update({name: tuple(members) for name, members in unions.items()})
+        for name, members in unions.items():
+            hint = f'write subset({name}=["A", "B"])'
+            merged[name] = some_names(members, f"subset {name}", hint=hint)
         return replace(self, subsets=tuple(merged.items()))
 
     def measures(
@@ -211,12 +262,8 @@ class Query(Clauses):
         **named: str | Expression | Fluent,
     ) -> Query:
         """Add output columns computed from the match."""
-        added = {**(measures or {}), **named}
-        merged = dict(self.outputs)
-        merged.update(
-            {name: _expression(value, f"measure {name}") for name, value in added.items()}
-        )
-        return replace(self, outputs=tuple(merged.items()))
+        added = _expressions("measures", "measure", measures, named)
+        return replace(self, outputs=tuple({**dict(self.outputs), **added}.items()))
 
     def one_row_per_match(self) -> Query:
         """Return one row per match: the partition columns and the measures (the default)."""
@@ -232,9 +279,9 @@ class Query(Clauses):
         unmatched
             Also return the rows that are in no match.
         """
-        if empty not in ("show", "omit"):
-            raise BindError(f"empty matches are to be 'show' or 'omit', not {empty!r}")
-        if unmatched:
+        if not isinstance(empty, str) or empty not in ("show", "omit"):
+            raise BindError(f"empty matches are to be 'show' or 'omit', not {shown(empty)}")
+        if a_flag(unmatched, "unmatched"):
             return replace(self, rows=Rows.ALL_WITH_UNMATCHED)
         return replace(self, rows=Rows.ALL_SHOW_EMPTY if empty == "show" else Rows.ALL_OMIT_EMPTY)
 
@@ -256,11 +303,11 @@ class Query(Clauses):
         Where that row is missing or is the match's own first row, go on at the next row, or fail if
         `strict`.
         """
-        return replace(self, skip=AfterMatch(Skip.TO_FIRST, variable, strict))
+        return replace(self, skip=_skip_to(Skip.TO_FIRST, variable, strict))
 
     def skip_to_last(self, variable: str, *, strict: bool = False) -> Query:
         """After a match, go on at the last row of a variable; see `skip_to_first`."""
-        return replace(self, skip=AfterMatch(Skip.TO_LAST, variable, strict))
+        return replace(self, skip=_skip_to(Skip.TO_LAST, variable, strict))
 
     def within(
         self,
@@ -277,9 +324,7 @@ class Query(Clauses):
             "first to last" event, or "previous to current": from each event to the one before it in
             the match.
         """
-        from outpace.pattern.duration import parse_duration
-
-        value = parse_duration(duration) if isinstance(duration, str) else duration
+        value = a_duration(duration, "within")
         if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
             raise BindError(f"within must be longer than nothing, not {duration!r}")
         return replace(self, bound=Within(value, one_of(WithinKind, kind, "within")))
@@ -294,11 +339,10 @@ class Query(Clauses):
 
     def limit(self, count: int, per: str | Per = Per.PARTITION) -> Query:
         """Return at most `count` matches per "start" or per "partition"."""
-        if count < 1:
-            raise BindError(f"a limit is at least 1, not {count}")
+        most = a_whole_number(count, "a limit", least=1)
         counted = one_of(Per, per, "limit")
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
-        return replace(self, limits=(*kept, Limit(count, counted)))
+        return replace(self, limits=(*kept, Limit(most, counted)))
 
     def over(self, windows: Windows, *, duplicates: bool = False, numbered: bool = False) -> Query:
         """Look at the events window by window; see `outpace.windows`.
@@ -316,7 +360,15 @@ class Query(Clauses):
         numbered
             Add the columns `match_event` (x), `window` (y), `window_start` and `window_end`.
         """
-        return replace(self, windows=windows, duplicates=duplicates, numbered=numbered)
+        from outpace.pattern.windows import Windows
+
+        hint = "write over(op.windows.count(1000, slide=50))"
+        return replace(
+            self,
+            windows=an_instance(windows, Windows, "a kind of windows", hint=hint),
+            duplicates=a_flag(duplicates, "duplicates"),
+            numbered=a_flag(numbered, "numbered"),
+        )
 
     def instances(self, count: int, schedule: Scheduler | None = None) -> Query:
         """Give the windows to so many instances, which match in parallel.
@@ -329,14 +381,11 @@ class Query(Clauses):
             Which instance gets a window; see `outpace.schedulers`. By default all windows of a key
             go to the same instance, and without a key batches of consecutive windows do.
         """
-        if not isinstance(count, int) or count < 1:
-            raise BindError(f"there is at least one instance, not {count!r}")
-        if not isinstance(schedule, Scheduler | None):
-            raise BindError(
-                f"a scheduler is expected, not {schedule!r}",
-                hint="write instances(4, op.schedulers.RoundRobin())",
-            )
-        return replace(self, instance_count=count, scheduler=schedule)
+        number = a_whole_number(count, "the number of instances", least=1)
+        if schedule is not None:
+            hint = "write instances(4, op.schedulers.RoundRobin())"
+            an_instance(schedule, Scheduler, "a scheduler", hint=hint)
+        return replace(self, instance_count=number, scheduler=schedule)
 
     def disorder(self, disorder: Disorder) -> Query:
         """Say how far the events of a stream may be out of order, and what becomes of late ones.
@@ -350,11 +399,10 @@ class Query(Clauses):
             is told that none comes; `op.InOrder(late="side")` expects order. Each says what
             becomes of late and invalid events.
         """
-        if not isinstance(disorder, Disorder):
-            raise BindError(
-                f"disorder is expected, not {disorder!r}", hint='write disorder(op.KSlack("2 s"))'
-            )
-        return replace(self, order_of_arrival=disorder)
+        hint = 'write disorder(op.KSlack("2 s"))'
+        return replace(
+            self, order_of_arrival=an_instance(disorder, Disorder, "disorder", hint=hint)
+        )
 
     @staticmethod
     def from_sql(text: str, *, dialect: str = "outpace", name: str = "query") -> Query:
@@ -367,13 +415,15 @@ class Query(Clauses):
         """
         from outpace.pattern.parse_match_recognize import parse_match_recognize
 
-        return parse_match_recognize(text, dialect=dialect, name=name)
+        return parse_match_recognize(
+            a_text(text, "MATCH_RECOGNIZE"), dialect=a_text(dialect, "a dialect").lower(), name=name
+        )
 
     def to_sql(self, *, dialect: str = "outpace") -> str:
         """Return the query as a MATCH_RECOGNIZE clause."""
         from outpace.pattern.print_query import print_match_recognize
 
-        return print_match_recognize(self, dialect)
+        return print_match_recognize(self, a_text(dialect, "a dialect").lower())
 
     def to_python(self) -> str:
         """Return the query as Python source that builds it."""
@@ -442,10 +492,24 @@ def register_explainer(explain: Callable[[Query, object], Explained]) -> None:
     _explainers[:] = [explain]
 
 
+def checked_query(query: object) -> Query:
+    """Return what a user passed as a query, or say that it is none."""
+    if isinstance(query, Query):
+        return query
+    raise BindError(
+        f"a query is expected, not an object of type {type(query).__name__}",
+        hint='write op.Query("name").pattern("A B")',
+    )
+
+
+def _skip_to(skip: Skip, variable: str, strict: bool) -> AfterMatch:
+    return AfterMatch(skip, a_text(variable, "a variable"), a_flag(strict, "strict"))
+
+
 def _order_item(column: str | OrderItem) -> OrderItem:
     if isinstance(column, OrderItem):
         return column
-    name, words = _order_words(column)
+    name, words = _order_words(a_text(column, "a column of order by", hint='write order_by("ts")'))
     descending: bool = False
     nulls_first: bool | None = None
     if [word.lower() for word in words[-2:]] in (["nulls", "first"], ["nulls", "last"]):
@@ -469,7 +533,21 @@ def _order_words(column: str) -> tuple[str, list[str]]:
     return first, words
 
 
-def _expression(value: str | Expression | Fluent, where: str) -> Expression:
+def _expressions(
+    method: str,
+    what: str,
+    given: Mapping[str, str | Expression | Fluent] | None,
+    named: Mapping[str, str | Expression | Fluent],
+) -> dict[str, Expression]:
+    """Return the trees of the expressions that were passed by name or in a mapping."""
     from outpace.pattern.builder import expression_tree
 
-    return expression_tree(value, where)
+    if given is not None and not isinstance(given, Mapping):
+        raise BindError(
+            f"{method} takes names with expressions, not {shown(given)}",
+            hint=f"write {method}(NAME='price > 3')",
+        )
+    return {
+        a_text(name, f"a name of {method}"): expression_tree(value, f"{what} {name}")
+        for name, value in {**(given or {}), **named}.items()
+    }

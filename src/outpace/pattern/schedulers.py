@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outpace.errors import BindError
+from outpace.pattern.argument import a_whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,9 @@ class Batches(Scheduler):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
-            raise BindError(f"a batch has at least one window, not {self.size!r}")
+        if self.size is not None:
+            size = a_whole_number(self.size, "the size of a batch", least=1)
+            object.__setattr__(self, "size", size)
 
     def assign(self, window: Candidate, loads: Sequence[float]) -> int:
         """Return the instance that has the batch; one window is a batch where no size is known."""

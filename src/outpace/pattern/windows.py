@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from outpace.errors import BindError, UnsupportedError
+from outpace.pattern.argument import plain, shown
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Expression
 
@@ -35,10 +36,11 @@ class CountWindows:
 
     def __post_init__(self) -> None:
         for name in ("size", "slide", "offset"):
-            value = getattr(self, name)
+            value = plain(getattr(self, name))
+            object.__setattr__(self, name, value)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise BindError(
-                    f"the {name} of a count window is a whole number of events, not {value!r}",
+                    f"the {name} of a count window is a whole number of events, not {shown(value)}",
                     where="count windows",
                     hint="windows over a stretch of time are windows.time",
                 )
@@ -59,8 +61,10 @@ class TimeWindows:
     offset: Span = 0
 
     def __post_init__(self) -> None:
+        for name in ("size", "slide", "offset"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         _check_span(self.size, "size", "time windows", least=1)
-        if self.offset == 0:
+        if not isinstance(self.offset, bool) and self.offset == 0:
             object.__setattr__(self, "offset", self.size * 0)
         for name in ("size", "slide", "offset"):
             value = getattr(self, name)
@@ -81,6 +85,7 @@ class SessionWindows:
     gap: Span
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "gap", plain(self.gap))
         _check_span(self.gap, "gap", "session windows", least=1)
 
 
@@ -108,7 +113,7 @@ class BetweenWindows:
             )
         if not isinstance(self.predicate, WindowPredicate | None):
             raise BindError(
-                f"a window predicate is expected, not {self.predicate!r}",
+                f"a window predicate is expected, not {shown(self.predicate)}",
                 where="between windows",
                 hint="give an object of a class that extends op.windows.Predicate",
             )
@@ -209,7 +214,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 def _check_span(value: object, name: str, where: str, *, least: int | None) -> None:
     if isinstance(value, bool) or not isinstance(value, int | datetime.timedelta):
         raise BindError(
-            f"{name} is a duration or an integer, not {value!r}",
+            f"{name} is a duration or an integer, not {shown(value)}",
             where=where,
             hint="write '10 s', a timedelta, or an integer in units of the time column",
         )

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from outpace.errors import DataError
+from outpace.pattern.argument import a_flag, a_path, shown
 from outpace.plan.find_files import Place, find_files
 
 #: Footers that are read at the same time; on object stores each waits for the network.
@@ -97,14 +98,15 @@ def parquet(
     if not named or not all(isinstance(one, str | os.PathLike) for one in named):
         raise DataError(
             "expected a path or a list of paths",
-            detail=f"got {path!r}",
+            detail=f"got {shown(path)}",
             hint="a path is a string or a pathlib.Path",
         )
     if filesystem is not None and not isinstance(filesystem, fs.FileSystem):
         raise DataError(
             f"expected a pyarrow.fs.FileSystem, not an object of type {type(filesystem).__name__}"
         )
-    return ParquetFiles(tuple(os.fspath(one) for one in named), ordered, filesystem)
+    paths = tuple(a_path(one, "a path", error=DataError) for one in named)
+    return ParquetFiles(paths, a_flag(ordered, "ordered", error=DataError), filesystem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 import datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -33,7 +34,6 @@ price, volume = col("price"), col("volume")
         (price > -1, "price > -1"),
         (price >= 1.5, "price >= 1.5e0"),
         (price == "a", "price = 'a'"),
-        (price != None, "price <> NULL"),  # noqa: E711
         (price + volume - 1, "price + volume - 1"),
         (1 + price, "1 + price"),
         (1 - price, "1 - price"),
@@ -94,6 +94,20 @@ def test_names_and_constants_are_checked():
         price.isin()
     with pytest.raises(BindError, match="whole number"):
         prev("price", -1)
+
+
+@pytest.mark.parametrize("compare", [lambda: price == None, lambda: price != None])  # noqa: E711
+def test_a_comparison_with_none_points_at_is_null(compare):
+    with pytest.raises(BindError, match="never true") as caught:
+        compare()
+    assert "is_null()" in caught.value.hint
+
+
+def test_numbers_of_numpy_are_constants_on_both_sides():
+    assert (price > np.float64(1.5)).tree == (price > 1.5).tree
+    assert (np.int64(2) * price).tree == (2 * price).tree
+    assert (np.int64(2) < price).tree == (price > 2).tree
+    assert (True & (price > 1)).tree == parse_expression("TRUE AND price > 1")
 
 
 def test_a_query_takes_text_and_builders_alike():

@@ -102,11 +102,23 @@ def test_what_can_be_no_window_is_refused_at_once(make, message) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: op.Query().instances(0), "there is at least one instance, not 0"),
-        (lambda: op.Query().instances("2"), "there is at least one instance, not '2'"),
+        (
+            lambda: op.Query().instances(0),
+            "a whole number of at least 1, not 0",
+        ),
+        (
+            lambda: op.Query().instances("2"),
+            "a whole number of at least 1, not '2'",
+        ),
         (lambda: op.Query().instances(2, op.schedulers.RoundRobin), "a scheduler is expected, not"),
-        (lambda: op.schedulers.Batches(0), "a batch has at least one window, not 0"),
-        (lambda: op.schedulers.Batches("2"), "a batch has at least one window, not '2'"),
+        (
+            lambda: op.schedulers.Batches(0),
+            "a whole number of at least 1, not 0",
+        ),
+        (
+            lambda: op.schedulers.Batches("2"),
+            "a whole number of at least 1, not '2'",
+        ),
     ],
 )
 def test_what_can_be_no_instances_is_refused_at_once(make, message) -> None:
@@ -180,7 +192,6 @@ def test_a_predicate_sees_the_whole_event() -> None:
     ("query", "message"),
     [
         (op.Query().pattern("A"), "the query has no windows"),
-        (over("10 s"), "over takes windows, not an object of type str"),
         (over(op.windows.time("1 s")), "time windows need an event time"),
         (over(op.windows.session("1 s")), "session windows need an event time"),
         (over(op.windows.time("1 s"), "seq"), "a duration is given, but 'seq' holds integers"),

@@ -42,7 +42,7 @@ from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
-from outpace.engine.match.times import time_values
+from outpace.engine.match.times import refuse_missing, time_values
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import (
     Grouping,
@@ -53,7 +53,7 @@ from outpace.engine.partition import (
     sort_table,
 )
 from outpace.engine.state import pack, unpack
-from outpace.errors import DataError, StateError
+from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind import bind
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.print_query import print_identity
@@ -91,7 +91,7 @@ def whole_block(task: Task, table: pa.Table) -> Block:
         visible=ordered.segments[1:],
         ordinals=ordered.ordinals,
         arrivals=arrivals,
-        times=time_values(bound, ordered.columns),
+        times=time_values(bound, ordered.columns, arrivals),
         ended=True,
     )
 
@@ -376,6 +376,7 @@ class MatchOperator:
         bound = self.task.bound
         if bound.within is None or bound.time is None or not rows.num_rows:
             return
+        refuse_missing(bound.time, rows.column(bound.time), range(rows.num_rows))
         time = rows.column(bound.time).slice(0, 1)
         if time_values(bound, {bound.time: one_array(time)})[0] < self._watermark:
             raise DataError(
@@ -395,9 +396,7 @@ class MatchOperator:
             if index < 0:
                 raise DataError(f"the pushed table has no column '{name}'")
             if schema.field(index).type != wanted:
-                raise DataError(
-                    f"column '{name}' is {schema.field(index).type}, not {wanted} as before"
-                )
+                raise other_type(name, schema.field(index).type, wanted)
 
     def _empty_rows(self) -> pa.Table:
         schema = self.task.bound.schema

@@ -11,19 +11,49 @@ import pyarrow.compute as pc
 
 from outpace.engine.match.contract import NO_TIME, Integers
 from outpace.errors import DataError
+from outpace.pattern.argument import plain, shown
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, type_name
 
 
-def time_values(bound: BoundQuery, columns: Mapping[str, pa.Array]) -> Integers:
-    """Return the times that WITHIN measures, or nothing for a query without WITHIN."""
+def time_values(
+    bound: BoundQuery,
+    columns: Mapping[str, pa.Array],
+    rows: Integers | range | None = None,
+) -> Integers:
+    """Return the times that WITHIN measures, or nothing for a query without WITHIN.
+
+    Parameters
+    ----------
+    bound, columns
+        A query and its rows.
+    rows
+        Which rows of the input they are, to name one without a time; None where nobody knows.
+    """
     if bound.within is None or bound.time is None:
         return np.zeros(0, np.int64)
     column = columns[bound.time]
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(f"the time column '{bound.time}' is NULL", detail=f"sorted row {row}")
+    refuse_missing(bound.time, column, rows)
     return as_integers(column)
+
+
+def refuse_missing(
+    time: str, column: pa.Array | pa.ChunkedArray, rows: Integers | range | None
+) -> None:
+    """Fail where a time is NULL, and say in which row of the input it is."""
+    if not column.null_count:
+        return
+    missing = np.flatnonzero(np.asarray(column.is_null()))
+    detail = None
+    if rows is not None:
+        first = min(int(rows[row]) for row in missing)
+        more = "" if len(missing) == 1 else f", the first of {len(missing)} such rows"
+        detail = f"row {first} of the input, counted from 0{more}"
+    raise DataError(
+        f"the time column '{time}' is NULL",
+        detail=detail,
+        hint="leave such rows out, or give them a time",
+    )
 
 
 def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
@@ -70,12 +100,13 @@ def as_integer(time: int | datetime.datetime, kind: pa.DataType) -> int:
     >>> as_integer(datetime.datetime(1970, 1, 1, 0, 0, 1), pa.timestamp("ms"))
     1000000
     """
+    given, time = time, plain(time)
     if isinstance(time, datetime.datetime) and is_instant(kind):
         return int(pa.scalar(time, pa.timestamp("us", getattr(kind, "tz", None))).value)
     limits = np.iinfo(np.int64)
-    if not isinstance(time, int) or not limits.min <= time <= limits.max:
+    if isinstance(time, bool) or not isinstance(time, int) or not limits.min <= time <= limits.max:
         raise DataError(
-            f"{time!r} is no time of a column of type {type_name(kind)}",
+            f"{shown(given)} is no time of a column of type {type_name(kind)}",
             hint="give an integer of 64 bits, or a datetime where the column has timestamps",
         )
     return time

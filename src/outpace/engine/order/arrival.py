@@ -125,7 +125,7 @@ class Arrival:
             others = "rows that were already taken"
         values = ((name, joined.column(name)) for name in self._by_key.order_by)
         shown = [
-            f"{name} is {value[row]}, after {value[ahead]}"
+            f"{name} is {_text(value[row])}, after {_text(value[ahead])}"
             for name, value in values
             if value[row] != value[ahead]
         ]
@@ -147,3 +147,7 @@ class Arrival:
         if is_instant(kind):
             slack = f'"{print_duration(datetime.timedelta(microseconds=last - late))}"'
         return f", or let the query wait for late ones: .disorder(op.KSlack({slack}))"
+
+
+def _text(value: pa.Scalar) -> str:
+    return str(value) if value.is_valid else "NULL"

@@ -34,7 +34,7 @@ from outpace.engine.order.reorder_clock import Clock, spans_of
 from outpace.engine.order.reorder_runs import Run, Runs, moved, sorted_run
 from outpace.engine.partition import one_array, sort_groups
 from outpace.engine.state import pack, unpack
-from outpace.errors import DataError, StateError
+from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind_disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
@@ -342,8 +342,7 @@ class Reorderer:
             if index < 0:
                 raise DataError(f"the pushed table has no column '{field.name}'")
             if schema.field(index).type != field.type:
-                found = schema.field(index).type
-                raise DataError(f"column '{field.name}' is {found}, not {field.type} as before")
+                raise other_type(field.name, schema.field(index).type, field.type)
 
 
 def _total_order(bound: BoundQuery, ties: tuple[str, ...]) -> BoundQuery:

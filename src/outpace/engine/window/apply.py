@@ -12,12 +12,13 @@ Memory: what the operators keep; no rows are kept for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.apply import fitted_rows, row_count
+from outpace.engine.apply import fitted_rows, operator_errors, row_count
 from outpace.engine.match.contract import Integers
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
@@ -208,7 +209,9 @@ class WindowedApply:
             if partition not in keys:
                 (first,) = groups[partition].rows.slice(0, 1).select(names).to_pylist() or [{}]
                 keys[partition] = tuple(first[name] for name in names)
-            window = _Open(self._make(), *place, keys[partition])
+            with operator_errors(self.bound, None, keys[partition], number):
+                operator = self._make()
+            window = _Open(operator, *place, keys[partition])
             self._open.setdefault(partition, {})[number] = window
 
     def _fed(self, window: _Open, group: _Group, stop: int | None) -> Iterator[_Piece]:
@@ -222,7 +225,8 @@ class WindowedApply:
         if isinstance(operator, EventOperator) and type(operator).process is EventOperator.process:
             yield from self._fed_singly(window, operator, group, low, high)
             return
-        rows = operator.process(group.rows.slice(low, high - low))
+        with self._told(window):
+            rows = operator.process(group.rows.slice(low, high - low))
         yield from self._pieces(window, rows, window.last, COMPLETING)
 
     def _fed_singly(
@@ -231,9 +235,10 @@ class WindowedApply:
         """Give a window its new events one by one, so that each row has its own event."""
         given: list[Mapping[str, object]] = []
         places: list[int] = []
-        for place, event in enumerate(group.events(low, high), start=low):
-            given += operator.on_event(event) or ()
-            places += [place] * (len(given) - len(places))
+        with self._told(window):
+            for place, event in enumerate(group.events(low, high), start=low):
+                given += operator.on_event(event) or ()
+                places += [place] * (len(given) - len(places))
         rows = {name: [row.get(name) for row in given] for name in self._given.names}
         yield from self._pieces(window, rows, group.arrival[places], COMPLETING)
 
@@ -246,7 +251,12 @@ class WindowedApply:
                 del self._open[partition]
             window.end_time = end
             phase = CLOSING if closed_at > window.last else COMPLETING
-            yield from self._pieces(window, window.operator.close(), closed_at, phase)
+            with self._told(window):
+                rows = window.operator.close()
+            yield from self._pieces(window, rows, closed_at, phase)
+
+    def _told(self, window: _Open) -> AbstractContextManager[None]:
+        return operator_errors(self.bound, window.operator, window.key, window.number)
 
     def _pieces(
         self, window: _Open, given: Rows, event: int | Integers, phase: int

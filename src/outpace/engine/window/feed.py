@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
+from outpace.engine.match.times import refuse_missing
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import sort_groups
 from outpace.engine.state import pack, unpack
@@ -28,8 +29,15 @@ def may_forget(bound: BoundQuery, windows: BoundWindows) -> bool:
     return windows.keyed and (not bound.query.numbered or isinstance(windows.kind, ByTime))
 
 
-def in_order(bound: BoundQuery, table: pa.Table) -> pa.Table:
-    """Return a table's rows in the query's order, over all partitions, ties as they come."""
+def in_order(bound: BoundQuery, table: pa.Table, windows: BoundWindows | None = None) -> pa.Table:
+    """Return a table's rows in the query's order, over all partitions, ties as they come.
+
+    Where the windows are given, a row without the time that they measure is refused by its number
+    in the table: sorted, it would have another.
+    """
+    time = None if windows is None else _time(bound, windows)
+    if time is not None:
+        refuse_missing(time, table.column(time), range(table.num_rows))
     order = _order(bound, table)
     return table if order is None else table.take(pa.array(order))
 
@@ -47,8 +55,7 @@ class Feed:
 
     def __init__(self, bound: BoundQuery, windows: BoundWindows, *, checked: bool = True) -> None:
         self._checked = checked
-        time = windows.time if bound.within is None else bound.time
-        self._numbers = EventNumbers(bound.schema, bound.partition_by, time)
+        self._numbers = EventNumbers(bound.schema, bound.partition_by, _time(bound, windows))
         self._arrival = Arrival(bound)
 
     @property
@@ -85,6 +92,11 @@ class Feed:
         """Go on from bytes that `state` returned."""
         _, (numbers, self._arrival.latest) = unpack(data)
         self._numbers.restore(numbers.column(0)[0].as_py())
+
+
+def _time(bound: BoundQuery, windows: BoundWindows) -> str | None:
+    """Return the column with the times that windows or WITHIN measure."""
+    return windows.time if bound.within is None else bound.time
 
 
 def _order(bound: BoundQuery, table: pa.Table) -> np.ndarray | None:

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from outpace.engine.kernels.windows import count_events
 from outpace.engine.match.contract import Integers
-from outpace.engine.match.times import as_integers
+from outpace.engine.match.times import as_integers, refuse_missing
 from outpace.engine.partition import key_codes, key_tuples
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events
-from outpace.errors import DataError, StateError
+from outpace.errors import StateError
 
 _Key: TypeAlias = tuple[Hashable, ...]
 
@@ -184,7 +184,5 @@ class EventNumbers:
         if self._time is None:
             return np.zeros(0, np.int64)
         column = rows.column(self._time)
-        if column.null_count:
-            row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-            raise DataError(f"the time column '{self._time}' is NULL", detail=f"row {row}")
+        refuse_missing(self._time, column, None)
         return as_integers(column)

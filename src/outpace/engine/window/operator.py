@@ -25,7 +25,7 @@ from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
 from outpace.engine.window.split import make_splitter
 from outpace.engine.window.stretches import joined_windows
-from outpace.errors import DataError, StateError
+from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind_windows import BoundWindows, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
@@ -234,7 +234,7 @@ def match_whole(
     """Let an instance match all windows of a table at once."""
     # The table is put in order here, so nobody need look again.
     feed, splitter = Feed(bound, windows, checked=False), make_splitter(windows)
-    events = feed.number(in_order(bound, table))
+    events = feed.number(in_order(bound, table, windows))
     split = splitter.push(events)
     closed = joined_windows(split.closed, splitter.finish().closed)
     parts = instance.steps(events, Split(split.opened, closed), ended=True)
@@ -255,5 +255,5 @@ def _fitting(table: pa.Table, schema: pa.Schema) -> pa.Table:
             raise DataError(f"the pushed table has no column '{field.name}'")
         found = table.schema.field(index).type
         if found != field.type:
-            raise DataError(f"column '{field.name}' is {found}, not {field.type} as before")
+            raise other_type(field.name, found, field.type)
     return table.select(schema.names)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from outpace.errors import DataError, did_you_mean
 from outpace.ingest.log.frame import LIMIT
+from outpace.pattern.argument import a_path, a_text, a_whole_number, an_instance
 from outpace.pattern.types import is_instant, type_name
 from outpace.plan.small_file import read_small
 
@@ -97,10 +98,12 @@ def create_folder(
     path: str | os.PathLike[str], schema: pa.Schema, time: str, segment_bytes: int
 ) -> Folder:
     """Make the folder of a new log."""
-    checked = _checked_schema(schema, time)
-    if segment_bytes < 1:
-        raise DataError(f"a segment has at least one byte, not {segment_bytes}")
-    folder = Folder(Path(path).absolute(), checked, time, segment_bytes, secrets.randbits(32))
+    place = Path(a_path(path, "the path of a log", error=DataError)).absolute()
+    hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
+    an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint, error=DataError)
+    checked = _checked_schema(schema, a_text(time, "the time column", error=DataError))
+    segment_bytes = a_whole_number(segment_bytes, "segment_bytes", least=1, error=DataError)
+    folder = Folder(place, checked, time, segment_bytes, secrets.randbits(32))
     about: dict[str, object] = {
         "format": _FORMAT,
         "version": VERSION,
@@ -128,7 +131,7 @@ def create_folder(
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
     """Read what a log's folder says of it."""
-    place = Path(path).absolute()
+    place = Path(a_path(path, "the path of a log", error=DataError)).absolute()
     about = place / _ABOUT
     try:
         said = json.loads(read_small(about, _ABOUT_BYTES_MAX))

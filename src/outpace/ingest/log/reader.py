@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from outpace.engine.block import read_block
 from outpace.engine.match.contract import Integers
+from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder, open_folder
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
@@ -32,6 +33,7 @@ from outpace.ingest.log.frame import (
 )
 from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
 from outpace.ingest.log.writer import OnInvalid, Sync, Writer
+from outpace.pattern.argument import a_whole_number
 from outpace.pattern.choice import one_of
 
 #: How many closed segments a reader remembers the headers of: at most 512 KiB each.
@@ -200,8 +202,8 @@ class Log:
             A list that what was skipped is added to, and what a crash took (`Damage.marked`), which
             ends no reading. Without a list, a warning tells the latter.
         """
-        low = self.first if start is None else start
-        high = self.stop if stop is None else min(stop, self.stop)
+        low = self.first if start is None else _offset(start)
+        high = self.stop if stop is None else min(_offset(stop), self.stop)
         for frame, payload in self.payloads(low, high, on_damage=on_damage, lost=lost):
             batch = self._events(frame, payload)
             if isinstance(batch, Damage):
@@ -307,6 +309,11 @@ class Log:
         At least one event is read if there is one. The end is that of a frame where this leaves out
         less than half of what is allowed.
         """
+        start = _offset(start)
+        if events is not None:
+            events = a_whole_number(events, "the number of events", error=DataError)
+        if bytes is not None:
+            bytes = a_whole_number(bytes, "the number of bytes", error=DataError)
         stop = self.stop if events is None else min(self.stop, start + events)
         if bytes is None and stop == self.stop:
             return stop
@@ -330,6 +337,7 @@ class Log:
 
     def behind(self, offset: int) -> Behind:
         """Say how far somebody is behind who has read up to an offset."""
+        offset = _offset(offset)
         place = max(offset, self.first)
         for run in self.runs(place, self.stop):
             if len(run.headers):
@@ -354,6 +362,7 @@ class Log:
 
     def arrival_before(self, offset: int) -> int:
         """Return when the last event before an offset came; 0 where there is none."""
+        offset = _offset(offset)
         for run in self.runs(offset - 1, offset):
             if len(run.headers):
                 return int(run.headers[-1]["arrival"])
@@ -364,6 +373,7 @@ class Log:
 
         The last segment is never deleted. A reader that still needs the events is told so.
         """
+        before = _offset(before)
         self.refresh()
         old = [base for base, stop in pairwise(self._bases) if stop <= before]
         for base in old:
@@ -389,3 +399,7 @@ class Log:
                 self._closed.pop(next(iter(self._closed)))
             self._closed[base] = read_closed(self.folder, base, self._bases[number + 1])
         return self._closed[base]
+
+
+def _offset(value: int) -> int:
+    return a_whole_number(value, "an offset", error=DataError)

@@ -35,6 +35,8 @@ from outpace.ingest.log.frame import HEADER_BYTES, Frame, FrameKind, payload_che
 from outpace.ingest.log.recover import Recovered, recover
 from outpace.ingest.log.rows import Payload, fitting, invalid_times, payloads, reason_of
 from outpace.ingest.log.segment_writer import SegmentWriter
+from outpace.local.frames import TableLike, to_arrow
+from outpace.pattern.argument import a_whole_number
 from outpace.pattern.choice import one_of
 
 #: A segment has at most so many frames, so that an index is small and soon checked.
@@ -78,6 +80,7 @@ class Writer:
         interval_ms: int = 100,
         on_invalid: OnInvalid | str = OnInvalid.FAIL,
     ) -> None:
+        interval_ms = a_whole_number(interval_ms, "interval_ms", least=1, error=DataError)
         self._folder = folder
         self._sync = one_of(Sync, sync, "sync")
         self._on_invalid = one_of(OnInvalid, on_invalid, "on_invalid")
@@ -104,13 +107,14 @@ class Writer:
         """The offset that the next event gets."""
         return self._stop
 
-    def append(self, events: pa.Table | pa.RecordBatch, *, arrival_us: int | None = None) -> range:
+    def append(self, events: TableLike, *, arrival_us: int | None = None) -> range:
         """Append events and return their offsets.
 
         Parameters
         ----------
         events
-            Events with the columns of the log, in any order of the columns.
+            Events with the columns of the log, in any order of the columns: a table of any kind,
+            or a list of dictionaries.
         arrival_us
             When they came, in microseconds since 1970: now, by default. It never goes back.
 
@@ -129,9 +133,10 @@ class Writer:
                 detail=self._broken,
                 hint="close it and open the log again: what is half written is cut then",
             )
-        table = pa.table(events) if isinstance(events, pa.RecordBatch) else events
-        table = fitting(table, self._folder.schema)
-        now = time.time_ns() // 1000 if arrival_us is None else arrival_us
+        table = fitting(to_arrow(events, self._folder.schema), self._folder.schema)
+        now = time.time_ns() // 1000
+        if arrival_us is not None:
+            now = a_whole_number(arrival_us, "arrival_us", error=DataError)
         self._arrival = max(self._arrival, now)
         table = self._without_invalid(table)
         first = self._stop

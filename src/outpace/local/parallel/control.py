@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outpace.errors import BindError
+from outpace.pattern.argument import a_number
 
 #: How much a new measurement counts against those before it.
 _NEWNESS: Final = 0.2
@@ -51,8 +51,7 @@ class RateControl:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if not 0 < getattr(self, name) < math.inf:
-                raise BindError(f"{name} is to be above 0, not {getattr(self, name)}")
+            object.__setattr__(self, name, a_number(getattr(self, name), name, above=0))
 
 
 class RateController:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Final
@@ -33,7 +33,9 @@ from outpace.local.parallel.operator import BLOCK_ROWS, MEMORY, ParallelOperator
 from outpace.local.parallel.reader import Batch, SourceReader
 from outpace.local.parallel.worker import Done
 from outpace.local.stream import check_sources
-from outpace.pattern.query import Query
+from outpace.pattern.argument import a_whole_number, an_instance
+from outpace.pattern.bind_windows import bind_windows
+from outpace.pattern.query import Query, checked_query
 from outpace.pattern.windows import LandmarkWindows
 
 #: The longest wait for anything, after which it is looked whether the run was stopped.
@@ -83,23 +85,17 @@ def run(
     >>> found == op.match(op.sources.simple_events(1000, types="ab").table(), pairs).num_rows
     True
     """
-    if not isinstance(query, Query):
-        raise BindError(
-            f"a query is expected, not an object of type {type(query).__name__}",
-            hint='write op.Query("name").pattern("A B")',
-        )
+    checked_query(query)
     check_sources(query)
-    listed = [sources] if isinstance(sources, Source) else list(sources)
+    several = list(sources) if isinstance(sources, Iterable) else []
+    listed = [sources] if isinstance(sources, Source) else several
     if not listed or not all(isinstance(source, Source) for source in listed):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
-    for name, value in (("memory", memory), ("batch_rows", batch_rows)):
-        if not isinstance(value, int) or value < 1:
-            raise BindError(f"{name} is to be an integer of at least 1, not {value!r}")
-    if not isinstance(rate_control, RateControl | None):
-        raise BindError(
-            f"rate control is expected, not an object of type {type(rate_control).__name__}",
-            hint="write op.RateControl(aim_s=0.05), or None",
-        )
+    memory = a_whole_number(memory, "memory", least=1)
+    batch_rows = a_whole_number(batch_rows, "batch_rows", least=1)
+    if rate_control is not None:
+        hint = "write op.RateControl(aim_s=0.05), or None"
+        an_instance(rate_control, RateControl, "rate control", hint=hint)
     times = sorted({source.time for source in listed})
     if len(times) > 1:
         raise DataError(
@@ -114,7 +110,7 @@ def match_in_processes(query: Query, table: pa.Table) -> pa.Table:
     """Return the matches of a query in the windows of a complete table."""
     bound = make_instance(query, table.schema)[0]
     with ParallelOperator(query, table.schema) as operator:
-        found = list(operator.push(in_order(bound, table)))
+        found = list(operator.push(in_order(bound, table, bind_windows(query, table.schema))))
         operator.finish()
         found += operator.rest()
     return pa.concat_tables([bound.output.empty_table(), *found])

@@ -322,15 +322,15 @@ def test_a_source_that_is_left_early_is_closed() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(op.BindError, match="batch_rows is to be an integer of at least 1, not 0"):
+    with pytest.raises(op.BindError, match="batch_rows is a whole number of at least 1, not 0"):
         op.run(pairs(), Listed("a"), batch_rows=0)
-    with pytest.raises(op.BindError, match="memory is to be an integer of at least 1"):
+    with pytest.raises(op.BindError, match="memory is a whole number of at least 1"):
         op.run(pairs(), Listed("a"), memory=-1)
     with pytest.raises(op.BindError, match="of at least 1, not '1 GB'"):
         op.run(pairs(), Listed("a"), memory="1 GB")  # type: ignore[arg-type] # the point
     with pytest.raises(op.BindError, match="rate control is expected"):
         op.run(pairs(), Listed("a"), rate_control=5)  # type: ignore[arg-type] # the point
-    with pytest.raises(op.BindError, match="aim_s is to be above 0, not 0"):
+    with pytest.raises(op.BindError, match="aim_s is a number above 0, not 0"):
         op.RateControl(aim_s=0)
     with pytest.raises(op.DataError, match="the same time column"):
         op.run(pairs(), [Listed("a"), Listed("b", time="other")])
