@@ -152,8 +152,8 @@ class DataError(OutpaceError):
 
     Examples
     --------
-    >>> print(DataError("the time column 'ts' is NULL", detail="sorted row 3"))
-    [data] the time column 'ts' is NULL
+    >>> print(DataError("the time 'ts' is NULL", detail="sorted row 3"))
+    [data] the time 'ts' is NULL
       sorted row 3
     """
 

@@ -406,7 +406,7 @@ def test_python_values_become_a_type_only_where_nothing_is_lost() -> None:
 )
 def test_a_time_that_is_null_is_named_by_its_row(query: op.Query) -> None:
     text = said(lambda: op.match({"ts": [3, None, 1], "x": [1, 2, 3]}, query))
-    assert "the time column 'ts' is NULL" in text
+    assert "the time 'ts' is NULL" in text
     assert "row 1 of the input" in text
 
 

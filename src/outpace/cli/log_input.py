@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.cli.run_input import DataFormat, format_of
+from outpace.engine.match.times import invalid_times, reason_of
 from outpace.errors import DataError
-from outpace.ingest.log.rows import invalid_times, reason_of
 from outpace.plan.files import FileList, list_files, parquet
 from outpace.plan.find_files import find_files
 from outpace.plan.text_files import TextList, list_text

@@ -37,6 +37,9 @@ from outpace.pattern.types import type_name
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
+#: A time and this together fit 64 bits.
+_WITHIN_MAX = 1 << 62
+
 
 def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     """Bind a query to the schema of its input.
@@ -291,7 +294,7 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
                 where="within",
                 hint="give an integer in the units of the column, or order by a timestamp",
             )
-        return duration
+        return _checked_within(duration)
     if not types.is_instant(kind):
         raise BindError(
             f"within cannot measure '{name}' of type {type_name(kind)}",
@@ -304,7 +307,18 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
             where="within",
             hint=f"write a duration such as '{duration} s'",
         )
-    return duration // _MICROSECOND
+    return _checked_within(duration // _MICROSECOND)
+
+
+def _checked_within(units: int) -> int:
+    """Refuse what cannot be added to a time in 64 bits."""
+    if units > _WITHIN_MAX:
+        raise BindError(
+            f"within is too large: {units}",
+            where="within",
+            hint=f"the longest is {_WITHIN_MAX}; without within, nothing ends a match",
+        )
+    return units
 
 
 def _used_columns(

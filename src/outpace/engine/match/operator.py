@@ -42,7 +42,7 @@ from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
-from outpace.engine.match.times import refuse_missing, time_values
+from outpace.engine.match.times import TIME_LIMIT, time_values, valid_times
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import (
     Grouping,
@@ -179,7 +179,6 @@ class MatchOperator:
         self._check_open()
         self._check_schema(table.schema)
         rows = table.select(self._columns)
-        self._arrival.check(rows)
         self._check_times(rows)
         new = self._partitions.number(rows)
         try:
@@ -250,7 +249,7 @@ class MatchOperator:
         self, rows: pa.Table, new: Numbered, *, watermark: int = NO_TIME, ended: bool = False
     ) -> _Tried:
         """Match without taking anything, so that a refused push leaves the operator as it was."""
-        newest = max(watermark, self._newest(rows))
+        newest = max(min(watermark, TIME_LIMIT - 1), self._newest(rows))
         passed = self._deadlines.passed(newest)
         keys = self._kept.keys if ended else np.union1d(new.numbers, passed)
         block, keys = self._block(rows, new, keys.astype(np.int64), newest, ended=ended)
@@ -333,8 +332,8 @@ class MatchOperator:
         bound = self.task.bound
         if bound.within is None or bound.time is None or not rows.num_rows:
             return self._watermark
-        last = {bound.time: gather(rows.column(bound.time).slice(rows.num_rows - 1), None)}
-        return max(self._watermark, int(time_values(bound, last)[0]))
+        last = rows.column(bound.time).slice(rows.num_rows - 1)
+        return max(self._watermark, int(valid_times(bound.time, last)[0]))
 
     def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> None:
         """Keep the rows that are still needed and what is known of each partition."""
@@ -372,16 +371,17 @@ class MatchOperator:
         self._deadlines.replace(keys, deadline)
 
     def _check_times(self, rows: pa.Table) -> None:
-        """Refuse rows before a time of which it was promised that none comes."""
+        """Refuse times out of range, rows that go back, and those before a time that has passed."""
         bound = self.task.bound
-        if bound.within is None or bound.time is None or not rows.num_rows:
-            return
-        refuse_missing(bound.time, rows.column(bound.time), range(rows.num_rows))
-        time = rows.column(bound.time).slice(0, 1)
-        if time_values(bound, {bound.time: one_array(time)})[0] < self._watermark:
+        first = self._watermark
+        if bound.within is not None and bound.time is not None and rows.num_rows:
+            column = rows.column(bound.time)
+            first = int(valid_times(bound.time, column, range(rows.num_rows))[0])
+        self._arrival.check(rows)
+        if first < self._watermark:
             raise DataError(
                 "row 0 of the pushed table comes before the time that has passed",
-                detail=f"{bound.time} is {time[0]}",
+                detail=f"{bound.time} is {rows.column(bound.time)[0]}",
                 hint="push rows in event order, and advance to times that no row comes before",
             )
 

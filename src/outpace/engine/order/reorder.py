@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.match.contract import NO_TIME, Booleans, Integers
-from outpace.engine.match.times import as_integers, from_integers
+from outpace.engine.match.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.order.merge import ticks_of
 from outpace.engine.order.reorder_clock import Clock, spans_of
 from outpace.engine.order.reorder_runs import Run, Runs, moved, sorted_run
@@ -158,7 +158,7 @@ class Reorderer:
         self._check(rows.schema)
         # Other tables may differ in what is said beside the types, and are joined with these.
         rows = pa.table(rows.select(self._schema.names).columns, schema=self._schema)
-        known = _flags(pc.is_valid(rows.column(self._time)))
+        known = ~invalid_times(rows.column(self._time))
         usable = rows if known.all() else rows.filter(pa.array(known))
         times = as_integers(one_array(usable.column(self._time)))
         if spans is None:
@@ -306,6 +306,8 @@ class Reorderer:
         reasons = [
             f"the time {column[int(row)]} is too far ahead of {shown}"
             if known[row]
+            else reason_of(column, self._time, int(row))
+            if column[int(row)].is_valid
             else "the time is NULL"
             for row in bad
         ]

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from outpace.engine.buckets import key_buckets
 from outpace.engine.match.bits import BitTask, bit_columns
 from outpace.engine.match.contract import NO_TIME, Integers
-from outpace.engine.match.times import as_integers
+from outpace.engine.match.times import as_integers, invalid_times, reason_of
 from outpace.engine.order.reorder import REASON
 from outpace.engine.order.reorder_clock import spans_of
 from outpace.engine.pack import pack
@@ -124,7 +124,8 @@ class Packing:
 
     def _without_invalid(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the rows that can be used, and the others with the reason."""
-        missing = _flags(pc.is_null(table.column(self.time)))
+        times = table.column(self.time)
+        missing = invalid_times(times)
         corrupt = np.zeros(len(missing), np.bool_)
         if CORRUPT in table.column_names:
             corrupt = _flags(pc.is_valid(table.column(CORRUPT)))
@@ -133,7 +134,8 @@ class Packing:
         empty = pa.schema([pa.field(REASON, pa.string()), *self.schema]).empty_table()
         if not len(bad):
             return table, empty
-        reasons = [_reason(bool(corrupt[row]), self.time) for row in bad]
+        unread = "the record cannot be read"
+        reasons = [unread if corrupt[row] else reason_of(times, self.time, int(row)) for row in bad]
         if not self.quarantine:
             raise DataError(
                 reasons[0],
@@ -157,10 +159,6 @@ class Packing:
                 if name not in self.schema.names:
                     used |= columns[name].to_numpy(zero_copy_only=False)
         return {name: columns[name] for name in self.columns}, used
-
-
-def _reason(corrupt: bool, time: str) -> str:
-    return "the record cannot be read" if corrupt else f"the time column '{time}' is NULL"
 
 
 def _flags(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
-from outpace.engine.match.times import refuse_missing
+from outpace.engine.match.times import valid_times
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import sort_groups
 from outpace.engine.state import pack, unpack
@@ -37,7 +37,7 @@ def in_order(bound: BoundQuery, table: pa.Table, windows: BoundWindows | None = 
     """
     time = None if windows is None else _time(bound, windows)
     if time is not None:
-        refuse_missing(time, table.column(time), range(table.num_rows))
+        valid_times(time, table.column(time), range(table.num_rows))
     order = _order(bound, table)
     return table if order is None else table.take(pa.array(order))
 

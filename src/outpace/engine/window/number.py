@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.kernels.windows import count_events
 from outpace.engine.match.contract import Integers
-from outpace.engine.match.times import as_integers, refuse_missing
+from outpace.engine.match.times import valid_times
 from outpace.engine.partition import key_codes, key_tuples
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.contract import Events
@@ -183,6 +183,4 @@ class EventNumbers:
     def _times(self, rows: pa.Table) -> Integers:
         if self._time is None:
             return np.zeros(0, np.int64)
-        column = rows.column(self._time)
-        refuse_missing(self._time, column, None)
-        return as_integers(column)
+        return valid_times(self._time, rows.column(self._time))

@@ -136,19 +136,13 @@ class Splitter(ABC):
         if not self.windows.needs_time:
             return
         times = events.times
-        first, last = int(times[0]), int(times[-1])
-        if first < self._watermark or not is_ascending(times):
+        if int(times[0]) < self._watermark or not is_ascending(times):
             before = np.maximum.accumulate(np.concatenate([[self._watermark], times[:-1]]))
             row = int(np.flatnonzero(times < before)[0])
             raise DataError(
                 f"event {row} comes before time {int(before[row])}, which has passed",
                 detail=f"its time is {int(times[row])}",
                 hint="push events of all partitions in the order of their time",
-            )
-        if first < -_LARGEST_TIME or last > _LARGEST_TIME:
-            raise DataError(
-                f"a time is too far away for windows: {first if first < -_LARGEST_TIME else last}",
-                hint=f"times lie between -{_LARGEST_TIME} and {_LARGEST_TIME}",
             )
 
     def _check_open(self) -> None:

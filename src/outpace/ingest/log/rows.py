@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from outpace.engine.block import block_cells, narrow_rows
 from outpace.engine.match.times import as_integers
 from outpace.engine.partition import one_array
 from outpace.errors import DataError, did_you_mean
-from outpace.pattern.types import is_instant, type_name
+from outpace.pattern.types import type_name
 
 #: A frame has at most so many events, and about so many bytes before its numbers are narrowed.
 FRAME_EVENTS: Final = 2**18
@@ -28,11 +26,6 @@ FRAME_BYTES: Final = 2**25
 NARROW_EVENTS: Final = 2**9
 #: A payload must fit a cell of Spark.
 _PAYLOAD_BYTES_MAX: Final = 2**30
-
-_YEAR_1_US: Final = -62_135_596_800_000_000
-_YEAR_10000_US: Final = 253_402_300_800_000_000
-_INTEGER_LIMIT: Final = 2**62
-_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True)
@@ -73,39 +66,6 @@ def fitting(events: pa.Table, schema: pa.Schema) -> pa.Table:
             row = _first_row(column.is_null())
             raise DataError(f"column '{field.name}' must not be NULL", detail=f"row {row}")
     return pa.table(columns, schema=schema)
-
-
-def invalid_times(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Return for each time whether it is NULL or out of range.
-
-    Examples
-    --------
-    >>> invalid_times(pa.chunked_array([[1, None, 2**62]])).tolist()
-    [False, True, True]
-    """
-    kind = column.type
-    if pa.types.is_integer(kind):
-        low, stop = -_INTEGER_LIMIT, _INTEGER_LIMIT
-        values = column if kind == pa.uint64() else column.cast(pa.int64())
-    else:
-        per_second = _units_per_second(kind)
-        low, stop = (int(us * per_second) // 10**6 for us in (_YEAR_1_US, _YEAR_10000_US))
-        values = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    limits = np.iinfo(values.type.to_pandas_dtype())
-    valid = pc.and_(
-        pc.greater_equal(values, pa.scalar(max(low, int(limits.min)), values.type)),
-        pc.less_equal(values, pa.scalar(min(stop - 1, int(limits.max)), values.type)),
-    )
-    return np.asarray(pc.invert(valid.fill_null(False)).to_numpy(), np.bool_)
-
-
-def reason_of(column: pa.ChunkedArray, time: str, row: int) -> str:
-    """Say what is wrong with a time."""
-    if not column[row].is_valid:
-        return f"the time '{time}' is NULL"
-    # Python has no dates outside of the range.
-    shown = column[row].value if is_instant(column.type) else column[row].as_py()
-    return f"the time '{time}' is out of range: {shown}"
 
 
 def payloads(events: pa.Table, time: str, most: int = FRAME_EVENTS) -> Iterator[Payload]:
@@ -156,9 +116,3 @@ def _first_bad(column: pa.ChunkedArray, kind: pa.DataType) -> int | None:
 
 def _first_row(chosen: pa.ChunkedArray) -> int:
     return int(np.flatnonzero(chosen.to_numpy())[0])
-
-
-def _units_per_second(kind: pa.DataType) -> float:
-    if pa.types.is_date(kind):
-        return 1 / 86_400 if pa.types.is_date32(kind) else 10**3
-    return _UNITS_PER_SECOND[kind.unit]

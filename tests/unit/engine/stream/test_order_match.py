@@ -234,7 +234,7 @@ def test_late_and_invalid_events_come_out_with_the_columns_of_the_input(instance
     chain.batch(table([event(6, 20)]))
     assert chain.out[Kind.LATE] == table([late]).to_pylist()
     assert [row["reason"] for row in chain.out[Kind.INVALID]] == [
-        "the time column 'ts' is NULL",
+        "the time 'ts' is NULL",
         "the time 500 is too far ahead of 12",
     ]
     assert list(chain.out[Kind.INVALID][1]) == ["reason", *SCHEMA.names]

@@ -72,7 +72,7 @@ def test_times_are_integers_and_never_missing() -> None:
     schema = pa.schema([("at", pa.timestamp("ms"))])
     numbers = EventNumbers(schema, (), "at")
     assert numbers.number(pa.table({"at": [5]}, schema=schema)).times.tolist() == [5000]
-    with pytest.raises(DataError, match="the time column 'at' is NULL"):
+    with pytest.raises(DataError, match="the time 'at' is NULL"):
         numbers.number(pa.table({"at": [5, None]}, schema=schema))
 
 
