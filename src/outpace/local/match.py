@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -104,8 +105,12 @@ class Search:
         """Return the partial matches that WITHIN ended, with the reason."""
         self._check_whole("timed_out")
         task = prepare(self._query, self._table.schema, timeouts=True)
-        outcome = match_block(task, choose_matcher(task).matcher, self._block)
-        return timed_out_table(task, self._block, outcome.timed_out)
+        block = self._block
+        if len(block.times):
+            # As in a stream, the rows of all partitions tell how far time has come.
+            block = replace(block, watermark=int(block.times.max()))
+        outcome = match_block(task, choose_matcher(task).matcher, block)
+        return timed_out_table(task, block, outcome.timed_out)
 
     def why(self, match_index: int) -> str:
         """Explain one match: which row was taken for which step, and why its predicate held."""

@@ -126,6 +126,24 @@ def test_partial_matches_time_out_in_one_order_however_a_stream_is_cut(
     assert late(sorted(min(cut, table.num_rows) for cut in cuts)) == late([])
 
 
+@pytest.mark.parametrize("name", [name for name in QUERIES if QUERIES[name].bound is not None])
+@settings(max_examples=8)
+@given(table=tables(), rows=st.sampled_from([1, 5, 18]))
+@example(table=pa.table([[1, 2, 9], range(3), [*"aab"], [0, 0, 1]], SCHEMA), rows=3)
+def test_a_table_has_the_partial_matches_that_time_out_in_its_stream(
+    name: str, table: pa.Table, rows: int
+) -> None:
+    matcher = op.open(QUERIES[name], schema=SCHEMA, timeouts=True)
+    found = []
+    for begin in range(0, table.num_rows, rows):
+        matcher.push(table.slice(begin, rows))
+        found += matcher.timed_out.to_pylist()
+    matcher.finish()
+    found += matcher.timed_out.to_pylist()
+    whole = op.search(table, QUERIES[name]).timed_out().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, whole))
+
+
 #: Both starts of a key become final with the second event of another; both ends do for each start.
 TOGETHER = pa.table([[26, 27, 30, 31, 36], range(5), [*"aabbc"], [0, 0, 0, 0, 1]], SCHEMA)
 
