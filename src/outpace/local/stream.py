@@ -5,30 +5,48 @@ matches in the same order. A match is returned by the push that makes it final, 
 of several sources are brought into one order first (`outpace.engine.order`), so it does not matter
 either which source is pushed when. So are events that come out of order, as far as the query says
 that they are (`Query.disorder`).
+
+Matches that are pushed into another stream as they are bring with them how far time has come in
+this one, since a match that ends later may become final earlier. The other stream then puts them in
+order, and its own deadlines pass without another match.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterable
+from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.keyed.deadlines import NEVER
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME, Matcher, Task
 from outpace.engine.match.operator import Emitted
-from outpace.engine.match.times import as_integer, time_of
+from outpace.engine.match.times import as_integer, as_integers, time_of
 from outpace.engine.order.merge import SourceMerge, ticks_of
 from outpace.engine.order.reorder import Released, Reorderer
 from outpace.engine.state import pack, unpack
-from outpace.engine.stream.operator import StreamOperator, joined, make_operator, push_until
+from outpace.engine.stream.operator import (
+    StreamOperator,
+    joined,
+    make_operator,
+    push_until,
+    reach_back,
+    shows_time,
+)
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind_disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Watermark
 from outpace.pattern.query import Query, Rows, checked_query
+
+#: Where the matches of a stream say how far time has come: no later one has an event before it.
+_TOLD: Final = b"outpace.told"
 
 
 def open_query(
@@ -160,6 +178,10 @@ class StreamMatcher:
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._merge: SourceMerge | None = None
         self._reorderer: Reorderer | None = None
+        #: How far time has come, how far before that a later match may lie, and where it shows it.
+        self._time = int(NO_TIME)
+        self._reach: int | None = None
+        self._timed: tuple[str, ...] = ()
         self._last: Emitted | None = None
         self._released: Released | None = None
         self._failed = False
@@ -176,6 +198,10 @@ class StreamMatcher:
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
             self._reorderer = Reorderer(operator.bound, disorder, schema)
+        self._reach = reach_back(operator)
+        if self._reach is not None:
+            shown = operator.bound.output.names
+            self._timed = tuple(name for name in shown if shows_time(operator.bound, name))
         self._operator = operator
         self._schema = schema
 
@@ -192,15 +218,25 @@ class StreamMatcher:
             Which one.
         """
         table = to_arrow(data, self._schema)
+        told = _told_by(table)
+        if told:
+            table = table.replace_schema_metadata(None)
         if self._operator is None:
             self.bind(table.schema)
         operator = self._bound("push")
         if self._identifiers is not None or source is not None:
             self._merged(source).push(source or "", table)
             return self._merge_on()
-        if self._reorderer is None:
-            return self._remember(operator.push(table))
-        return self._go_on(self._reorderer.push(table))
+        time = told.get(next(iter(operator.bound.order_by), ""))
+        if time is not None and self._query.order_of_arrival is None:
+            return self._follow(table, time)
+        if self._reorderer is not None:
+            return self._go_on(self._reorderer.push(table))
+        emitted = operator.push(table)
+        if self._timed and table.num_rows:
+            last = table.column(operator.bound.order_by[0]).slice(table.num_rows - 1)
+            self._time = max(self._time, int(as_integers(last)[0]))
+        return self._remember(emitted)
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
@@ -221,7 +257,10 @@ class StreamMatcher:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
         operator = self._bound("advance")
         if self._reorderer is None:
-            return self._remember(operator.advance(time_of(operator.bound, time)))
+            emitted = operator.advance(time_of(operator.bound, time))
+            if self._timed:
+                self._time = max(self._time, time_of(operator.bound, time))
+            return self._remember(emitted)
         nothing = operator.bound.schema.empty_table()
         told = as_integer(time, _time_type(operator.bound))
         return self._go_on(self._reorderer.push(nothing, told=told))
@@ -232,6 +271,7 @@ class StreamMatcher:
         if source is not None:
             self._merged(source).finish(source)
             return self._merge_on()
+        self._time = NEVER
         if self._reorderer is not None:
             self._go_on(self._reorderer.finish())
             assert self._last is not None
@@ -282,7 +322,8 @@ class StreamMatcher:
             return inner
         waiting = b"" if front is None else front.state()
         parts = pa.table({"part": pa.array([inner, waiting], pa.binary())})
-        return pack({"sources": self._identifiers and list(self._identifiers)}, [parts])
+        header = {"sources": self._identifiers and list(self._identifiers)}
+        return pack({**header, "follows": self._follows}, [parts])
 
     def restore(self, state: bytes) -> None:
         """Go on from bytes that `state` returned."""
@@ -292,7 +333,9 @@ class StreamMatcher:
         if header.get("empty"):
             return
         in_order = "sources" not in header
-        if in_order is not (self._identifiers is None and self._query.order_of_arrival is None):
+        orders = self._identifiers is not None or self._query.order_of_arrival is not None
+        follows = bool(header.get("follows")) and not orders
+        if in_order is orders and not follows:
             raise StateError(
                 "the saved state belongs to a query without disorder"
                 if in_order
@@ -310,6 +353,8 @@ class StreamMatcher:
         self.bind((tables if ordered else unpack(waiting)[1])[-1].schema)
         assert self._operator is not None
         self._operator.restore(state)
+        if follows:
+            self._reorderer = self._following(self._operator.bound)
         front = self._merge or self._reorderer
         if front is not None:
             front.restore(waiting)
@@ -346,16 +391,42 @@ class StreamMatcher:
         time = ordered.watermark
         if time != NO_TIME:
             time = time_of(operator.bound, time // ticks_of(_time_type(operator.bound)))
+            self._time = max(self._time, time)
         return self._remember(*pushed, operator.advance(time))
 
     def _go_on(self, released: Released) -> pa.Table:
         """Match the events whose turn it is, and let time pass up to the watermark."""
         operator = self._bound("go on")
         self._released = released
+        self._time = max(self._time, released.watermark)
         self._failed = True
         emitted = push_until(operator, released.rows, released.watermark)
         self._failed = False
         return self._remember(emitted)
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the events are the matches of another stream, which tells the time."""
+        return self._reorderer is not None and self._query.order_of_arrival is None
+
+    def _following(self, bound: BoundQuery) -> Reorderer:
+        disorder = bind_disorder(self._query.disorder(Watermark()), bound.schema)
+        return Reorderer(bound, disorder, bound.schema)
+
+    def _follow(self, matches: pa.Table, time: int) -> pa.Table:
+        """Take matches of another stream, of which no later one has an event before a time."""
+        bound = self._bound("follow").bound
+        if self._reorderer is None:
+            self._reorderer = self._following(bound)
+        times = as_integers(matches.column(bound.order_by[0]).drop_null())
+        if len(times) and times.min() < self._reorderer.watermark:
+            raise DataError(
+                f"matches of another stream come before rows that were already taken: "
+                f"{bound.order_by[0]} is {times.min()}, after {self._reorderer.watermark}",
+                hint="push the matches of one stream, each once and in the order in which they "
+                "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
+            )
+        return self._go_on(self._reorderer.push(matches, told=time))
 
     def _bound(self, action: str) -> StreamOperator:
         self._check()
@@ -373,7 +444,29 @@ class StreamMatcher:
 
     def _remember(self, *emitted: Emitted) -> pa.Table:
         self._last = joined(list(emitted))
-        return self._last.matches
+        return self._with_time(self._last.matches)
+
+    def _with_time(self, matches: pa.Table) -> pa.Table:
+        """Let matches say, to a stream that they are pushed into, how far time has come."""
+        if not self._timed or self._time == NO_TIME:
+            return matches
+        assert self._reach is not None
+        told = self._time if self._time == NEVER else self._time - self._reach
+        return matches.replace_schema_metadata(
+            {_TOLD: json.dumps(dict.fromkeys(self._timed, told))}
+        )
+
+
+def _told_by(table: pa.Table) -> dict[str, int]:
+    """Return the columns of matches that tell the time, and how far it has come in them."""
+    written = (table.schema.metadata or {}).get(_TOLD, b"{}")
+    try:
+        told = json.loads(written)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return {name: time for name, time in told.items() if type(time) is int and abs(time) <= NEVER}
 
 
 def _compiled_soon(task: Task) -> Matcher:

@@ -19,7 +19,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import fingerprint, kept_columns, prepare
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.order.reorder import REASON
-from outpace.engine.stream.operator import make_operator, reach_back
+from outpace.engine.stream.operator import make_operator, reach_back, shows_time
 from outpace.engine.stream.order_match import OrderMatchStage
 from outpace.engine.stream.pack import CORRUPT, Packing
 from outpace.engine.stream.split_specs import split_specs
@@ -29,7 +29,7 @@ from outpace.errors import UnsupportedError
 from outpace.pattern.bind import bind_operator
 from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bind_windows import BoundWindows, ByTime, bind_windows
-from outpace.pattern.bound import BoundQuery, Read
+from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.print_name import print_name
 from outpace.pattern.query import Query, Rows
@@ -124,17 +124,8 @@ class StreamPlan(Crossing):
         return pa.schema([pa.field(REASON, pa.string()), *self.bound.schema])
 
     def shows_time_in(self, column: str) -> bool:
-        """Say whether a column of the matches holds the time of an event of the match.
-
-        Only of such a column what the stages know of time says anything: a time that was computed,
-        or that of an event before the match, may lie before it.
-        """
-        time = self.layout.disorder.time
-        measures = {measure.name: measure.expression for measure in self.bound.measures}
-        shown = measures.get(column)
-        if shown is None:
-            return column == time
-        return isinstance(shown, Read) and shown.column == time and shown.place.shift >= 0
+        """Say whether a column of the matches holds the time of an event of the match."""
+        return shows_time(self.bound, column)
 
     def tells_time_in(self, column: str) -> bool:
         """Say whether the stages know how far time has come in a column of the matches.

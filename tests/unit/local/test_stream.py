@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -303,3 +304,57 @@ def test_a_finished_matcher_takes_no_more() -> None:
     matcher.finish()
     with pytest.raises(op.DataError, match="the matcher is finished"):
         matcher.push({"x": [2]})
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("order", ["since", "until"])
+@pytest.mark.parametrize(
+    ("pattern", "within"), [("A -> !B", 7), ("A -> B+", 9), ("A -> B -> C", 30)]
+)
+def test_the_matches_of_one_stream_are_events_of_another(
+    pattern: str, within: int, order: str, resumed: bool
+) -> None:
+    # Matches of different keys become final in another order than that of their times.
+    rng = np.random.default_rng(3)
+    kinds, keys = rng.choice(list("abc"), 300).tolist(), rng.integers(0, 4, 300).tolist()
+    table = events(kinds, rng.integers(0, 4, 300).tolist(), keys)
+    first = (
+        op.Query("first")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern(pattern)
+        .define({name: f"kind = '{name.lower()}'" for name in "ABC" if name in pattern})
+        .within(within)
+        .measures(since="FIRST(ts)", until="LAST(ts)")
+    )
+    second = (
+        op.Query("second")
+        .order_by(order, "key")
+        .pattern("P -> Q")
+        .define(Q="key = P.key")
+        .within(60)
+        .measures(key="P.key", since="P.since", until="Q.until")
+    )
+    expected = op.match(op.match(table, first), second).to_pylist()
+    assert len(expected) > 4
+    one, two = op.open(first), op.open(second)
+    found = []
+    for row in range(0, 300, 7):
+        found += two.push(one.push(table.slice(row, 7))).to_pylist()
+        if resumed:
+            one, two = op.resume(first, one.state()), op.resume(second, two.state())
+    early = len(found)
+    found += two.push(one.finish()).to_pylist() + two.finish().to_pylist()
+    assert found == expected
+    assert early > len(expected) / 2
+
+
+def test_matches_of_a_stream_that_come_twice_are_refused() -> None:
+    first = op.Query("first").order_by("ts").pattern("A").within(2).measures(at="A.ts")
+    second = op.Query("second").order_by("at").pattern("P").measures(at="P.at")
+    one, two = op.open(first), op.open(second)
+    early = one.push({"ts": [1, 2]})
+    two.push(early)
+    two.push(one.push({"ts": [10]}))
+    with pytest.raises(op.DataError, match="at is 1, after 8"):
+        two.push(early)

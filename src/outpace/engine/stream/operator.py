@@ -17,6 +17,7 @@ from outpace.engine.match.operator import Emitted, MatchOperator, kept_columns, 
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.operator import WindowedOperator, windowed_operator
 from outpace.pattern.bind_windows import ByTime, bind_windows
+from outpace.pattern.bound import BoundQuery, Read
 from outpace.pattern.query import Query, WithinKind
 
 StreamOperator: TypeAlias = MatchOperator | AppliedOperator | WindowedOperator
@@ -101,3 +102,15 @@ def reach_back(operator: StreamOperator) -> int | None:
     if not isinstance(operator, MatchOperator) or not whole or operator.reach.ahead:
         return None
     return bound.within
+
+
+def shows_time(bound: BoundQuery, column: str) -> bool:
+    """Say whether a column of the matches holds the time of an event of the match.
+
+    Only of such a column what is known of time says anything: a time that was computed, or that of
+    an event before the match, may lie before it.
+    """
+    shown = {measure.name: measure.expression for measure in bound.measures}.get(column)
+    if shown is None:
+        return column == bound.time
+    return isinstance(shown, Read) and shown.column == bound.time and shown.place.shift >= 0
