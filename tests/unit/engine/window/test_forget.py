@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from window_queries import KINDS, PATTERNS, tables
 
-from outpace.engine.window.operator import WindowedOperator, windowed_operator
+from outpace.engine.stream.operator import make_operator
+from outpace.engine.window.operator import WindowedOperator, match_windows, windowed_operator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows, Windows
 from outpace.windows import landmark, session
@@ -73,3 +74,19 @@ def test_the_state_is_that_of_the_keys_that_live(windows: Windows) -> None:
         operator.advance(batch * 10 + 8)
         sizes.append(len(operator.state()))
     assert max(sizes[20:]) <= max(sizes[:20])
+
+
+def test_sessions_let_go_of_the_rows_that_prev_reads() -> None:
+    query = Query().partition_by("key").order_by("ts").pattern("UP").define(UP="v > PREV(v)")
+    times = np.arange(400)
+    table = pa.table({"ts": times, "key": times // 10, "v": times % 7})
+    sessions = query.over(session(50))
+    stream = windowed_operator(sessions, table.schema, forgets=True)
+    found = [stream.push(table.slice(row, 20)).matches for row in range(0, 400, 20)]
+    assert (stream.rows_kept, stream.partitions_kept) == (5, 5)
+    found.append(stream.finish().matches)
+    assert_same(pa.concat_tables(found), match_windows(sessions, table).table)
+    # Without them, as many rows are kept as there have been keys.
+    kept = make_operator(query, table.schema)
+    kept.push(table)
+    assert kept.rows_kept == 40
