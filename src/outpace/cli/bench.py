@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from outpace.cli.bench_simulate import SIZES
+from outpace.cli.table import FittedTable
 from outpace.errors import BindError, OutpaceError, did_you_mean
 from outpace.testing.workloads import WORKLOADS
 
@@ -248,10 +249,10 @@ def _show(host: str, results: Iterable[Result]) -> None:
     table = Table(title=title, box=None, padding=(0, 1, 0, 0))
     for name, head in shown.items():
         numeric = not isinstance(rows[0].get(name), str)
-        table.add_column(head, justify="right" if numeric else "left", no_wrap=True)
+        table.add_column(head, justify="right" if numeric else "left", no_wrap=numeric)
     for row in rows:
         table.add_row(*(_text(name, row.get(name)) for name in shown))
-    Console().print(table)
+    Console().print(FittedTable(table))
 
 
 def _text(name: str, value: object) -> str:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from outpace.cli.log_input import Place, Rejected, find_input, input_tables, standard_input
 from outpace.cli.run_input import format_named
+from outpace.cli.table import FittedTable
 from outpace.engine.match.times import from_integers
 from outpace.errors import DataError
 from outpace.ingest.log import Log, create
@@ -105,11 +106,12 @@ def show(
         console = Console(width=_WIDTH_MAX)
     table = Table()
     for name in ("offsets", "events", "frames", "MiB", "least time", "greatest time", "arrived"):
-        table.add_column(name, justify="left" if "time" in name or name == "arrived" else "right")
-    table.add_column("events/s", justify="right")
+        left = "time" in name or name == "arrived"
+        table.add_column(name, justify="left" if left else "right", no_wrap=not left)
+    table.add_column("events/s", justify="right", no_wrap=True)
     for segment in segments[-limit:]:
         table.add_row(*map(Text, _segment_row(opened, segment)))
-    console.print(table)
+    console.print(FittedTable(table))
     size = sum(segment.size for segment in segments)
     console.print(
         f"{opened.stop - opened.first:,} events in {len(segments)} segments, {_mib(size)} MiB, "

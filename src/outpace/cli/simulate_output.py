@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from outpace.cli.table import FittedTable
 from outpace.simulate import Result
 from outpace.simulate.plots import plots_over_time
 from outpace.studies.page import chart, document
@@ -129,10 +130,11 @@ def print_rows(
     """Print a table; the keys of the columns are those of the rows."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for key, (heading, _) in columns.items():
-        table.add_column(heading, justify="left" if key in _WORDS else "right", no_wrap=True)
+        words = key in _WORDS
+        table.add_column(heading, justify="left" if words else "right", no_wrap=not words)
     for row in rows:
         table.add_row(*(Text(shown(row[key])) for key, (_, shown) in columns.items()))
-    console.print(table)
+    console.print(FittedTable(table))
     console.print()
 
 

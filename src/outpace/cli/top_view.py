@@ -15,6 +15,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from outpace.cli.table import FittedTable
+
 _BAR_WIDTH: Final = 24
 _SPARKS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")
 _BLOCK: Final = "█"
@@ -133,7 +135,7 @@ def _query(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Itera
     if bars.row_count:
         yield bars
     if stages:
-        yield Padding(_stages(values), (1, 0, 0, 0))
+        yield Padding(FittedTable(_stages(values)), (1, 0, 0, 0))
 
 
 def _title(query: Mapping[str, Any], values: _Values) -> Text:
@@ -179,8 +181,8 @@ def _stages(values: _Values) -> Table:
     stages = list(values.all("outpace_stage_events_total"))
     several = len({operator for operator, _ in stages}) > 1
     if several:
-        table.add_column("operator", no_wrap=True)
-    table.add_column("stage", no_wrap=True)
+        table.add_column("operator")
+    table.add_column("stage")
     columns = [
         (title, name)
         for title, name, may_miss in _COLUMNS

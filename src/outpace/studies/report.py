@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from outpace.cli.table import FittedTable
+
 #: What a paper says of a setting.
 Paper: TypeAlias = "float | str | None"
 
@@ -181,7 +183,7 @@ def print_table(study: Study, rows: Sequence[Row], console: Console) -> None:
     table.add_column("setting")
     table.add_column("paper", justify="right")
     table.add_column("here", justify="right", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
+    table.add_column("unit")
     before = None
     for row in rows:
         if row.figure in over_time and row.at is not None:
@@ -190,7 +192,7 @@ def print_table(study: Study, rows: Sequence[Row], console: Console) -> None:
         before = row.figure
         cells = (figure, row.setting, paper_text(row.paper), number_text(row.value), row.unit)
         table.add_row(*map(Text, cells))
-    console.print(table)
+    console.print(FittedTable(table))
 
 
 def paper_text(paper: Paper) -> str:
