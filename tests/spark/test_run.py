@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class Run:
         self.folder = folder
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        done = CliRunner().invoke(app, ["run", *arguments])
+        done = CliRunner().invoke(app, ["run", *arguments, "--spark"])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done.exit_code, done.stdout, done.stderr
@@ -123,6 +124,60 @@ def test_a_result_without_rows_keeps_its_columns(run: Run, folder: Path) -> None
     assert pq.read_table(folder / "none.parquet").num_rows == 0
     assert (folder / "none.csv").read_text() == "symbol,bottom,ticks,ends\n"
     assert run("none.sql", "-i", "ticks.parquet")[1] == "0 rows\n"
+
+
+def test_what_is_written_in_process_is_what_spark_writes(run: Run, folder: Path) -> None:
+    pq.write_table(every_type(), folder / "zoo.parquet")
+    (folder / "zoo.sql").write_text(
+        "MATCH_RECOGNIZE (ORDER BY id ALL ROWS PER MATCH PATTERN (A) DEFINE A AS TRUE)"
+    )
+    for name in ("found.csv", "found.json", "found.parquet"):
+        arguments = ["zoo.sql", "-i", "zoo.parquet", "--overwrite", "-o"]
+        assert run(*arguments, f"spark-{name}")[0] == 0
+        done = CliRunner().invoke(app, ["run", *arguments, f"here-{name}"])
+        assert done.exit_code == 0
+        assert done.stderr.startswith("in process: ")
+        if name.endswith("parquet"):
+            here, there = (pq.read_table(folder / f"{host}-{name}") for host in ("here", "spark"))
+            assert here.schema == there.schema
+            assert str(here.sort_by("id").to_pylist()) == str(there.sort_by("id").to_pylist())
+        else:
+            here_text, there_text = (
+                (folder / f"{host}-{name}").read_text().splitlines() for host in ("here", "spark")
+            )
+            assert sorted(here_text) == sorted(there_text)
+    assert run(*arguments[:3], "-o", "spark/", "--output-format", "csv")[0] == 0
+    arguments = ["run", *arguments[:3], "-o", "here/", "--output-format", "csv"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    endings = [
+        sorted({one.name.partition(".")[2] or one.name for one in (folder / host).glob("[!.]*")})
+        for host in ("here", "spark")
+    ]
+    assert endings[0] == endings[1] == ["_SUCCESS", "csv"]
+
+
+def every_type() -> pa.Table:
+    """Rows with every type that is written in process, and values that are hard to write."""
+    numbers = [1.0, 1e7, 9999999.5, 0.001, 0.00012, -0.0, 1e300, float("inf"), float("nan"), None]
+    texts = ["a", "", None, ' "b" ', "c,d", " e", "ü/\\", "\t", "'", "#f"]
+    whole = [0, 1, -1, 100, None, 7, 8, 9, 10, 11]
+    moments = [n if n is None else n * 1_000_001 for n in whole]
+    exact = [n if n is None else Decimal(n).scaleb(-3) for n in whole]
+    return pa.table(
+        {
+            "id": range(10),
+            "text": texts,
+            "double": numbers,
+            "float": pa.array([*numbers[:6], 1.5e30, 0.1, 3.3, None], pa.float32()),
+            "tiny": pa.array(whole, pa.int8()),
+            "exact": pa.array(exact, pa.decimal128(10, 3)),
+            "small": pa.array([n if n is None else Decimal(n).scaleb(-9) for n in whole]),
+            "truth": pa.array([n if n is None else n > 0 for n in whole]),
+            "day": pa.array(whole, pa.date32()),
+            "moment": pa.array(moments, pa.timestamp("us", "UTC")),
+            "local": pa.array(moments, pa.timestamp("us")),
+        }
+    )
 
 
 def bad_json(folder: Path) -> tuple[list[str], list[str]]:

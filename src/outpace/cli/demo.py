@@ -23,6 +23,7 @@ from rich.text import Text
 from outpace.cli.demo_page import cell_text, page_of
 from outpace.cli.demo_search import Findings, Host, deepest, find, local_host, spark_host
 from outpace.cli.progress import spark_progress
+from outpace.cli.table import FittedTable
 from outpace.errors import OutpaceError
 from outpace.spark.session import own_session
 from outpace.testing.ticks import generate_ticks
@@ -93,7 +94,11 @@ def _print_table(console: Console, title: str, rows: pa.Table) -> None:
     table = Table(title=title, title_justify="left")
     for field in rows.schema:
         numeric = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
-        table.add_column(field.name, justify="right" if numeric else "left")
+        table.add_column(
+            field.name,
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+        )
     for row in rows.to_pylist():
         table.add_row(*(Text(cell_text(value)) for value in row.values()))
-    console.print(table)
+    console.print(FittedTable(table))

@@ -1,14 +1,15 @@
-"""`outpace run`: a user's own query over files, on Spark, from the shell.
+"""`outpace run`: a user's own query over files from the shell, in process or on Spark.
 
 Bad input of any kind ends with one message that names the place and with exit code 2; then no
-output is left, and what was there before is untouched.
+output is left, and what was there before is untouched. Names that are not there are refused before
+Spark is started.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -27,18 +28,25 @@ from outpace.cli.run_input import (
     format_named,
     read_inputs,
 )
+from outpace.cli.run_local import (
+    check_columns,
+    check_query,
+    found_in_process,
+    size_text,
+    why_spark,
+)
+from outpace.cli.run_output import Result, Target, print_rows, target_of, write_rows
 from outpace.cli.run_query import SqlText, read_query
-from outpace.errors import BindError, DataError, OutpaceError
+from outpace.cli.table import FittedTable
+from outpace.errors import BindError, DataError
 from outpace.pattern.query import Query
 from outpace.plan.files import FileList
-from outpace.plan.text_files import TextList
+from outpace.plan.statement import whole_table
 from outpace.spark.failure import comes_from_spark, spark_error
 from outpace.spark.session import own_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from outpace.cli.run_output import Target
+    from pyspark.sql import SparkSession
 
 #: A table that goes to a pipe or a file may be this wide.
 _WIDTH_MAX: Final = 2_000
@@ -69,6 +77,9 @@ def run(
     dialect: Annotated[str, typer.Option(help="What the SQL is written in.")] = "outpace",
     name: Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")] = None,
     explain: Annotated[bool, typer.Option(help="Print the plan and run nothing.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Run on Spark even if it is small.")] = (
+        False
+    ),
     master: Annotated[
         str | None, typer.Option(help="Where Spark runs; local[*] by default.")
     ] = None,
@@ -83,28 +94,52 @@ def run(
     kind = None if input_format is None else format_named(input_format)
     read = read_inputs(inputs, kind, TextOptions(schema, one_character(delimiter), header))
     _check_number(asked, read)
-    from outpace.cli.run_output import target_of
-
     target = target_of(
         output,
         None if output_format is None else format_named(output_format),
         overwrite=overwrite,
         inputs=[file for one in read for file in one.files],
     )
+    elsewhere = bool(master or remote or settings or os.environ.get("SPARK_REMOTE"))
+    check_query(asked, read, catalog=elsewhere)
+    chosen = spark or elsewhere
+    reason = None if chosen else why_spark(asked, read)
+    if reason is None and not chosen:
+        typer.echo(f"in process: {size_text(read)} of input; --spark runs it on Spark", err=True)
+        _run_in_process(asked, read, target, limit, explain=explain)
+        return
+    if reason is not None:
+        typer.echo(f"on Spark: {reason}", err=True)
+    check_columns(asked, read)
     with own_session(
         f"outpace run {query.name}", master=master, remote=remote, conf=settings
     ) as session:
+        from outpace.cli.run_spark import SparkResult, found_on_spark
+
         try:
             if explain:
-                _explain(session, asked, read)
+                _explain(asked, read, session)
                 return
             with spark_progress(session, query.name) as take_away:
-                _deliver(_found(session, asked, read), target, limit, take_away)
+                found = SparkResult(found_on_spark(session, asked, read))
+                _deliver(found, target, limit, take_away)
         except Exception as error:
             if not comes_from_spark(error):
                 raise
             told = spark_error(error)
             raise damage_named_in(str(told), read) or told from error
+
+
+def _run_in_process(
+    asked: Query | SqlText, inputs: Sequence[Input], target: Target, limit: int, *, explain: bool
+) -> None:
+    if explain:
+        _explain(asked, inputs)
+        return
+    try:
+        _deliver(found_in_process(asked, inputs), target, limit, lambda: None)
+    except DataError as error:
+        raise damage_named_in(str(error), inputs) or error from error.__cause__
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -135,52 +170,9 @@ def _check_number(asked: Query | SqlText, inputs: Sequence[Input]) -> None:
         )
 
 
-def _found(session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input]) -> DataFrame:
-    if isinstance(asked, Query):
-        return _match(session, inputs[0], asked)
-    from outpace.spark.sql import sql
-
-    for one in inputs:
-        assert one.name is not None
-        _frame(session, one).createOrReplaceTempView(one.name)
-    matchers = {
-        one.name: partial(_match, session, one)
-        for one in inputs
-        if one.name is not None and isinstance(one.content, FileList)
-    }
-    try:
-        return sql(session, asked.text, asked.dialect, matchers)
-    except OutpaceError as error:
-        raise asked.located(error) from error.__cause__
-
-
-def _match(session: SparkSession, source: Input, query: Query) -> DataFrame:
-    if isinstance(source.content, FileList):
-        return op.match(source.content.files, query)
-    return op.match(_frame(session, source), query)
-
-
-def _frame(session: SparkSession, source: Input) -> DataFrame:
-    """Return the rows of an input as they are."""
-    content = source.content
-    if isinstance(content, TextList):
-        from outpace.spark.rows_text import read_text
-
-        return read_text(session, content)
-    local = not any("://" in path for path in content.files.paths)
-    if local and not any(group.constants for group in content.groups):
-        # Spark's own reader leaves out what a statement does not use.
-        return session.read.parquet(*(Path(file).as_uri() for file in source.files))
-    from outpace.spark.files import rows_frame
-
-    return rows_frame(session, content, content.schema.names)
-
-
 def _deliver(
-    found: DataFrame, target: Target, limit: int, before_printing: Callable[[], None]
+    found: Result, target: Target, limit: int, before_printing: Callable[[], None]
 ) -> None:
-    from outpace.cli.run_output import first_rows, print_rows, write_rows
-
     if target.path is not None:
         rows = write_rows(found, target)
         before_printing()
@@ -188,7 +180,7 @@ def _deliver(
     elif target.format is not None:
         print_rows(found, target.format, sys.stdout.buffer, before_printing)
     else:
-        shown, rows = first_rows(found, limit)
+        shown, rows = found.first_rows(limit)
         before_printing()
         _show(shown, rows)
 
@@ -201,11 +193,15 @@ def _show(shown: pa.Table, rows: int) -> None:
     for field in shown.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         number = number or pa.types.is_decimal(field.type)
-        table.add_column(Text(field.name), justify="right" if number else "left", overflow="fold")
+        table.add_column(
+            Text(field.name),
+            justify="right" if number else "left",
+            no_wrap=number,
+        )
     for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
         table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
     if shown.num_rows:
-        console.print(table)
+        console.print(FittedTable(table))
     left = rows - shown.num_rows
     console.print(_counted(rows) + (f", the first {shown.num_rows:,} shown" if left else ""))
 
@@ -214,17 +210,28 @@ def _counted(rows: int) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
-def _explain(session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input]) -> None:
-    """Print what the query means and how Spark would run it."""
+def _explain(
+    asked: Query | SqlText, inputs: Sequence[Input], session: SparkSession | None = None
+) -> None:
+    """Print what the query means and how it would run in process, or on Spark where that is."""
     for query, source in _parts(asked, inputs):
-        data = None
+        data: object = None
         if source is not None:
-            content = source.content
-            data = content.files if isinstance(content, FileList) else _frame(session, source)
+            data = source.schema if session is None else _data(session, source)
         typer.echo(op.explain(query, data).text + "\n")
-    found = _found(session, asked, inputs)
-    typer.echo("Spark's plan")
-    found.explain("formatted")
+    if session is not None:
+        from outpace.cli.run_spark import found_on_spark
+
+        found = found_on_spark(session, asked, inputs)
+        typer.echo("Spark's plan")
+        found.explain("formatted")
+
+
+def _data(session: SparkSession, source: Input) -> object:
+    from outpace.cli.run_spark import frame_of
+
+    content = source.content
+    return content.files if isinstance(content, FileList) else frame_of(session, source)
 
 
 def _parts(asked: Query | SqlText, inputs: Sequence[Input]) -> Iterator[tuple[Query, Input | None]]:
@@ -232,8 +239,6 @@ def _parts(asked: Query | SqlText, inputs: Sequence[Input]) -> Iterator[tuple[Qu
     if isinstance(asked, Query):
         yield asked, inputs[0]
         return
-    from outpace.spark.sql import whole_table
-
     named = {one.name.lower(): one for one in inputs if one.name is not None}
-    for step in asked.steps():
+    for step in asked.statement().steps:
         yield step.query, None if step.lookups else named.get(whole_table(step) or "")

@@ -1,8 +1,8 @@
-"""The output of `outpace run`: a file, a folder, or rows on the console.
+"""The output of `outpace run`: a file, a folder, or rows on the console, wherever they are found.
 
-Nothing half-written is left: Spark writes its parts into a hidden folder beside the target; they
-are joined there, and the target appears in one step, when all is done. What was there before is
-replaced only then. The driver holds one batch of rows at a time, or the first rows of each part.
+Nothing half-written is left: parts are written into a hidden folder beside the target; they are
+joined there, and the target appears in one step, when all is done. What was there before is
+replaced only then. One batch of rows is held at a time.
 """
 
 from __future__ import annotations
@@ -14,36 +14,18 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as sf
 
 from outpace.cli.run_input import DataFormat, format_of
 from outpace.errors import BindError, DataError
 from outpace.plan.text_lines import is_compressed
-from outpace.spark.schema import arrow_schema
-
-#: Times with all their microseconds: Spark's own formats stop at milliseconds.
-_TIMES: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-
-#: How Spark writes text, so that what is written can be read again without loss.
-TEXT_OPTIONS: Final = {
-    DataFormat.CSV: {"escape": '"', **_TIMES},
-    DataFormat.JSON: {"ignoreNullFields": "false", **_TIMES},
-    DataFormat.PARQUET: {},
-}
 
 #: What a folder that Spark has written holds.
 _WRITTEN: Final = re.compile(r"\.?(part-.*|_SUCCESS.*)|\.crc")
@@ -71,6 +53,20 @@ class Target:
     format: DataFormat | None
     folder: bool = False
     overwrite: bool = False
+
+
+class Result(Protocol):
+    """What a query finds, on some host; nothing is computed before it is asked for."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with the types that Spark has for them."""
+
+    def write_parts(self, folder: Path, format: DataFormat, *, header: bool) -> int:
+        """Write the rows into a new folder, as Spark does, and return how many there are."""
+
+    def first_rows(self, limit: int) -> tuple[pa.Table, int]:
+        """Return the first rows, and how many there are."""
 
 
 def target_of(
@@ -107,12 +103,19 @@ def target_of(
             f"the ending of '{output}' tells no format",
             hint="--output-format parquet, csv or json; a folder ends in /",
         )
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder '{path.parent}' for the output")
+    check_parent(path)
     if kind is DataFormat.PARQUET and is_compressed(output):
         raise BindError("Parquet compresses by itself", hint="let the path end in .parquet")
     _check_free(path, folder, overwrite, inputs)
     return Target(path, kind, folder, overwrite)
+
+
+def check_parent(path: Path) -> None:
+    """Refuse an output whose folder is not there, or where nothing can be written."""
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder '{path.parent}' for the output")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise DataError(f"the folder '{path.parent}' of the output cannot be written to")
 
 
 def _check_free(path: Path, folder: bool, overwrite: bool, inputs: Sequence[str]) -> None:
@@ -135,103 +138,45 @@ def _check_free(path: Path, folder: bool, overwrite: bool, inputs: Sequence[str]
             )
 
 
-def write_rows(frame: DataFrame, target: Target) -> int:
-    """Run the jobs of a DataFrame, write its rows and return how many there are."""
+def write_rows(result: Result, target: Target) -> int:
+    """Write the rows of a result and return how many there are."""
     assert target.path is not None
     assert target.format is not None
     with _beside(target.path) as hidden:
         if target.folder:
-            rows = _write_parts(frame, hidden / "parts", target.format, header=True)
+            rows = result.write_parts(hidden / "parts", target.format, header=True)
             _replace_folder(hidden, target.path)
         else:
-            rows = _write_parts(frame, hidden / "parts", target.format, header=False)
+            rows = result.write_parts(hidden / "parts", target.format, header=False)
             joined = hidden / target.path.name
             with _opened(joined) as file:
-                _join(frame, hidden / "parts", target.format, file)
+                _join(result.schema, hidden / "parts", target.format, file)
             joined.replace(target.path)
     return rows
 
 
 def print_rows(
-    frame: DataFrame, format: DataFormat, out: BinaryIO, before_printing: Callable[[], None]
+    result: Result, format: DataFormat, out: BinaryIO, before_printing: Callable[[], None]
 ) -> int:
-    """Run the jobs of a DataFrame, then write its rows to a stream as CSV or JSON lines."""
+    """Write the rows of a result to a stream as CSV or JSON lines."""
     with tempfile.TemporaryDirectory(prefix="outpace-") as folder:
         parts = Path(folder) / "parts"
-        rows = _write_parts(frame, parts, format, header=False)
+        rows = result.write_parts(parts, format, header=False)
         before_printing()
-        _join(frame, parts, format, out)
+        _join(result.schema, parts, format, out)
     out.flush()
     return rows
 
 
-def first_rows(frame: DataFrame, limit: int) -> tuple[pa.Table, int]:
-    """Run the jobs of a DataFrame once; return its first rows and how many there are.
-
-    Each part sends its first `limit` rows, so the driver holds that many times the parts.
-    """
-    schema = arrow_schema(frame)
-    # PySpark would take a name with a dot for a path, so columns are numbered on the way.
-    numbered = frame.toDF(*(f"_{number}" for number in range(len(schema))))
-    heads = numbered.mapInArrow(
-        partial(_head, limit), schema="part int, count bigint, head binary"
-    ).collect()
-    tables = []
-    for head in sorted(heads, key=lambda row: int(row["part"])):
-        with pa.ipc.open_stream(bytes(head["head"])) as reader:
-            tables.append(reader.read_all().rename_columns(schema.names))
-    found = pa.concat_tables(tables) if tables else schema.empty_table()
-    return found.slice(0, limit), sum(int(head["count"]) for head in heads)
-
-
-def _head(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield one row: the number of a part, how many rows it has, and the first ones."""
-    kept: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        if count < limit or not kept:
-            kept.append(batch.slice(0, limit - count))
-        count += batch.num_rows
-    if not kept:
-        return
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, kept[0].schema) as writer:
-        for batch in kept:
-            writer.write_batch(batch)
-    context = TaskContext.get()
-    assert context is not None
-    yield pa.RecordBatch.from_pydict(
-        {"part": [context.partitionId()], "count": [count], "head": [sink.getvalue()]},
-        schema=pa.schema([("part", pa.int32()), ("count", pa.int64()), ("head", pa.binary())]),
-    )
-
-
-def _write_parts(frame: DataFrame, parts: Path, format: DataFormat, *, header: bool) -> int:
-    """Let Spark write the rows as parts and return how many rows there are."""
-    counter = Observation()
-    counted = frame.observe(counter, sf.count(sf.lit(1)).alias("rows"))
-    writer = counted.write.options(**TEXT_OPTIONS[format])
-    if format is DataFormat.CSV:
-        writer = writer.option("header", header)
-    writer.format(format.value).save(parts.as_uri())
-    if not parts.is_dir():
-        raise DataError(
-            "Spark has written its parts to another machine",
-            detail=f"they are not at '{parts}'",
-            hint="write to a folder that this machine and Spark's share",
-        )
-    return int(counter.get["rows"])
-
-
-def _join(frame: DataFrame, parts: Path, format: DataFormat, out: BinaryIO) -> None:
+def _join(schema: pa.Schema, parts: Path, format: DataFormat, out: BinaryIO) -> None:
     """Write the rows of all parts to one stream, in the order of the parts."""
     files = sorted(one for one in parts.iterdir() if one.name.startswith("part-"))
     if format is DataFormat.PARQUET:
-        _join_parquet(files, arrow_schema(frame), out)
+        _join_parquet(files, schema, out)
         return
     if format is DataFormat.CSV:
         names = io.StringIO()
-        csv.writer(names, lineterminator="\n").writerow(frame.columns)
+        csv.writer(names, lineterminator="\n").writerow(schema.names)
         out.write(names.getvalue().encode())
     for file in files:
         with file.open("rb") as part:

@@ -10,13 +10,15 @@ import runpy
 import sys
 import traceback
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
-from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
+from outpace.errors import BindError, DataError, OutpaceError, Span, did_you_mean
 from outpace.pattern.lexer import Source, tokenize
 from outpace.pattern.query import Query
 from outpace.plan.dialect import OWN
-from outpace.plan.statement import Step, split
+from outpace.plan.statement import Statement, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,32 @@ class SqlText:
             error.where = str(self.path)
         return error
 
-    def steps(self) -> tuple[Step, ...]:
-        """Return the MATCH_RECOGNIZE clauses, each with what it reads."""
-        written = "spark" if self.dialect.lower() == OWN else self.dialect
+    @property
+    def written(self) -> str:
+        """The dialect around MATCH_RECOGNIZE: that of Spark, on every host, where none is named."""
+        return "spark" if self.dialect.lower() == OWN else self.dialect
+
+    def statement(self) -> Statement:
+        """Return the statement with its MATCH_RECOGNIZE clauses apart, in the dialect of Spark."""
         try:
-            return tuple(split(self.text, written, database="spark").steps)
+            return _split(self.text, self.written)
         except OutpaceError as error:
             raise self.located(error) from error.__cause__
+
+    def place(self, table: str) -> Span | None:
+        """Return where a table is read first."""
+        tokens = tokenize(Source(self.text, dialect=self.dialect))
+        places = [
+            token.span
+            for before, token in pairwise(tokens)
+            if before.key in ("FROM", "JOIN") and token.value.lower() == table.lower()
+        ]
+        return places[0] if places else None
+
+
+@lru_cache(maxsize=1)
+def _split(text: str, dialect: str) -> Statement:
+    return split(text, dialect, database="spark")
 
 
 def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace") -> Query | SqlText:

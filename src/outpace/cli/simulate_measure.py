@@ -45,7 +45,7 @@ def setting_of(measured: Measured, folder: Path) -> Setting:
     if measured.workload:
         return _workload_setting(measured)
     asked = read_query(folder / measured.query)
-    order = asked.order if isinstance(asked, Query) else asked.steps()[0].query.order
+    order = asked.order if isinstance(asked, Query) else asked.statement().steps[0].query.order
     if not order:
         raise BindError("the query has no order of events", where=measured.query, hint="ORDER BY")
     time = order[0].column

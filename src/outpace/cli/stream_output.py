@@ -23,7 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from outpace.cli.run_input import DataFormat, format_named
+from outpace.cli.run_output import check_parent
 from outpace.cli.stream_input import spark_path
+from outpace.cli.table import FittedTable
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class FolderWriter:
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
-        from outpace.cli.run_output import TEXT_OPTIONS
+        from outpace.cli.run_spark import TEXT_OPTIONS
 
         place = self.path / f"batch={batch}"
         counter = Observation()
@@ -91,9 +93,9 @@ class ConsoleWriter:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Show a batch."""
-        from outpace.cli.run_output import first_rows
+        from outpace.cli.run_spark import SparkResult
 
-        shown, rows = first_rows(frame, self.limit)
+        shown, rows = SparkResult(frame).first_rows(self.limit)
         if rows:
             self.show(shown, rows)
 
@@ -116,12 +118,12 @@ class ConsoleWriter:
             table.add_column(
                 Text(field_.name),
                 justify=justify,  # type: ignore[arg-type]  # one of its words
-                overflow="fold",
+                no_wrap=justify == "right",
                 min_width=min(width, self.console.width // max(1, len(columns))),
             )
         for row in zip(*columns, strict=True):
             table.add_row(*map(Text, row))
-        self.console.print(table)
+        self.console.print(FittedTable(table))
         if rows > shown.num_rows:
             self.console.print(f"and {rows - shown.num_rows:,} more", style="dim")
 
@@ -238,8 +240,7 @@ def folder_of(text: str, format: DataFormat = DataFormat.PARQUET) -> FolderWrite
     path = Path(text).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise DataError(f"'{path}' is a file", hint="a stream writes into a folder")
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder '{path.parent}' for the output")
+    check_parent(path)
     return FolderWriter(path, format)
 
 

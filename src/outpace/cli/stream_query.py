@@ -94,9 +94,9 @@ def check_query(asked: Query | SqlText, source: StreamInput, wanted: Wanted) -> 
             where=str(asked.path),
             hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
         )
-    from outpace.spark.sql import whole_table
+    from outpace.plan.statement import whole_table
 
-    for step in asked.steps():
+    for step in asked.statement().steps:
         wanted.of(step.query)
         if wanted.slack is not None and whole_table(step) != source.name.lower():
             raise BindError(

@@ -8,6 +8,7 @@ it. Places in errors always count from the beginning of the whole statement.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,6 +43,12 @@ _AFTER_FACTOR = _NOT_IN_FACTOR | {
 }
 #: What a statement can create that lasts longer than the tables of the matches.
 _LASTING = frozenset({"VIEW", "MACRO", "FUNCTION", "PROCEDURE", "TRIGGER"})
+
+#: A step's input that is a table as it is.
+_WHOLE_TABLE = re.compile(
+    r"SELECT \* FROM (?P<quote>`?)(?P<table>\w+)(?P=quote)(?:\s+(?:AS\s+)?`?\w+`?)?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,21 @@ def split(
     while prefix.lower() in text.lower():
         prefix += "_"
     return _Splitter(source, tokens, database, prefix).split()
+
+
+def whole_table(step: Step) -> str | None:
+    """Return the name, in lower case, of the table that a step reads as it is; None if it does not.
+
+    Examples
+    --------
+    >>> clause = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A))"
+    >>> sources = ["Ticks AS t", "(SELECT 1 AS ts)"]
+    >>> texts = [f"SELECT * FROM {source} {clause}" for source in sources]
+    >>> [whole_table(split(text, "trino", database="spark").steps[0]) for text in texts]
+    ['ticks', None]
+    """
+    found = _WHOLE_TABLE.fullmatch(step.source.strip())
+    return found["table"].lower() if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxErro
 from outpace.pattern.query import Query
 from outpace.plan.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.plan.dialect import OWN
-from outpace.plan.statement import Statement, Step, split
+from outpace.plan.statement import Statement, Step, split, whole_table
 from outpace.spark.match import match_frame
 
 #: Finds the matches of a query in a table.
@@ -59,21 +59,6 @@ def sql(
     statement = split(text, written, database="spark", prefix=prefix)
     lower = {name.lower(): matcher for name, matcher in (matchers or {}).items()}
     return run_statement(statement, _Spark(session, statement, lower))
-
-
-def whole_table(step: Step) -> str | None:
-    """Return the name, in lower case, of the table that a step reads as it is; None if it does not.
-
-    Examples
-    --------
-    >>> clause = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A))"
-    >>> sources = ["Ticks AS t", "(SELECT 1 AS ts)"]
-    >>> texts = [f"SELECT * FROM {source} {clause}" for source in sources]
-    >>> [whole_table(split(text, "trino", database="spark").steps[0]) for text in texts]
-    ['ticks', None]
-    """
-    found = _WHOLE_TABLE.fullmatch(step.source.strip())
-    return found["table"].lower() if found else None
 
 
 @dataclass(frozen=True)
@@ -126,11 +111,6 @@ def _reads(query: str, table: str) -> bool:
     return re.search(rf"\b{table}\b", query) is not None
 
 
-#: A step's input that is a table as it is.
-_WHOLE_TABLE = re.compile(
-    r"SELECT \* FROM (?P<quote>`?)(?P<table>\w+)(?P=quote)(?:\s+(?:AS\s+)?`?\w+`?)?",
-    re.IGNORECASE,
-)
 #: How an error of Spark begins: its condition.
 _CONDITION = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
 #: Where what Spark says ends: after it come a code and a text that the user has not written.

@@ -197,7 +197,14 @@ def test_without_java_a_hint_says_what_to_install(folder: Path) -> None:
     environment = {**os.environ, "PATH": str(empty)}
     environment.pop("JAVA_HOME", None)
     done = subprocess.run(
-        [f"{sysconfig.get_path('scripts')}/outpace", "run", "rise.py", "-i", "ticks.csv"],
+        [
+            f"{sysconfig.get_path('scripts')}/outpace",
+            "run",
+            "rise.py",
+            "-i",
+            "ticks.csv",
+            "--spark",
+        ],
         env=environment,
         capture_output=True,
         text=True,

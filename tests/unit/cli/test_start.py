@@ -86,3 +86,22 @@ def test_files_need_spark_and_say_so(tmp_path: Path) -> None:
     done = without_spark(program, tmp_path)
     assert "OutpaceError: [error] PySpark is not installed" in done.stderr
     assert 'hint: pip install "outpace[spark]"' in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "stream"])
+def test_the_commands_need_spark_only_where_they_use_it(tmp_path: Path, command: str) -> None:
+    (tmp_path / "rise.sql").write_text(
+        "MATCH_RECOGNIZE (ORDER BY ts MEASURES B.ts AS at PATTERN (A B) DEFINE B AS x > A.x)"
+    )
+    (tmp_path / "ticks").mkdir()
+    (tmp_path / "ticks" / "1.csv").write_text("ts,x\n1,1\n2,2\n")
+    program = "from outpace.cli.main import app\napp()"
+    given = {"run": ["-i", "ticks/1.csv"], "stream": ["--from", "ticks"]}[command]
+    done = without_spark(program, tmp_path, command, "rise.sql", *given, "--master", "local[1]")
+    assert done.returncode == 2, done.stderr
+    assert "[error] PySpark is not installed" in done.stderr
+    assert 'hint: pip install "outpace[spark]"' in done.stderr
+    assert "Traceback" not in done.stderr
+    if command == "run":
+        done = without_spark(program, tmp_path, command, "rise.sql", *given)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 row")

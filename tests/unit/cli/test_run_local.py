@@ -1,0 +1,150 @@
+"""`outpace run` in process: small runs need no Spark, find the same, and say where they run."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
+from typer.testing import CliRunner
+
+from outpace.cli import run_local
+from outpace.cli.main import app
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    # Spark would be seen: it cannot start here.
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    write_inputs(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["run", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_each_kind_of_query_input_and_output(folder: Path) -> None:
+    good = expected()
+    code, out, error = run("statement.sql", "--input", "ticks.parquet", "-o", "found.parquet")
+    assert (code, out) == (0, f"{len(good)} rows in {folder}/found.parquet\n")
+    assert error == "in process: 0.1 MB of input; --spark runs it on Spark\n"
+    assert rows(pq.read_table("found.parquet")) == good
+    assert run("program.py", "-i", "ticks.csv", "--output", "found.csv")[0] == 0
+    assert rows(pa.csv.read_csv("found.csv")) == good
+    assert run("clause.sql", "-i", "ticks.jsonl", "--output", "found.jsonl.gz")[0] == 0
+    lines = gzip.decompress(Path("found.jsonl.gz").read_bytes()).splitlines()
+    assert rows(pa.Table.from_pylist([json.loads(line) for line in lines]).select(NAMES)) == good
+    assert run("statement.sql", "-i", "ticks=many", "--output", "parts/")[0] == 0
+    assert rows(pq.read_table("parts")) == good
+    assert [one.name for one in folder.iterdir() if one.name.startswith(".")] == []
+    code, out, _ = run("statement.sql", "-i", "ticks=packed.csv.gz", "--limit", "2")
+    assert (code, out.splitlines()[-1]) == (0, f"{len(good)} rows, the first 2 shown")
+    code, out, _ = run("program.py", "-i", "ticks.parquet", "--output-format", "csv")
+    assert rows(pa.csv.read_csv(io.BytesIO(out.encode()))) == good
+
+
+def test_a_statement_joins_groups_and_orders() -> None:
+    Path("names.csv").write_text("symbol,title\nACME,Acme Corporation\nCORE,Core\n")
+    Path("join.sql").write_text(
+        f"SELECT title, count(*) AS N, min(m.bottom) AS low "
+        f"FROM (SELECT * FROM ticks WHERE volume > 0) {CLAUSE} m "
+        "JOIN names ON names.symbol = m.symbol GROUP BY title ORDER BY title"
+    )
+    arguments = ["-i", "ticks.parquet", "-i", "names.csv", "--output-format", "json"]
+    code, out, error = run("join.sql", *arguments)
+    assert (code, error[:10]) == (0, "in process")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"title": title, "N": len(found), "low": min(row[1] for row in found)}
+        for title, symbol in (("Acme Corporation", "ACME"), ("Core", "CORE"))
+        for found in [[row for row in expected() if row[0] == symbol]]
+    ]
+
+
+def test_a_result_without_rows_keeps_its_columns() -> None:
+    Path("none.sql").write_text(f"SELECT * FROM ticks {CLAUSE} WHERE ticks < 0")
+    for name in ("none.parquet", "none.csv"):
+        assert run("none.sql", "-i", "ticks.parquet", "-o", name)[0] == 0
+    assert pq.read_table("none.parquet").schema.names == NAMES
+    assert Path("none.csv").read_text() == "symbol,bottom,ticks,ends\n"
+
+
+def test_bad_data_is_named_and_leaves_nothing(folder: Path) -> None:
+    arguments, said = bad_csv(folder)
+    before = sorted(folder.iterdir())
+    code, out, error = run("statement.sql", "-i", *arguments, "-o", "found.csv")
+    assert (code, out) == (2, "")
+    assert all(words in error for words in said), error
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (f"SELECT bottom / 2 AS half FROM ticks {CLAUSE}", "SQL that may differ elsewhere (Div)"),
+        (f"SELECT symbol FROM ticks {CLAUSE} WHERE symbol > 3", "a comparison of different types"),
+        ("SELECT count(*) AS n FROM range(9)", "SQL that may differ elsewhere (Anonymous)"),
+    ],
+)
+def test_what_may_differ_goes_to_spark(statement: str, said: str) -> None:
+    Path("other.sql").write_text(statement)
+    code, _, error = run("other.sql", "-i", "ticks.parquet")
+    assert code == 2
+    assert error.startswith(f"on Spark: the statement has {said}\n[error] Spark needs Java")
+
+
+def test_what_is_large_or_asked_for_goes_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("statement.sql", "-i", "ticks.csv", "--spark")[2].startswith("[error] Spark needs")
+    monkeypatch.setattr(run_local, "ROWS_MAX", 599)
+    error = run("statement.sql", "-i", "ticks.parquet")[2]
+    assert error.startswith("on Spark: the input has 600 rows, more than 599\n")
+    monkeypatch.setattr(run_local, "BYTES_MAX", 2_000)
+    error = run("statement.sql", "-i", "ticks.csv")[2]
+    assert error.startswith("on Spark: the input has 0.1 MB, more than 0.1 MB\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (STATEMENT.replace("FROM ticks", "FROM tiks"), "there is no table 'tiks'"),
+        (STATEMENT.replace("DOWN.price", "DOWN.pirce"), "unknown column 'pirce'"),
+        (STATEMENT.replace("SELECT symbol,", "SELECT symbl,"), "symbl"),
+        (f"SELECT bottom / 2 AS half FROM tiks {CLAUSE}", "the inputs are ticks"),
+        (f"SELECT bottom / 2 AS half FROM ticks {CLAUSE.replace('ts', 'tz')}", "column 'tz'"),
+    ],
+)
+def test_wrong_names_are_refused_before_spark_starts(text: str, said: str) -> None:
+    Path("wrong.sql").write_text(text)
+    code, _, error = run("wrong.sql", "-i", "ticks.csv", "--spark")
+    assert code == 2
+    assert error.startswith("[bind] ")
+    assert said in error
+    assert "wrong.sql, line" in error
+
+
+def test_explain_says_where_it_runs() -> None:
+    code, out, error = run("statement.sql", "-i", "ticks.csv", "-o", "found.csv", "--explain")
+    assert code == 0
+    assert "STRT DOWN+ UP+" in out
+    assert error.startswith("in process: ")
+    assert not Path("found.csv").exists()
+
+
+def test_an_output_that_cannot_be_written_is_refused_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    code, _, error = run("statement.sql", "-i", "ticks.csv", "-o", "found.csv", "--spark")
+    assert code == 2
+    assert f"the folder '{folder}' of the output cannot be written to" in error
