@@ -25,7 +25,7 @@ WARM := $(NUMBA_CACHE_DIR)/.warm-$(KERNELS)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) java postgres ## create .venv from the lock file, look for Java and PostgreSQL; nothing else
+setup: $(READY) java postgres ## create .venv from the lock file; as root on Debian or Ubuntu, install Java and PostgreSQL with apt where they are missing
 
 $(READY):
 	@$(PYTHON) scripts/check_python.py
@@ -37,7 +37,7 @@ $(READY):
 	@touch $@
 
 # Tests, demo and benchmark run compiled code; without this each would compile it as it goes.
-$(WARM): | setup
+$(WARM): | $(READY)
 	$(BIN)/python -m outpace.local.compile
 	@rm -f $(NUMBA_CACHE_DIR)/.warm-*
 	@touch $@
@@ -50,31 +50,31 @@ java:
 postgres:
 	@sh scripts/postgres.sh
 
-test: lint unit ## run everything CI runs: linters, types, import rules, tests, doctests, docs
+test: lint unit ## run everything CI runs: linters, types, import rules, tests, doctests, docs; installs what setup does
 
-lint: setup ## run ruff, mypy --strict and the import rules
+lint: $(READY) ## run ruff, mypy --strict and the import rules; needs .venv alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: setup $(WARM) ## run the tests only; choose with ARGS, for example ARGS="tests/unit -k parser"
+unit: setup $(WARM) ## run the tests only, after setup; choose with ARGS, for example ARGS="tests/unit -k parser"
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 10 $(ARGS)
 
-soak: setup $(WARM) ## run the tests that take long, then every property with new examples
+soak: setup $(WARM) ## after setup, run the tests that take long, then every property with new examples
 	$(BIN)/python -m pytest -m soak $(ARGS)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) tests/unit
 
-demo: setup $(WARM) ## run the demo
+demo: $(READY) $(WARM) ## run the demo, on Spark where there is Java; needs .venv alone
 	$(BIN)/outpace demo
 
-bench: setup $(WARM) ## run the benchmark; choose with BENCH="--host local --workload w1 --n 1000000"
+bench: $(READY) $(WARM) ## run the benchmark; needs .venv alone; choose with BENCH="--host local --workload w1 --n 1000000"
 	$(BIN)/outpace bench $(BENCH)
 
-chaos: setup $(WARM) ## kill streaming queries 100 times and compare; one run again with SEED=17
+chaos: setup $(WARM) ## after setup, kill streaming queries 100 times and compare; one run again with SEED=17
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
-format: setup ## sort imports and format the code
+format: $(READY) ## sort imports and format the code; needs .venv alone
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,4 +1,6 @@
-"""`outpace demo`: three patterns over a day of generated trades, on Spark, and a page to look at.
+"""`outpace demo`: three patterns over a day of generated trades, and a page to look at.
+
+They are searched on Spark, or in process where there is no Java or no PySpark.
 
 Guarantees that the same arguments find the same matches, on Spark and in process, and that the page
 needs no network.
@@ -46,7 +48,9 @@ def demo(
     local: Annotated[bool, typer.Option("--local", help="Search in process, without Spark.")] = (
         False
     ),
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    master: Annotated[
+        str | None, typer.Option(help="Where Spark runs; local[*] by default.")
+    ] = None,
 ) -> None:
     """Find three patterns in generated stock trades on Spark and draw them on a page."""
     console = Console()
@@ -64,22 +68,31 @@ def demo(
 
 
 @contextmanager
-def _host(console: Console, ticks: pa.Table, file: Path | None, master: str) -> Iterator[Host]:
-    """Give a host for the search: Spark where there is a file, and this process where not."""
-    if file is None:
-        yield local_host(ticks, console.status)
-        return
+def _host(
+    console: Console, ticks: pa.Table, file: Path | None, master: str | None
+) -> Iterator[Host]:
+    """Give a host for the search: Spark where there is a file, and this process where not.
+
+    Where Spark cannot start this process does it too, unless somebody has said where Spark runs.
+    """
     with ExitStack() as stack:
-        with console.status("start Spark"):
-            try:
-                session = stack.enter_context(own_session("outpace demo", master=master))
-            except OutpaceError as error:
-                hint = f"{error.hint}; or search in process: outpace demo --local"
-                raise OutpaceError(error.message, detail=error.detail, hint=hint) from error
-        yield spark_host(session, file, partial(spark_progress, session))
+        session = None
+        if file is not None:
+            with console.status("start Spark"):
+                try:
+                    session = stack.enter_context(own_session("outpace demo", master=master))
+                except OutpaceError as error:
+                    if master is not None:
+                        raise
+                    typer.echo(f"in process: {error.message}", err=True)
+        if file is None or session is None:
+            yield local_host(ticks, console.status)
+        else:
+            yield spark_host(session, file, partial(spark_progress, session))
 
 
 def _report(console: Console, found: Findings) -> None:
+    console.print(Panel(Text(found.plan), title="the plan", expand=False))
     console.print(f"{found.ticks.num_rows:,} trades, searched {found.host}\n")
     # A terminal of 80 columns has no room for the times in the middle; the page shows them.
     dips = deepest(found.dips, SHOWN).drop_columns("bottom_at")
@@ -87,7 +100,6 @@ def _report(console: Console, found: Findings) -> None:
     title = f"{found.rotations.num_rows:,} rotations of large trades; the first:"
     _print_table(console, title, found.rotations.slice(0, SHOWN).drop_columns("second_at"))
     _print_table(console, "sell-offs after a large trade, by SQL:", found.sell_offs)
-    console.print(Panel(Text(found.plan), title="the plan", expand=False))
 
 
 def _print_table(console: Console, title: str, rows: pa.Table) -> None:

@@ -55,7 +55,8 @@ def test_the_demo_shows_counts_and_a_plan(tmp_path: Path, found: Findings) -> No
 
 def test_a_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     _, out, _ = demo(ROWS, tmp_path)
-    tables = out.split("the plan")[0]
+    tables = out.split("trades, searched")[1].split("The trades:")[0]
+    assert "dips; the deepest" in tables  # the matches come last
     assert "…" not in tables
     assert max(map(len, tables.splitlines())) <= 80
 
@@ -104,19 +105,23 @@ def test_sell_offs_are_large_trades_with_two_falls_behind_them(found: Findings) 
     assert counted
 
 
-def test_without_java_the_demo_says_what_to_do(tmp_path: Path) -> None:
+def test_without_java_the_demo_searches_in_process(tmp_path: Path) -> None:
     script = Path(sysconfig.get_path("scripts")) / "outpace"
     own = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "SPARK_REMOTE")}
-    done = subprocess.run(
-        [str(script), "demo", "--rows", "10", "--out", str(tmp_path)],
-        env=own | {"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "needs Java 17" in done.stderr
-    assert "outpace demo --local" in done.stderr.split("hint:")[1]
+    done = [
+        subprocess.run(
+            [str(script), "demo", "--rows", "10", "--out", str(tmp_path), *more],
+            env=own | {"PATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for more in ([], ["--master", "local[1]"])
+    ]
+    assert [one.returncode for one in done] == [0, 2]
+    assert "10 trades, searched in process" in done[0].stdout
+    assert "in process: Spark needs Java 17" in done[0].stderr
+    assert "needs Java 17" in done[1].stderr
 
 
 def test_the_deepest_dips_come_first(found: Findings) -> None:
