@@ -236,12 +236,13 @@ def _string_join(rows: Rows) -> Any:
     if not rows:
         return None
     separator = rows[0][1] if len(rows[0]) > 1 else ""
-    return (separator or "").join(row[0] for row in rows)
+    return values.joined_text(separator or "", [row[0] for row in rows])
 
 
 def key_type(kind: pa.DataType, position: int) -> pa.DataType:
     """Return the type of a map's keys, or raise `MismatchError` where it cannot be one."""
-    if types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind):
+    nested = types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)
+    if nested or pa.types.is_null(kind):
         raise MismatchError(f"{type_name(kind)} cannot be the key of a map", position)
     return kind
 

@@ -1,6 +1,7 @@
 """Statistical aggregates: variance, covariance, regression and their relatives, in double.
 
 Two-argument aggregates leave out rows in which either argument is NULL, and take (y, x) as in SQL.
+Where numbers are too large or infinite to be computed with, the result is NaN.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _moment(given: Sequence[float], power: int) -> float:
 def _over_values(compute: Callable[[Sequence[float]], float | None], least: int) -> Any:
     def fold(rows: Rows) -> float | None:
         given = [row[0] for row in rows]
-        return compute(given) if len(given) >= least else None
+        return _or_nan(compute, given) if len(given) >= least else None
 
     return fold
 
@@ -36,9 +37,16 @@ def _over_pairs(
         known = [row for row in rows if row[1] is not None]
         if len(known) < least:
             return None
-        return compute([row[0] for row in known], [row[1] for row in known])
+        return _or_nan(compute, [row[0] for row in known], [row[1] for row in known])
 
     return fold
+
+
+def _or_nan(compute: Callable[..., float | None], *given: Sequence[float]) -> float | None:
+    try:
+        return compute(*given)
+    except (ValueError, ArithmeticError):
+        return math.nan
 
 
 def _variance(given: Sequence[float]) -> float:

@@ -7,6 +7,7 @@ run time depends on the data (overflow, a cast, a missing skip target).
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -35,10 +36,9 @@ from outpace.pattern.query import Query, Rows, Selection
 from outpace.pattern.types import type_name
 
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
+#: Numbers up to this can be added to a time or counted to in 64 bits.
+_MOST = 1 << 62
 _MICROSECOND = datetime.timedelta(microseconds=1)
-
-#: A time and this together fit 64 bits.
-_WITHIN_MAX = 1 << 62
 
 
 def bind(query: Query, schema: pa.Schema) -> BoundQuery:
@@ -71,6 +71,9 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         name: frozenset(names.index(member) for member in members)
         for name, members in query.subsets
     }
+    for limit in query.limits:
+        if limit.count > _MOST:
+            raise BindError(f"a limit is at most {_MOST}", where="limit")
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     predicates = _predicates(query, schema, names, subsets)
@@ -230,7 +233,7 @@ def _measures(
             f"measure {name}",
             final=query.rows is Rows.ONE,
         )
-        measures.append(BoundMeasure(name, bind_expression(expression, scope)))
+        measures.append(BoundMeasure(name, _as_stored(bind_expression(expression, scope), schema)))
     return tuple(measures)
 
 
@@ -250,6 +253,16 @@ def _default_measures(
         columns["last_time"] = Read(kind, order_by[0], (), Place("last", final=True))
     columns["rows"] = Aggregate(pa.int64(), "count", (), None, final=True)
     return tuple(BoundMeasure(name, expression) for name, expression in columns.items())
+
+
+def _as_stored(expression: BoundExpression, schema: pa.Schema) -> BoundExpression:
+    """Let a measure that computes nothing keep the unit of its column, nanoseconds too."""
+    if not isinstance(expression, Read):
+        return expression
+    kind = types.value_type(schema.field(expression.column).type)
+    for part in expression.path:
+        kind = types.value_type(kind.field(part).type)
+    return replace(expression, type=kind)
 
 
 def _columns(names: tuple[str, ...], schema: pa.Schema, where: str) -> tuple[str, ...]:
@@ -274,6 +287,7 @@ def _check_partitions(
 
 
 def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int | None:
+    """Return the bound of WITHIN in the units of the time column."""
     if query.bound is None:
         return None
     if not order_by:
@@ -312,11 +326,11 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
 
 def _checked_within(units: int) -> int:
     """Refuse what cannot be added to a time in 64 bits."""
-    if units > _WITHIN_MAX:
+    if units > _MOST:
         raise BindError(
             f"within is too large: {units}",
             where="within",
-            hint=f"the longest is {_WITHIN_MAX}; without within, nothing ends a match",
+            hint=f"the longest is {_MOST}; without within, nothing ends a match",
         )
     return units
 

@@ -14,7 +14,7 @@ from typing import Literal as OneOf
 
 import pyarrow as pa
 
-from outpace.errors import BindError, UnsupportedError, did_you_mean
+from outpace.errors import BindError, Span, UnsupportedError, did_you_mean
 from outpace.pattern import expression as ex
 from outpace.pattern import types, values
 from outpace.pattern.aggregates import aggregate_names, find_aggregate
@@ -25,15 +25,24 @@ from outpace.pattern.bound import (
     Constant,
     Label,
     Number,
+    Origin,
     Place,
     Read,
     guard,
     walk,
 )
+from outpace.pattern.expression import Scalar
 from outpace.pattern.fold import fold
 from outpace.pattern.functions import find_function, function_names, is_null_without
 from outpace.pattern.functions_signature import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
+
+#: Units of time that are coarser than the microseconds of expressions.
+_COARSE = {"s": "second", "ms": "millisecond"}
+
+
+#: The largest offset of a navigation: row numbers have 64 bits, and nothing is this far away.
+_MOST_ROWS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,7 @@ class _Binder:
     def bind(self, node: ex.Expression, frame: _Frame) -> BoundExpression:
         match node:
             case ex.Literal(value=value):
-                return Constant(types.literal_type(value), value)
+                return self._literal(node, value)
             case ex.Name():
                 return self._name(node, frame)
             case ex.Navigate() | ex.Semantics():
@@ -219,7 +228,10 @@ class _Binder:
             case ex.Case():
                 return self._case(node, frame)
             case ex.Cast(operand=operand, type=target, safe=safe):
-                return self._cast(node, self.bind(operand, frame), target, safe)
+                cast = self._cast(
+                    node, self.bind(operand, frame), types.computed_type(target), safe
+                )
+                return self._rounded(cast, target, self._origin(node))
             case ex.Array(items=items):
                 return self._apply("array", node, items, frame)
             case ex.Subscript(item=item, index=index):
@@ -242,6 +254,16 @@ class _Binder:
             message, self.scope.where, node, self.text, hint=hint, unsupported=unsupported
         )
 
+    def _literal(self, node: ex.Expression, value: Scalar) -> BoundExpression:
+        if isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise self._refusal("half of a surrogate pair is no character", node)
+        return Constant(types.literal_type(value), value)
+
+    def _origin(self, node: ex.Expression) -> Origin:
+        span = node.span
+        known = None if span is None else Span(span.start, span.end, self.text)
+        return Origin(self.scope.where, known)
+
     # Leaves
 
     def _name(self, node: ex.Name, frame: _Frame) -> BoundExpression:
@@ -261,7 +283,7 @@ class _Binder:
                 hint=f"write {path[0]}.column, or CLASSIFIER() for the variable of a row",
             )
         column = resolve_column(path[0], self.scope.schema, self.scope.where, node, self.text)
-        kind = types.value_type(self.scope.schema.field(column).type)
+        kind = types.computed_type(self.scope.schema.field(column).type)
         inside: list[str] = []
         for part in path[1:]:
             found, kind = self._step_into(kind, part, node)
@@ -288,7 +310,7 @@ class _Binder:
         if len(loose) != 1:
             hint = did_you_mean(part, names) or "the fields are " + ", ".join(names)
             raise self._refusal(f"unknown field '{part}'", node, hint=hint)
-        return loose[0], types.value_type(kind.field(loose[0]).type)
+        return loose[0], kind.field(loose[0]).type
 
     def _classifier(self, node: ex.Classifier, frame: _Frame) -> BoundExpression:
         if node.variable is not None and node.variable not in self.scope.variables:
@@ -418,6 +440,8 @@ class _Binder:
             raise self._refusal(
                 f"the offset of {node.kind.upper()} cannot be negative, found {offset}", node
             )
+        if offset > _MOST_ROWS:
+            raise self._refusal(f"an offset is at most {_MOST_ROWS} rows", node)
 
     def _framed(self, node: ex.Navigate, operand: ex.Expression, frame: _Frame) -> BoundExpression:
         bound = self.bind(operand, frame)
@@ -485,7 +509,8 @@ class _Binder:
         self._check_arity(function, node, len(arguments))
         bound = [self.bind(argument, frame) for argument in arguments]
         signature = self._resolve(function, node, arguments, bound)
-        return fold(Apply(signature.result, name, self._coerced(node, bound, signature)))
+        given = self._coerced(node, bound, signature)
+        return fold(Apply(signature.result, name, given, self._origin(node)))
 
     def _resolve(
         self,
@@ -545,7 +570,17 @@ class _Binder:
             raise self._refusal(
                 f"cannot cast {type_name(operand.type)} to {type_name(target)}", node
             )
-        return fold(Apply(target, "try_cast" if safe else "cast", (operand,)))
+        name = "try_cast" if safe else "cast"
+        return fold(Apply(target, name, (operand,), self._origin(node)))
+
+    def _rounded(
+        self, cast: BoundExpression, target: pa.DataType, origin: Origin
+    ) -> BoundExpression:
+        """Cut what a timestamp of few digits, such as TIMESTAMP(3), does not hold."""
+        unit = _COARSE.get(target.unit) if pa.types.is_timestamp(target) else None
+        if unit is None:
+            return cast
+        return fold(Apply(cast.type, "date_trunc", (Constant(pa.string(), unit), cast), origin))
 
     def _field(self, node: ex.Field, item: BoundExpression, name: str) -> BoundExpression:
         found, kind = self._step_into(item.type, name, node)
@@ -615,6 +650,7 @@ class _Binder:
             None if target is None else self.scope.variables[target],
             final,
             node.distinct,
+            self._origin(node),
         )
 
     def _star(self, node: ex.Star, frame: _Frame) -> None:

@@ -9,13 +9,14 @@ expression that would have a value although its row does not exist is guarded by
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 from typing import Literal as OneOf
 
 import pyarrow as pa
 
+from outpace.errors import OutpaceError, Span
 from outpace.pattern.expression import Scalar
 from outpace.pattern.query import Query
 
@@ -38,6 +39,21 @@ class Place:
     steps: int = 0
     shift: int = 0
     final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where in the user's query something stands, for errors that only the data bring out."""
+
+    where: str
+    span: Span | None = None
+
+    def of(self, problem: OutpaceError) -> OutpaceError:
+        """Give an error its place, unless it has one."""
+        if problem.where is None and problem.span is None:
+            problem.where, problem.span = self.where, self.span
+            problem.text = None if self.span is None else self.span.text
+        return problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +104,7 @@ class Apply(BoundExpression):
 
     function: str
     arguments: tuple[BoundExpression, ...]
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +119,7 @@ class Aggregate(BoundExpression):
     variables: frozenset[int] | None
     final: bool
     distinct: bool = False
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
 
 class PredicateClass(Enum):

@@ -37,6 +37,7 @@ _SHORT = {
 _SINGULAR = {f"{unit}s": unit for unit in (*_MICROSECONDS, "sec", "min", "hr")}
 _CALENDAR = frozenset({"month", "months", "year", "years", "quarter", "quarters"})
 _PART = re.compile(r"\s*+(?P<number>[+-]?[0-9]++(?:\.[0-9]++)?)\s*+(?P<unit>[^\W\d_]++)?\s*+,?")
+_MOST_DIGITS = 30
 _LARGEST = datetime.timedelta(days=366 * 1000)
 
 
@@ -63,6 +64,9 @@ def parse_duration(text: str, *, where: str = "duration") -> datetime.timedelta:
             start, end = found.span("number")
             raise _syntax(text, where, "a duration needs a unit", start, end)
         scale = _unit(unit, text, where, found.start("unit"))
+        if len(found["number"]) > _MOST_DIGITS:
+            start, end = found.span("number")
+            raise _syntax(text, where, "the number has too many digits", start, end)
         amount = Decimal(found["number"]) * scale
         if amount != amount.to_integral_value():
             start, end = found.span("number")

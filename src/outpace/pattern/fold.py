@@ -6,9 +6,10 @@ as it is, because AND, OR and CASE may never evaluate it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
-from outpace.errors import DataError
 from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions import find_function
 from outpace.pattern.functions_signature import Signature
@@ -43,7 +44,7 @@ def _fold_call(node: Apply) -> BoundExpression:
     signature = Signature(tuple(argument.type for argument in node.arguments), node.type)
     try:
         value = function.implement(signature)(*given)
-    except DataError:
+    except Exception:
         return node
     # Arrays and maps stay calls, so that bound nodes can be keys.
     return node if isinstance(value, list | dict) else Constant(node.type, value)
@@ -61,7 +62,7 @@ def _fold_logic(node: Apply) -> BoundExpression:
         return Constant(pa.bool_(), not decisive)
     if all(isinstance(argument, Constant) for argument in kept):
         return Constant(pa.bool_(), None)
-    return kept[0] if len(kept) == 1 else Apply(node.type, node.function, tuple(kept))
+    return kept[0] if len(kept) == 1 else replace(node, arguments=tuple(kept))
 
 
 def _fold_case(node: Apply) -> BoundExpression:
@@ -77,4 +78,4 @@ def _fold_case(node: Apply) -> BoundExpression:
             break
     if not kept:
         return otherwise
-    return Apply(node.type, "case", (*kept, otherwise))
+    return replace(node, arguments=(*kept, otherwise))

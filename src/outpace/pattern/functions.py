@@ -24,6 +24,11 @@ _BY_NAME = {name: f for f in FUNCTIONS for name in (f.name, *f.aliases)}
 #: Those that decide themselves which of their arguments are evaluated.
 LAZY = frozenset({"and", "or", "case", "coalesce", "try"})
 
+#: Those whose text may be longer than what they are given.
+LENGTHENING = frozenset(
+    {"||", "concat_ws", "replace", "repeat", "lpad", "rpad", "regexp_replace", "array_join"}
+)
+
 
 def find_function(name: str) -> Function | None:
     """Return a function by any of its names, or None.

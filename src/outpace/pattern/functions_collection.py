@@ -124,7 +124,7 @@ def _join(signature: Signature) -> Scalar:
 
     def compute(collection: list[Any], separator: str, missing: str | None = None) -> str:
         parts = (missing if item is None else written(item) for item in collection)
-        return separator.join(part for part in parts if part is not None)
+        return values.joined_text(separator, [part for part in parts if part is not None])
 
     return compute
 
@@ -132,6 +132,8 @@ def _join(signature: Signature) -> Scalar:
 def _map_rule(given: Sequence[BoundExpression]) -> Signature:
     if not given:
         return Signature((), pa.map_(pa.string(), pa.null()))
+    if len(given) == 1:
+        raise MismatchError("expected an array of keys and one of values")
     keys, items = (require(argument, "array", i) for i, argument in enumerate(given))
     return Signature((keys, items), pa.map_(key_type(keys.value_type, 0), items.value_type))
 

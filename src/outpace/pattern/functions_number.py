@@ -29,6 +29,9 @@ from outpace.pattern.functions_signature import (
 )
 from outpace.pattern.types import type_name
 
+#: Wide enough for all digits of a double before its point, and for 38 behind it.
+_ROUNDING = decimal.Context(prec=400)
+
 
 def _same_number(arguments: Sequence[BoundExpression]) -> Signature:
     kind = require(arguments[0], "number", 0)
@@ -46,7 +49,8 @@ def _whole(arguments: Sequence[BoundExpression]) -> Signature:
 def _absolute(signature: Signature) -> Scalar:
     if types.is_integer(signature.result):
         return lambda value: values.check_integer(abs(value), signature.result)
-    return abs
+    # abs() of a decimal would round it to the digits of Python's context.
+    return decimal.Decimal.copy_abs if types.is_decimal(signature.result) else abs
 
 
 def _to_whole(rounding: str, floating: Callable[[float], int]) -> Callable[[Signature], Scalar]:
@@ -85,7 +89,7 @@ def _round(signature: Signature) -> Scalar:
         near = exact
         if exact != exact.to_integral_value() or digits < 0:
             step = decimal.Decimal(1).scaleb(-digits)
-            near = exact.quantize(step, rounding=decimal.ROUND_HALF_UP, context=values.CONTEXT)
+            near = exact.quantize(step, rounding=decimal.ROUND_HALF_UP, context=_ROUNDING)
         if types.is_integer(result):
             return values.check_integer(int(near), result)
         if types.is_decimal(result):
@@ -93,6 +97,11 @@ def _round(signature: Signature) -> Scalar:
         return float(near)
 
     return compute
+
+
+def _sign_rule(arguments: Sequence[BoundExpression]) -> Signature:
+    kind = require(arguments[0], "number", 0)
+    return Signature((kind,), pa.decimal128(1, 0) if types.is_decimal(kind) else kind)
 
 
 def _sign(value: Any) -> Any:
@@ -147,6 +156,8 @@ def _bucket(value: float, low: float, high: float, count: int) -> int:
     if count < 1 or low == high:
         raise DataError("width_bucket needs two different bounds and at least one bucket")
     share = (value - low) / (high - low)
+    if math.isnan(share):
+        raise DataError("width_bucket needs numbers that can be compared and divided, not NaN")
     return 0 if share < 0 else count + 1 if share >= 1 else int(share * count) + 1
 
 
@@ -172,7 +183,7 @@ NUMBERS: tuple[Function, ...] = (
     Function("floor", 1, 1, _whole, _to_whole(decimal.ROUND_FLOOR, math.floor)),
     Function("truncate", 1, 1, _whole, _truncate, ("trunc",)),
     Function("round", 1, 2, _round_rule, _round),
-    Function("sign", 1, 1, _same_number, fixed(_sign), ("signum",)),
+    Function("sign", 1, 1, _sign_rule, fixed(_sign), ("signum",)),
     _double("sqrt", _safely(math.sqrt)),
     _double("cbrt", math.cbrt),
     _double("power", _power, 2, "pow"),

@@ -32,6 +32,9 @@ from outpace.pattern.functions_signature import (
 )
 from outpace.pattern.types import type_name
 
+#: An interval is a number of microseconds of 64 bits.
+_LONGEST = datetime.timedelta(microseconds=(1 << 63) - 1)
+
 
 def comparison(arguments: Sequence[BoundExpression]) -> Signature:
     """Rule of `=` and `<>`: two values of one type."""
@@ -161,8 +164,18 @@ def _moving(symbol: str) -> Callable[[Signature], Scalar]:
 def _guarded(function: Scalar, *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except OverflowError as problem:
+    except (OverflowError, ValueError) as problem:
+        # A timedelta times NaN is a ValueError.
         raise DataError("a date or interval is out of range") from problem
+
+
+#: What rounds decimals to the digits of Python's context, and what does not.
+_EXACT: dict[Scalar, Scalar] = {
+    operator.add: values.CONTEXT.add,
+    operator.sub: values.CONTEXT.subtract,
+    operator.mul: values.CONTEXT.multiply,
+    operator.neg: decimal.Decimal.copy_negate,
+}
 
 
 def _rounded(function: Scalar, result: pa.DataType) -> Scalar:
@@ -170,17 +183,21 @@ def _rounded(function: Scalar, result: pa.DataType) -> Scalar:
     if types.is_integer(result):
         return lambda *given: values.check_integer(function(*given), result)
     if types.is_decimal(result):
-        exact = {
-            operator.add: values.CONTEXT.add,
-            operator.sub: values.CONTEXT.subtract,
-            operator.mul: values.CONTEXT.multiply,
-        }.get(function, function)
+        exact = _EXACT.get(function, function)
         return lambda *given: values.round_decimal(exact(*given), result)
     if pa.types.is_float32(result):
         return lambda *given: values.round_float32(function(*given))
+    if pa.types.is_duration(result):
+        return lambda *given: _fitting(_guarded(function, *given))
     if types.is_temporal(result):
         return lambda *given: _guarded(function, *given)
     return function
+
+
+def _fitting(interval: datetime.timedelta) -> datetime.timedelta:
+    if not -_LONGEST < interval < _LONGEST:
+        raise DataError("a date or interval is out of range")
+    return interval
 
 
 def _truncated(left: int, right: int) -> int:
@@ -242,6 +259,7 @@ def _concatenation(arguments: Sequence[BoundExpression]) -> Signature:
 
 
 def _joined(*given: Any) -> Any:
+    values.check_length(sum(map(len, given)))
     total = given[0]
     for part in given[1:]:
         total = total + part
@@ -260,36 +278,92 @@ def _is_in(item: Any, *options: Any) -> bool | None:
     return None if unknown else False
 
 
+#: A piece of a LIKE pattern between two percent signs: its characters, None for any character.
+Piece = tuple[str | None, ...]
+
+
 @lru_cache(maxsize=256)
-def like_expression(pattern: str, escape: str | None = None) -> re.Pattern[str]:
-    """Return the regular expression of a LIKE pattern.
+def like_pieces(pattern: str, escape: str | None = None) -> tuple[Piece, ...]:
+    """Return what a LIKE pattern has between its percent signs: one piece more than there are.
 
     Examples
     --------
-    >>> bool(like_expression("a_c%").fullmatch("abcdef"))
-    True
+    >>> like_pieces("a_%b!%%", "!")
+    (('a', None), ('b', '%'), ())
     """
-    parts: list[str] = []
-    position = 0
-    while position < len(pattern):
-        sign = pattern[position]
-        if escape and sign == escape:
-            position += 1
-            if position == len(pattern) or pattern[position] not in ("%", "_", escape):
+    if escape is not None and len(escape) != 1:
+        raise DataError("the escape of LIKE is a single character")
+    if len(pattern) > MOST_LIKE:
+        raise DataError(f"a pattern of LIKE has at most {MOST_LIKE} characters")
+    pieces: list[list[str | None]] = [[]]
+    signs = iter(pattern)
+    for sign in signs:
+        if sign == escape:
+            sign = next(signs, "")
+            if sign not in ("%", "_", escape):
                 raise DataError(
                     f"the escape character {escape!r} must be followed by '%', '_' or itself"
                 )
-            parts.append(re.escape(pattern[position]))
+            pieces[-1].append(sign)
+        elif sign == "%":
+            pieces.append([])
         else:
-            parts.append({"%": ".*", "_": "."}.get(sign, re.escape(sign)))
-        position += 1
-    return re.compile("".join(parts), re.DOTALL)
+            pieces[-1].append(None if sign == "_" else sign)
+    return tuple(map(tuple, pieces))
+
+
+#: The longest pattern of LIKE, and how many comparisons a piece with `_` may need.
+MOST_LIKE = 10_000
+_MOST_COMPARED = 100_000_000
 
 
 def _like(text: str, pattern: str, escape: str | None = None) -> bool:
-    if escape is not None and len(escape) != 1:
-        raise DataError("the escape of LIKE is a single character")
-    return like_expression(pattern, escape).fullmatch(text) is not None
+    """Find the pieces one after the other, each where it first fits: nothing is tried twice."""
+    head, *middle = like_pieces(pattern, escape)
+    if not middle:
+        return len(text) == len(head) and _fits(head, text, 0)
+    *middle, tail = middle
+    position, end = len(head), len(text) - len(tail)
+    if position > end or not _fits(head, text, 0) or not _fits(tail, text, end):
+        return False
+    for piece in middle:
+        position = _after(piece, text, position, end)
+        if position < 0:
+            return False
+    return True
+
+
+def _fits(piece: Piece, text: str, position: int) -> bool:
+    return all(sign is None or sign == text[position + i] for i, sign in enumerate(piece))
+
+
+def _after(piece: Piece, text: str, position: int, end: int) -> int:
+    """Return where a piece ends that is searched from a position on, or -1."""
+    if None not in piece:
+        start = text.find("".join(sign or "" for sign in piece), position, end)
+        return start if start < 0 else start + len(piece)
+    if len(piece) * (end - position) > _MOST_COMPARED:
+        raise DataError("a text and a pattern this long cannot be compared by LIKE")
+    found = _expression(piece).search(text, position, end)
+    return -1 if found is None else found.end()
+
+
+@lru_cache(maxsize=256)
+def _expression(piece: Piece) -> re.Pattern[str]:
+    """Return the regular expression of a piece; it has one length, so there is no way back."""
+    return re.compile("".join("." if c is None else re.escape(c) for c in piece), re.DOTALL)
+
+
+def _like_rule(arguments: Sequence[BoundExpression]) -> Signature:
+    """Rule of LIKE, which refuses a broken constant pattern at once."""
+    signature = returns(pa.bool_(), "text")(arguments)
+    given = [part.value for part in arguments[1:] if isinstance(part, Constant)]
+    if len(given) == len(arguments) - 1 and None not in given:
+        try:
+            like_pieces(*map(str, given))
+        except DataError as problem:
+            raise MismatchError(problem.message, 1) from problem
+    return signature
 
 
 def _distinct(left: Any, right: Any) -> bool:
@@ -348,7 +422,7 @@ def _try_cast(signature: Signature) -> Scalar:
     def attempt(value: Any) -> Any:
         try:
             return function(value)
-        except (DataError, decimal.DecimalException):
+        except Exception:
             return None
 
     return attempt
@@ -400,7 +474,7 @@ OPERATORS: tuple[Function, ...] = (
     Function("not", 1, 1, returns(pa.bool_(), "boolean"), fixed(operator.not_)),
     Function("is null", 1, 1, _any_signature(pa.bool_()), fixed(lambda v: v is None), strict=False),
     Function("in", 2, None, comparison, fixed(_is_in), strict=False),
-    Function("like", 2, 3, returns(pa.bool_(), "text"), fixed(_like)),
+    Function("like", 2, 3, _like_rule, fixed(_like)),
     Function("case", 2, None, _case_signature, fixed(_case), strict=False),
     Function(
         "coalesce",

@@ -1,7 +1,8 @@
 """Functions of text. Positions and lengths count characters from 1; 0 means "not found".
 
-Case mapping is character by character, so a text keeps its length. Regular expressions are
-Python's, which for the usual constructs are those of Java and RE2.
+Case mapping is character by character, so a text keeps its length. Regular expressions are RE2's,
+by way of Arrow: a search takes time in proportion to the text, whatever the expression. Results
+are bounded: a text that would be longer than `MOST_CHARACTERS` is refused before it is made.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.errors import DataError
-from outpace.pattern import types
+from outpace.pattern import types, values
 from outpace.pattern.bound import BoundExpression, Constant
 from outpace.pattern.functions_signature import (
     Function,
@@ -25,9 +27,16 @@ from outpace.pattern.functions_signature import (
     require,
     returns,
 )
+from outpace.pattern.values import MOST_CHARACTERS, check_length, joined_text
 
-#: A result longer than this is refused: no text column of real data comes near it.
-MOST_CHARACTERS = 10_000_000
+#: The longest text of regexp_replace: with each part that it finds, RE2 searches the rest anew.
+MOST_SEARCHED = 1 << 14
+
+#: The longest regular expression.
+MOST_SOUGHT = 10_000
+
+#: The most pairs of characters that are compared: levenshtein_distance looks at all of them.
+MOST_PAIRS = 1_000_000
 
 
 def _takes(result: pa.DataType, *kinds: str) -> Resolve:
@@ -84,9 +93,14 @@ def _padded(left: bool) -> Any:
 
 
 def _repeat(text: str, count: int) -> str:
-    if len(text) * max(0, count) > MOST_CHARACTERS:
-        raise DataError(f"a text cannot be repeated {count} times")
+    check_length(len(text) * max(0, count))
     return text * max(0, count)
+
+
+def _replace(text: str, old: str, new: str = "") -> str:
+    if len(new) > len(old):
+        check_length(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -103,10 +117,10 @@ def _split_part(text: str, separator: str, number: int) -> str | None:
 
 
 def _character(code: int) -> str:
-    try:
-        return chr(code)
-    except (ValueError, OverflowError) as problem:
-        raise DataError(f"{code} is no character") from problem
+    # Half of a surrogate pair has a code, but is no character that a text can hold.
+    if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise DataError(f"{code} is no character")
+    return chr(code)
 
 
 def _code(text: str) -> int:
@@ -116,11 +130,42 @@ def _code(text: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _pattern(text: str) -> re.Pattern[str]:
+def named_groups(pattern: str) -> tuple[str, int]:
+    r"""Return a regular expression with named groups, g0 for the whole, and the last one's number.
+
+    Arrow gives parts of a text only by the names of groups.
+
+    Examples
+    --------
+    >>> named_groups(r"(a|[(])(?:b)\(")
+    ('(?P<g0>(?P<g1>a|[(])(?:b)\\()', 1)
+    """
+    if len(pattern) > MOST_SOUGHT:
+        raise DataError(f"a regular expression has at most {MOST_SOUGHT} characters")
     try:
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise DataError(f"'{text}' is no regular expression: {problem}") from problem
+        pc.match_substring_regex(pa.scalar(""), pattern)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as problem:
+        reason = str(problem).removeprefix("Invalid regular expression: ")
+        raise DataError(f"{values.shown(pattern)} is no regular expression: {reason}") from problem
+    count = 0
+
+    def name(found: re.Match[str]) -> str:
+        nonlocal count
+        if found["group"] is None:
+            return found[0]
+        count += 1
+        return f"(?P<g{count}>"
+
+    return f"(?P<g0>{_PARTS.sub(name, pattern)})", count
+
+
+#: What a parenthesis may stand in without a meaning (a class, a quotation, after a backslash), and
+#: those that begin a group which is counted.
+_PARTS = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"
+    r"|(?P<group>\((?:\?P?<\w+>|(?!\?)))",
+    re.DOTALL,
+)
 
 
 def _regular(result: pa.DataType, *kinds: str) -> Resolve:
@@ -132,29 +177,51 @@ def _regular(result: pa.DataType, *kinds: str) -> Resolve:
         pattern = given[1]
         if isinstance(pattern, Constant) and isinstance(pattern.value, str):
             try:
-                _pattern(pattern.value)
+                named_groups(pattern.value)
             except DataError as problem:
-                raise MismatchError(problem.message, 1) from problem
+                hint = "regular expressions are RE2's: nothing looks ahead or back, nor refers back"
+                raise MismatchError(problem.message, 1, hint) from problem
         return signature
 
     return resolve
 
 
+def _found(text: str, pattern: str) -> bool:
+    named_groups(pattern)
+    return bool(pc.match_substring_regex(pa.scalar(text), pattern).as_py())
+
+
 def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
-    expression = _pattern(pattern)
-    if not 0 <= group <= expression.groups:
-        raise DataError(f"'{pattern}' has no group {group}")
-    found = expression.search(text)
-    return None if found is None else found.group(group)
+    named, last = named_groups(pattern)
+    if not 0 <= group <= last:
+        raise DataError(f"{values.shown(pattern)} has no group {group}")
+    found = pc.extract_regex(pa.scalar(text), named).as_py()
+    return None if found is None else found[f"g{group}"]
 
 
 def _replaced(text: str, pattern: str, replacement: str = "") -> str:
-    # `$1` names a group in SQL; a backslash has no meaning of its own.
-    template = re.sub(r"\$(\d+)", r"\\g<\1>", replacement.replace("\\", "\\\\"))
+    named_groups(pattern)
+    if len(text) > MOST_SEARCHED:
+        raise DataError(f"regexp_replace takes at most {MOST_SEARCHED} characters")
+    if replaced_length(len(text), len(text) + 1, replacement) > MOST_CHARACTERS:
+        count = pc.count_substring_regex(pa.scalar(text), pattern).as_py()
+        check_length(replaced_length(len(text), count, replacement))
     try:
-        return _pattern(pattern).sub(template, text)
-    except (re.error, IndexError) as problem:
-        raise DataError(f"'{replacement}' does not fit '{pattern}': {problem}") from problem
+        written = replacement_template(replacement)
+        return str(pc.replace_substring_regex(pa.scalar(text), pattern, written).as_py())
+    except pa.ArrowInvalid as problem:
+        shown = f"{values.shown(replacement)} does not fit {values.shown(pattern)}"
+        raise DataError(f"{shown}: {problem}") from problem
+
+
+def replacement_template(replacement: str) -> str:
+    """Return what stands for found parts as RE2 has it: `$1` names a group, a backslash nothing."""
+    return re.sub(r"\$(\d)", r"\\\1", replacement.replace("\\", "\\\\"))
+
+
+def replaced_length(length: int, count: int, replacement: str) -> int:
+    """Return a length that a text cannot exceed after `count` of its parts are replaced."""
+    return length + count * len(replacement) + length * replacement.count("$")
 
 
 def _concat_rule(given: Sequence[BoundExpression]) -> Signature:
@@ -179,7 +246,7 @@ def _concat_ws(separator: str | None, *parts: Any) -> str | None:
             flat += part
         else:
             flat.append(part)
-    return separator.join(part for part in flat if part is not None)
+    return joined_text(separator, [part for part in flat if part is not None])
 
 
 def _hamming(left: str, right: str) -> int:
@@ -189,6 +256,8 @@ def _hamming(left: str, right: str) -> int:
 
 
 def _levenshtein(left: str, right: str) -> int:
+    if len(left) * len(right) > MOST_PAIRS:
+        raise DataError("levenshtein_distance of texts this long is not supported")
     before = list(range(len(right) + 1))
     for row, a in enumerate(left, 1):
         current = [row]
@@ -217,7 +286,7 @@ TEXTS: tuple[Function, ...] = (
     Function("trim", 1, 2, _TEXT, fixed(_trimmed("both")), ("btrim",)),
     Function("ltrim", 1, 2, _TEXT, fixed(_trimmed("left"))),
     Function("rtrim", 1, 2, _TEXT, fixed(_trimmed("right"))),
-    Function("replace", 2, 3, _TEXT, fixed(lambda text, old, new="": text.replace(old, new))),
+    Function("replace", 2, 3, _TEXT, fixed(_replace)),
     Function("concat_ws", 1, None, _concat_rule, fixed(_concat_ws), strict=False),
     Function(
         "starts_with",
@@ -293,7 +362,7 @@ TEXTS: tuple[Function, ...] = (
         2,
         2,
         _regular(pa.bool_(), "text", "text"),
-        fixed(lambda text, pattern: _pattern(pattern).search(text) is not None),
+        fixed(_found),
         ("rlike", "regexp_matches", "regexp"),
     ),
     Function(

@@ -28,7 +28,7 @@ from outpace.pattern.functions_signature import (
     returns,
 )
 from outpace.pattern.types import type_name
-from outpace.pattern.values import EPOCH, EPOCH_UTC, local_time, zone
+from outpace.pattern.values import EPOCH, EPOCH_UTC, in_zone, local_time, zone
 
 _UNITS = {
     "microsecond": datetime.timedelta(microseconds=1),
@@ -97,7 +97,7 @@ def _date_trunc(signature: Signature) -> Scalar:
         if plain:
             return value if name in _UNITS and name != "week" else _floor_date(name, value)
         floor = _floor_stamp(name, local_time(value, kind))
-        return floor.astimezone(datetime.UTC) if kind.tz else floor
+        return in_zone(floor, datetime.UTC) if kind.tz else floor
 
     return compute
 
@@ -149,7 +149,7 @@ def _date_add(sign: int) -> Callable[[Signature], Scalar]:
             if name in _MONTHS and pa.types.is_timestamp(kind) and kind.tz:
                 # A month later means the same time of day on the local clock.
                 moved = _moved(name, sign * count, local_time(value, kind))
-                return moved.astimezone(datetime.UTC)
+                return in_zone(moved, datetime.UTC)
             return _moved(name, sign * count, value)
 
         return compute

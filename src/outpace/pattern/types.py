@@ -2,7 +2,7 @@
 
 Guarantees: `common_type` is symmetric (of two time zones it takes the left), and never loses a
 value except for what SQL accepts: a 64-bit integer or a decimal next to a double becomes a double.
-Dictionary columns count as their values.
+Dictionary columns count as their values, and times in microseconds, whatever their unit.
 """
 
 from __future__ import annotations
@@ -44,6 +44,35 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(data_type):
         return value_type(data_type.value_type)
     return data_type
+
+
+def computed_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type with which expressions compute: no dictionaries, times in microseconds.
+
+    Examples
+    --------
+    >>> computed_type(pa.timestamp("ns", "UTC"))
+    TimestampType(timestamp[us, tz=UTC])
+    >>> computed_type(pa.list_(pa.duration("s")))
+    ListType(list<item: duration[us]>)
+    """
+    kind = value_type(data_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind):
+        return INTERVAL
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if is_list(kind) and (item := computed_type(kind.value_type)) != kind.value_type:
+        return pa.list_(item)
+    if pa.types.is_map(kind):
+        parts = computed_type(kind.key_type), computed_type(kind.item_type)
+        return kind if parts == (kind.key_type, kind.item_type) else pa.map_(*parts)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(computed_type(field.type)) for field in kind])
+    return kind
 
 
 def is_supported(data_type: pa.DataType) -> bool:

@@ -1,8 +1,9 @@
 """Values in plain Python: how columns become them, and how one type of value becomes another.
 
 A timestamp with a zone is an aware datetime in UTC (the zone is part of the type), a timestamp
-without one is naive, an interval is a timedelta, a map is a dict. Nanoseconds are cut to
-microseconds. `converter` gives what CAST does: a value that does not fit raises `DataError`.
+without one is naive, an interval is a timedelta, a map is a dict. Nanoseconds are cut off where
+something is computed: `computed` does it to columns. `converter` gives what CAST does: a value
+that does not fit raises `DataError`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,41 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.errors import DataError
 from outpace.pattern import types
 
 #: Wide enough for a product of two 38-digit decimals before it is rounded to its type.
 CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
+_BEYOND_INTEGERS = 1 << 65
+
+#: A text or array longer than this is not made: no value of real data comes near it.
+MOST_CHARACTERS = 10_000_000
+
 EPOCH = datetime.datetime(1970, 1, 1)
+#: The most characters that all values of a column together may have after functions made them
+#: longer; conditions that need more are computed row by row, without keeping the texts.
+MOST_TEXT = 1 << 28
+
+_DAY = datetime.timedelta(days=1)
 EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def computed(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> Any:
+    """Return a column in the type with which expressions compute, or any that it fits.
+
+    Examples
+    --------
+    >>> computed(pa.array([1999], pa.timestamp("ns")), pa.timestamp("us"))[0].value
+    1
+    """
+    if column.type == kind:
+        return column
+    try:
+        return pc.cast(column, options=pc.CastOptions(kind, allow_time_truncate=True))
+    except pa.ArrowInvalid as problem:
+        raise DataError("a value of a column is out of range", detail=str(problem)) from problem
 
 
 def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -35,21 +63,15 @@ def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     >>> column_values(pa.array([1, None]))
     [1, None]
     """
+    column = computed(column, types.computed_type(column.type))
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return column_values(column.cast(kind.value_type))
-    if pa.types.is_timestamp(kind):
-        stamps = column.cast(pa.timestamp("us"), safe=False).to_pylist()
-        return [_in_utc(stamp) for stamp in stamps] if kind.tz else list(stamps)
-    if pa.types.is_duration(kind):
-        return list(column.cast(pa.duration("us"), safe=False).to_pylist())
-    if pa.types.is_time(kind) and kind.unit == "ns":
-        return list(column.cast(pa.time64("us"), safe=False).to_pylist())
-    return (
-        [native(value, kind) for value in column.to_pylist()]
-        if _nested(kind)
-        else (list(column.to_pylist()))
-    )
+    try:
+        if pa.types.is_timestamp(kind) and kind.tz:
+            return [_in_utc(stamp) for stamp in column.cast(types.TIMESTAMP).to_pylist()]
+        plain = column.to_pylist()
+        return [native(value, kind) for value in plain] if _nested(kind) else plain
+    except (OverflowError, ValueError) as problem:
+        raise DataError("a time of a column is outside of the years 1 to 9999") from problem
 
 
 def native(value: Any, kind: pa.DataType) -> Any:
@@ -71,15 +93,30 @@ def native(value: Any, kind: pa.DataType) -> Any:
 def to_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Return Python values as an Arrow array of a type; the inverse of `column_values`."""
     if pa.types.is_map(kind):
-        return pa.array([None if v is None else list(v.items()) for v in values], type=kind)
-    return pa.array(values, type=kind)
+        values = [None if v is None else list(v.items()) for v in values]
+    try:
+        array = pa.array(values, type=kind)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as problem:
+        message = f"a computed value does not fit into {types.type_name(kind)}"
+        raise DataError(message, detail=str(problem)) from problem
+    if isinstance(array, pa.ChunkedArray):
+        raise DataError("the values that an expression gives are too large for one column")
+    return array
 
 
 def local_time(value: datetime.datetime, kind: pa.DataType) -> datetime.datetime:
     """Return the wall-clock time of a timestamp in the zone of its type."""
     if kind.tz is None:
         return value
-    return value.astimezone(zone(kind.tz))
+    return in_zone(value, zone(kind.tz))
+
+
+def in_zone(value: datetime.datetime, where: datetime.tzinfo) -> datetime.datetime:
+    """Return the same instant on the clock of another zone."""
+    try:
+        return value.astimezone(where)
+    except OverflowError as problem:
+        raise DataError(f"{value} is outside of the years 1 to 9999 in that time zone") from problem
 
 
 def zone(name: str) -> datetime.tzinfo:
@@ -87,11 +124,12 @@ def zone(name: str) -> datetime.tzinfo:
     found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", name)
     if found:
         offset = datetime.timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return datetime.timezone(-offset if found[1] == "-" else offset)
+        if offset < _DAY and int(found[3]) < 60:
+            return datetime.timezone(-offset if found[1] == "-" else offset)
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as problem:
-        raise DataError(f"time zone '{name}' is not known") from problem
+        raise DataError(f"time zone {shown(name)} is not known") from problem
 
 
 def converter(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
@@ -128,9 +166,13 @@ def converter(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] 
 
 def round_decimal(value: decimal.Decimal, kind: pa.DataType) -> decimal.Decimal:
     """Round half up to the scale of a decimal type; more digits than it has are an error."""
-    rounded = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=CONTEXT)
-    if abs(rounded) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
-        raise DataError(f"{value} does not fit into {types.type_name(kind)}")
+    try:
+        rounded = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=CONTEXT)
+    except decimal.InvalidOperation:
+        # More digits than the context has, or no number at all.
+        rounded = decimal.Decimal("Infinity")
+    if rounded.copy_abs() >= decimal.Decimal(10) ** (kind.precision - kind.scale):
+        raise DataError(f"{shown(value)} does not fit into {types.type_name(kind)}")
     return rounded
 
 
@@ -146,7 +188,7 @@ def check_integer(value: int, kind: pa.DataType) -> int:
     """Return an integer that fits its type; refuse one that does not."""
     low, high = types.integer_range(kind)
     if not low <= value <= high:
-        raise DataError(f"{value} is out of range for {types.type_name(kind)}")
+        raise DataError(f"{shown(value)} is out of range for {types.type_name(kind)}")
     return value
 
 
@@ -154,6 +196,36 @@ def round_half_away(value: float | decimal.Decimal) -> int:
     """Round to an integer, halves away from zero."""
     exact = decimal.Decimal(value)
     return int(exact.quantize(decimal.Decimal(1), rounding=decimal.ROUND_HALF_UP, context=CONTEXT))
+
+
+def check_length(length: int) -> None:
+    """Refuse a text or array of so many characters or elements before it is made."""
+    if length > MOST_CHARACTERS:
+        raise DataError(
+            f"a value of length {length} is too long", detail=f"the most is {MOST_CHARACTERS}"
+        )
+
+
+def joined_text(separator: str, parts: list[str]) -> str:
+    """Join texts, if the result is not too long."""
+    check_length(sum(map(len, parts)) + len(separator) * max(0, len(parts) - 1))
+    return separator.join(parts)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it: however long it is, only its beginning.
+
+    Examples
+    --------
+    >>> shown("abc"), len(shown("a" * 1000))
+    ("'abc'", 63)
+    """
+    if isinstance(value, str | bytes):
+        value = value[:100]
+    elif isinstance(value, int) and value.bit_length() > 1000:
+        return "a very large number"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."
 
 
 def _same(value: Any) -> Any:
@@ -169,7 +241,7 @@ def _nested(kind: pa.DataType) -> bool:
 
 
 def _unfit(value: object, target: pa.DataType) -> DataError:
-    return DataError(f"cannot cast {value!r} to {types.type_name(target)}")
+    return DataError(f"cannot cast {shown(value)} to {types.type_name(target)}")
 
 
 def _to_text(source: pa.DataType) -> Callable[[Any], Any] | None:
@@ -213,12 +285,15 @@ def _to_boolean(source: pa.DataType) -> Callable[[Any], Any] | None:
 
 def _to_integer(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
     def from_text(value: str) -> int:
-        if not re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII):
+        found = re.fullmatch(r"\s*([+-]?)0*(\d+)\s*", value, re.ASCII)
+        # No integer type has more than 20 digits, and Python refuses to read very many.
+        if not found or len(found[2]) > 20:
             raise _unfit(value, target)
-        return check_integer(int(value), target)
+        return check_integer(int(found[1] + found[2]), target)
 
     def from_number(value: float | decimal.Decimal) -> int:
-        if isinstance(value, float) and not math.isfinite(value):
+        # NaN is not less than anything either.
+        if not -_BEYOND_INTEGERS < value < _BEYOND_INTEGERS:
             raise _unfit(value, target)
         return check_integer(round_half_away(value), target)
 
@@ -297,7 +372,7 @@ def _to_timestamp(source: pa.DataType, target: pa.DataType) -> Callable[[Any], A
 def _wall_to(value: datetime.datetime, target: pa.DataType) -> datetime.datetime:
     if target.tz is None:
         return value
-    return value.replace(tzinfo=zone(target.tz)).astimezone(datetime.UTC)
+    return in_zone(value.replace(tzinfo=zone(target.tz)), datetime.UTC)
 
 
 def parse_temporal(text: str, target: pa.DataType) -> Any:
@@ -317,7 +392,7 @@ def parse_temporal(text: str, target: pa.DataType) -> Any:
             stamp = datetime.datetime.fromisoformat(text.strip())
             if stamp.tzinfo is None:
                 return _wall_to(stamp, target)
-            shifted = stamp.astimezone(datetime.UTC)
+            shifted = in_zone(stamp, datetime.UTC)
             return shifted if target.tz else shifted.replace(tzinfo=None)
     except ValueError as problem:
         raise _unfit(text, target) from problem

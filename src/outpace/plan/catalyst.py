@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Read, walk
+from outpace.pattern.functions_operator import like_pieces
 
 
 class _UnlikeSparkError(Exception):
@@ -186,6 +187,9 @@ def _is_in(node: Apply) -> str:
 def _like(node: Apply) -> str:
     # Spark's LIKE has a default escape character, the backslash; SQL's has none.
     if len(node.arguments) != 2 or not isinstance(node.arguments[1], Constant):
+        raise _UnlikeSparkError
+    # Java's regular expressions try all ways of placing several pieces.
+    if len([piece for piece in like_pieces(str(node.arguments[1].value)) if piece]) > 1:
         raise _UnlikeSparkError
     return f"({_text(node.arguments[0])} LIKE {_text(node.arguments[1])})"
 

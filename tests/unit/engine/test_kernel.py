@@ -268,6 +268,22 @@ def test_a_small_block_does_not_wait_for_the_compiler(monkeypatch, tmp_path):
     _same(match_block(task, matcher, block), early)
 
 
+def test_nanoseconds_are_cut_off_in_compiled_predicates_as_in_the_twin():
+    table = pa.table({"ts": pa.array(range(0, 5000, 100), pa.timestamp("ns"))})
+    query = (
+        Query()
+        .order_by("ts")
+        .pattern("A B")
+        .define(B="ts > A.ts")
+        .measures(a="A.ts", b="B.ts + INTERVAL '0' DAY")
+    )
+    task = prepare(query, table.schema)
+    block = whole_block(task, table)
+    found = match_block(task, make_kernel(task), block).found
+    assert found.start.tolist() == [9, 19, 29, 39]
+    assert match_block(task, make_twin(task), block).found.start.tolist() == [9, 19, 29, 39]
+
+
 @pytest.mark.parametrize(
     "condition",
     ["upper(k) = 'A'", "trim(k) = 'a'", "lower(k) LIKE 'a%'", "abs(h) = 1", "exp(h) > 1"],

@@ -6,7 +6,7 @@ updated with every take, so that no predicate has to look at all rows of the run
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import pyarrow as pa
@@ -196,8 +196,9 @@ def is_hoistable(expression: BoundExpression, variable: int) -> bool:
             case Read(place=place) | Present(place=place):
                 if not is_current(place, variable):
                     return False
-            case Apply(function=name):
-                if name not in _SAFE:
+            case Apply(function=name, arguments=arguments):
+                fixed = all(isinstance(argument, Constant) for argument in arguments[1:])
+                if name not in _SAFE or (name == "like" and not fixed):
                     return False
             case Constant():
                 pass
@@ -217,8 +218,8 @@ def at_own_row(expression: BoundExpression, variable: int) -> BoundExpression:
             if not (place.origin == "row" or is_current(place, variable)):
                 raise Uncompilable
             return Present(kind, Place("last", shift=place.shift))
-        case Apply(type=kind, function=function, arguments=arguments):
-            return Apply(kind, function, tuple(at_own_row(a, variable) for a in arguments))
+        case Apply(arguments=arguments):
+            return replace(expression, arguments=tuple(at_own_row(a, variable) for a in arguments))
         case Constant():
             return expression
     raise Uncompilable

@@ -7,6 +7,8 @@ raises the error that the user sees.
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -16,10 +18,28 @@ import pyarrow.compute as pc
 
 from outpace.pattern import types
 from outpace.pattern.bound import Apply
-from outpace.pattern.functions_operator import like_expression
+from outpace.pattern.functions_operator import Piece, like_pieces
+from outpace.pattern.functions_text import (
+    MOST_SEARCHED,
+    named_groups,
+    replaced_length,
+    replacement_template,
+)
+from outpace.pattern.values import MOST_CHARACTERS, MOST_TEXT
 
 Operand: TypeAlias = "pa.Array | pa.Scalar"
 Kernel = Callable[[Apply, Sequence[Operand]], pa.Array]
+
+
+#: A longer pattern of LIKE is matched row by row: RE2 has a state for each of its characters.
+_MOST_IN_RE2 = 256
+
+
+#: A day inside the years 1 to 9999, in microseconds since 1970.
+_FIRST, _LAST = (
+    int(pa.scalar(day, pa.timestamp("us")).value)
+    for day in (datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 31))
+)
 
 
 def _unsuitable(reason: str) -> pa.ArrowNotImplementedError:
@@ -34,24 +54,21 @@ def _arithmetic(checked: Any, plain: Any) -> Kernel:
             return plain(*operands)
         if any(pa.types.is_date(argument.type) for argument in node.arguments):
             raise _unsuitable("dates are moved by whole days")
-        result = checked(*(_in_microseconds(operand) for operand in operands))
-        if types.is_temporal(node.type):
-            return result.cast(node.type)
+        result = checked(*operands)
         if result.type != node.type:
             raise _unsuitable("another precision or unit")
+        if pa.types.is_timestamp(node.type):
+            _check_years(result)
         return result
 
     return kernel
 
 
-def _in_microseconds(operand: Operand) -> Operand:
-    """Bring timestamps and intervals to the unit in which expressions count time."""
-    kind = operand.type
-    if pa.types.is_timestamp(kind) and kind.unit != "us":
-        return operand.cast(pa.timestamp("us", kind.tz), safe=False)
-    if pa.types.is_duration(kind) and kind.unit != "us":
-        return operand.cast(pa.duration("us"), safe=False)
-    return operand
+def _check_years(column: pa.Array) -> None:
+    """Leave times that Python does not know, or not in every zone, to the row evaluator."""
+    ends = pc.min_max(column.view(pa.int64()))
+    if ends["min"].is_valid and not (ends["min"].as_py() > _FIRST and ends["max"].as_py() < _LAST):
+        raise _unsuitable("times outside of the years 1 to 9999")
 
 
 def _without_zero(divisor: Operand) -> Operand:
@@ -116,24 +133,59 @@ def _in(node: Apply, operands: Sequence[Operand]) -> pa.Array:
 
 
 def _like(node: Apply, operands: Sequence[Operand]) -> pa.Array:
-    pattern = operands[1]
-    if len(operands) == 3 or not isinstance(pattern, pa.Scalar) or not pattern.is_valid:
-        raise _unsuitable("only a constant pattern")
-    text = pattern.as_py()
-    core = text.strip("%")
-    if "%" not in core and "_" not in core:
-        return _like_simple(operands[0], text, core)
-    whole = f"^(?s:{like_expression(text).pattern})$"
-    return pc.match_substring_regex(operands[0], whole)
+    column, given = operands[0], _constants(operands[1:])
+    pieces = like_pieces(*given)
+    filled = [number for number, piece in enumerate(pieces) if piece]
+    if len(filled) > 1 or any(None in piece for piece in pieces):
+        return _like_several(column, pieces)
+    text = "".join(sign or "" for piece in pieces for sign in piece)
+    if len(pieces) == 1:
+        return pc.equal(column, pa.scalar(text, column.type))
+    if filled == [0]:
+        return pc.starts_with(column, text)
+    last = filled == [len(pieces) - 1]
+    return pc.ends_with(column, text) if last else pc.match_substring(column, text)
 
 
-def _like_simple(column: Operand, text: str, core: str) -> pa.Array:
-    """Match patterns whose percent signs are only at the ends."""
-    if text == core:
-        return pc.equal(column, pa.scalar(core, column.type))
-    if not core or (text[0] == "%" and text[-1] == "%"):
-        return pc.match_substring(column, core)
-    return pc.ends_with(column, core) if text[0] == "%" else pc.starts_with(column, core)
+def _like_several(column: Operand, pieces: tuple[Piece, ...]) -> pa.Array:
+    if sum(map(len, pieces)) + len(pieces) > _MOST_IN_RE2:
+        raise _unsuitable("a long pattern")
+    written = (
+        "".join("." if sign is None else re.escape(sign) for sign in piece) for piece in pieces
+    )
+    return pc.match_substring_regex(column, f"^(?s:{'.*'.join(written)})$")
+
+
+def _constants(operands: Sequence[Operand]) -> list[Any]:
+    """Return the values of operands that must be the same for all rows."""
+    if not all(isinstance(operand, pa.Scalar) and operand.is_valid for operand in operands):
+        raise _unsuitable("only constants")
+    return [operand.as_py() for operand in operands]
+
+
+def _found(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+    (pattern,) = _constants(operands[1:])
+    named_groups(pattern)
+    return pc.match_substring_regex(operands[0], pattern)
+
+
+def _extracted(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+    pattern, group = (*_constants(operands[1:]), 0)[:2]
+    named, last = named_groups(pattern)
+    if not 0 <= group <= last:
+        raise _unsuitable("no such group")
+    return pc.struct_field(pc.extract_regex(operands[0], named), f"g{group}")
+
+
+def _replaced(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+    column = operands[0]
+    pattern, replacement = (*_constants(operands[1:]), "")[:2]
+    longest = pc.max(pc.utf8_length(column)).as_py() or 0
+    # A text may have so many parts; the row evaluator counts them where that is too much.
+    most = replaced_length(longest, longest + 1, replacement)
+    if longest > MOST_SEARCHED or most > MOST_CHARACTERS or most * len(column) > MOST_TEXT:
+        raise _unsuitable("long texts")
+    return pc.replace_substring_regex(column, pattern, replacement_template(replacement))
 
 
 def _case(node: Apply, operands: Sequence[Operand]) -> pa.Array:
@@ -175,6 +227,10 @@ def _joined(node: Apply, operands: Sequence[Operand]) -> pa.Array:
     if not types.is_string(node.type):
         raise _unsuitable("only text")
     parts = [operand.cast(node.type) for operand in operands]
+    longest = sum(pc.max(pc.utf8_length(part)).as_py() or 0 for part in parts)
+    most = longest * max(len(part) for part in parts if isinstance(part, pa.Array))
+    if longest > MOST_CHARACTERS or most > MOST_TEXT:
+        raise _unsuitable("long texts")
     return pc.binary_join_element_wise(*parts, pa.scalar("", node.type))
 
 
@@ -202,7 +258,12 @@ def _constant_second(function: Callable[..., pa.Array]) -> Kernel:
 
 
 def _part(function: Callable[..., pa.Array]) -> Kernel:
-    return lambda node, operands: function(operands[0]).cast(node.type)
+    def kernel(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+        if pa.types.is_timestamp(operands[0].type) and operands[0].type.tz:
+            _check_years(operands[0])
+        return function(operands[0]).cast(node.type)
+
+    return kernel
 
 
 def _square_root(_: Apply, operands: Sequence[Operand]) -> pa.Array:
@@ -244,6 +305,9 @@ KERNELS: dict[str, Kernel] = {
     "starts_with": _constant_second(pc.starts_with),
     "ends_with": _constant_second(pc.ends_with),
     "contains": _constant_second(pc.match_substring),
+    "regexp_like": _found,
+    "regexp_extract": _extracted,
+    "regexp_replace": _replaced,
     "year": _part(pc.year),
     "month": _part(pc.month),
     "day": _part(pc.day),

@@ -25,9 +25,10 @@ from outpace.engine.match.evaluate_frame import (
 from outpace.engine.match.evaluate_mask import Booleans, truth
 from outpace.engine.match.evaluate_row import compile_scalar
 from outpace.errors import DataError
-from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate
-from outpace.pattern.functions import LAZY
-from outpace.pattern.values import column_values, to_array
+from outpace.pattern import types
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate, walk
+from outpace.pattern.functions import LAZY, LENGTHENING
+from outpace.pattern.values import MOST_TEXT, column_values, computed, to_array
 
 
 def evaluate_columns(expression: BoundExpression, frame: Frame) -> pa.Array:
@@ -104,13 +105,16 @@ def _attempt(node: Apply, frame: Frame) -> Operand:
         if all(isinstance(operand, pa.Scalar) for operand in operands):
             return _row_by_row(node, frame)
         result = KERNELS[node.function](node, operands)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+    except (pa.ArrowException, DataError):
         return _row_by_row(node, frame)
     return result
 
 
 def _row_by_row(node: Apply, frame: Frame) -> pa.Array:
-    return to_array(_values(node, frame), node.type)
+    try:
+        return to_array(_values(node, frame), node.type)
+    except DataError as problem:
+        raise problem if node.origin is None else node.origin.of(problem) from None
 
 
 def _values(node: BoundExpression, frame: Frame) -> list[Any]:
@@ -124,7 +128,27 @@ def _values(node: BoundExpression, frame: Frame) -> list[Any]:
         if part not in columns:
             columns[part] = column_values(_of_type(frame.leaf(part), part.type))
     compute = compile_scalar(node, leaf)
-    return [compute(row) for row in range(frame.size)]
+    rows = range(frame.size)
+    if types.is_string(node.type) and any(_makes_longer(part) for part in walk(node)):
+        return _bounded(compute, rows)
+    return [compute(row) for row in rows]
+
+
+def _makes_longer(node: BoundExpression) -> bool:
+    return isinstance(node, Apply) and node.function in LENGTHENING
+
+
+def _bounded(compute: Callable[[int], Any], rows: range) -> list[Any]:
+    """Compute texts, unless they are too long to be kept all at once."""
+    total = 0
+    texts = []
+    for row in rows:
+        text = compute(row)
+        total += len(text or "")
+        if total > MOST_TEXT:
+            raise DataError("the texts that an expression makes are too long to be kept")
+        texts.append(text)
+    return texts
 
 
 def walk_leaves(node: BoundExpression) -> list[BoundExpression]:
@@ -137,4 +161,4 @@ def walk_leaves(node: BoundExpression) -> list[BoundExpression]:
 def _of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = in_one_piece(column)
-    return column if column.type == kind else column.cast(kind)
+    return computed(column, kind)

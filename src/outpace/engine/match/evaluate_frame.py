@@ -24,6 +24,7 @@ from outpace.pattern.bound import (
     Present,
     Read,
 )
+from outpace.pattern.values import computed
 
 Indices = npt.NDArray[np.int64]
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
@@ -80,8 +81,7 @@ class PredicateFrame:
             return pa.array(there)
         key = (node.column, node.path, node.place.shift)
         if key not in self._read:
-            plain = step_into(decoded(self.column(node.column)), node.path)
-            self._read[key] = self._shifted(plain, node.place.shift)
+            self._read[key] = self._shifted(read(self.column(node.column), node), node.place.shift)
         return self._read[key]
 
     def missing(self, shift: int) -> Indices:
@@ -134,9 +134,8 @@ class MatchFrame:
     def leaf(self, node: BoundExpression) -> pa.Array:
         """Return the values of a leaf."""
         match node:
-            case Read(column=column, path=path, place=place):
-                taken = take(in_one_piece(self.columns[column]), self.index(place))
-                return step_into(decoded(taken), path)
+            case Read(column=column, place=place):
+                return read(take(in_one_piece(self.columns[column]), self.index(place)), node)
             case Label(place=place):
                 return self.label(place)
             case Present(place=place):
@@ -162,16 +161,15 @@ def take(column: pa.Array, rows: Indices) -> pa.Array:
     return column.take(pa.array(rows, mask=absent))
 
 
-def decoded(column: pa.Array) -> pa.Array:
-    """Return a dictionary array as its values, others unchanged."""
+def read(column: pa.Array, node: Read) -> pa.Array:
+    """Return what a leaf reads of its column: a field inside of it, in the type of the leaf."""
+    for part in node.path:
+        column = pc.struct_field(_decoded(column), part)
+    return computed(_decoded(column), node.type)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def step_into(column: pa.Array, path: tuple[str, ...]) -> pa.Array:
-    """Return a field inside a struct column."""
-    for part in path:
-        column = decoded(pc.struct_field(column, part))
-    return column
 
 
 def in_one_piece(column: Column) -> pa.Array:

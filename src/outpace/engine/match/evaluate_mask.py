@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from outpace.engine.match.evaluate_frame import PredicateFrame
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Place, Read, guarded
+from outpace.pattern.values import computed
 
 Booleans = npt.NDArray[np.bool_]
 General = Callable[[BoundExpression, PredicateFrame], pa.Array]
@@ -144,12 +145,12 @@ def _numbers(node: BoundExpression, frame: PredicateFrame) -> _Numbers | None:
     if not isinstance(node, Read) or node.path:
         return None
     column = frame.column(node.column)
-    if column.type != kind:
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type):
+        column = computed(column, kind).view(pa.int64())
+    elif column.type != kind or not (plain or kind == pa.date32()):
         return None
-    if not plain:
-        if not (pa.types.is_timestamp(kind) or kind == pa.date32()):
-            return None
-        column = column.view(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    elif not plain:
+        column = column.view(pa.int32())
     return _shifted(column, node.place.shift, frame)
 
 

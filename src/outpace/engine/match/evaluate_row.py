@@ -7,7 +7,6 @@ COALESCE evaluate only what they need, and TRY turns a data error into NULL.
 
 from __future__ import annotations
 
-import decimal
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from outpace.errors import DataError
+from outpace.errors import DataError, OutpaceError
 from outpace.pattern.aggregates import distinct_rows, find_aggregate
 from outpace.pattern.bound import (
     Aggregate,
@@ -30,7 +29,7 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions import find_function
 from outpace.pattern.functions_signature import Signature
-from outpace.pattern.values import column_values
+from outpace.pattern.values import column_values, shown
 
 
 @dataclass(slots=True)
@@ -201,7 +200,10 @@ def _aggregate(node: Aggregate) -> Evaluate:
                 if not (skip_null and given[0] is None):
                     taken.append(given)
         context.row = -1
-        return fold(distinct_rows(taken) if distinct else taken)
+        try:
+            return fold(distinct_rows(taken) if distinct else taken)
+        except Exception as problem:
+            raise _failure(node, problem) from problem
 
     return evaluate
 
@@ -210,29 +212,52 @@ def _call(node: Apply, parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any],
     function = find_function(node.function)
     assert function is not None, node.function
     compute = function.implement(Signature(tuple(a.type for a in node.arguments), node.type))
-    if not function.strict:
-        return lambda context: compute(*(part(context) for part in parts))
-    if len(parts) == 2:
-        return _strict_pair(compute, parts[0], parts[1])
+    if function.strict and len(parts) == 2:
+        return _strict_pair(node, compute, parts[0], parts[1])
+    strict = function.strict
 
     def call(context: Any) -> Any:
         given = [part(context) for part in parts]
-        return None if any(value is None for value in given) else compute(*given)
+        if strict and any(value is None for value in given):
+            return None
+        try:
+            return compute(*given)
+        except Exception as problem:
+            raise _failure(node, problem, given) from problem
 
     return call
 
 
 def _strict_pair(
-    compute: Callable[..., Any], first: Callable[[Any], Any], second: Callable[[Any], Any]
+    node: Apply,
+    compute: Callable[..., Any],
+    first: Callable[[Any], Any],
+    second: Callable[[Any], Any],
 ) -> Callable[[Any], Any]:
     def call(context: Any) -> Any:
         left = first(context)
         if left is None:
             return None
         right = second(context)
-        return None if right is None else compute(left, right)
+        if right is None:
+            return None
+        try:
+            return compute(left, right)
+        except Exception as problem:
+            raise _failure(node, problem, (left, right)) from problem
 
     return call
+
+
+def _failure(
+    node: Apply | Aggregate, problem: Exception, given: Sequence[Any] = ()
+) -> OutpaceError:
+    """Return the error that the user sees, whatever a function raised, with its place."""
+    error = problem
+    if not isinstance(error, OutpaceError):
+        of = ", ".join(shown(value) for value in given) or "these rows"
+        error = DataError(f"{node.function} of {of} cannot be computed", detail=str(problem)[:200])
+    return error if node.origin is None else node.origin.of(error)
 
 
 def _connective(decisive: bool) -> Callable[[Sequence[Callable[[Any], Any]]], Callable[[Any], Any]]:
@@ -282,7 +307,7 @@ def _try(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     def evaluate(context: Any) -> Any:
         try:
             return part(context)
-        except (DataError, decimal.DecimalException):
+        except DataError:
             return None
 
     return evaluate

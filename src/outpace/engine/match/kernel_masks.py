@@ -23,6 +23,7 @@ from outpace.engine.match.evaluate_mask import stored_values
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, Predicate, PredicateClass, Read, walk
+from outpace.pattern.values import computed
 
 #: A dictionary with more values is not worth evaluating apart from its rows.
 _VALUES_MAX = 1 << 16
@@ -147,13 +148,12 @@ def _add_comparison(
 
 def _stored(node: Read, block: Block) -> npt.NDArray[Any] | None:
     """Return a column's numbers, if they are that and none is NULL."""
-    column = block.columns[node.column]
-    if node.path or column.null_count or column.type != node.type:
+    column, kind = block.columns[node.column], node.type
+    if node.path or column.null_count:
         return None
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return stored_values(column.view(pa.int64()))
-    if types.is_integer(kind) or types.is_floating(kind):
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type):
+        return stored_values(computed(column, kind).view(pa.int64()))
+    if column.type == kind and (types.is_integer(kind) or types.is_floating(kind)):
         return stored_values(column)
     return None
 

@@ -21,6 +21,7 @@ from outpace.errors import DataError
 from outpace.pattern.argument import plain, shown
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, type_name, value_type
+from outpace.pattern.values import computed
 
 #: Integer times lie between this, excluded, and its negative.
 TIME_LIMIT: Final = 1 << 62
@@ -138,10 +139,8 @@ def _stored(column: pa.Array | pa.ChunkedArray) -> np.ndarray[tuple[int], np.dty
 def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
     """Return times without NULLs as integers: microseconds, or the integers that they are."""
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-    elif pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("us")).cast(pa.int64())
+    if is_instant(kind):
+        column = computed(column, pa.timestamp("us", getattr(kind, "tz", None))).cast(pa.int64())
     elif kind != pa.int64():
         try:
             column = pc.cast(column, pa.int64())

@@ -1,0 +1,166 @@
+"""Every function over every type of column: whole columns, tables of values and rows agree."""
+
+import datetime
+import itertools
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.contract import Block
+from outpace.engine.match.evaluate_columns import evaluate_columns
+from outpace.engine.match.evaluate_frame import PredicateFrame
+from outpace.engine.match.evaluate_row import RowContext, compile_row
+from outpace.engine.match.kernel_masks import BlockMasks
+from outpace.errors import BindError, DataError
+from outpace.pattern import expression as ex
+from outpace.pattern.bind_expression import Scope, bind_expression
+from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
+from outpace.pattern.functions import FUNCTIONS
+from outpace.pattern.values import column_values
+
+_NOON = datetime.datetime(2024, 2, 29, 12, 30, 15, 250_000)
+_HOUR = datetime.timedelta(hours=1)
+_TEXTS = ["b a", "Äß", "a", None, ""]
+
+#: For each type a few values, a NULL among them.
+COLUMNS: dict[str, pa.Array] = {
+    "tiny": pa.array([1, -1, None, 127], pa.int8()),
+    "small": pa.array([1, -1, None, 300], pa.int16()),
+    "whole": pa.array([1, 2, None, -7], pa.int32()),
+    "long": pa.array([1, 2, None, -7], pa.int64()),
+    "byte": pa.array([1, 0, None, 255], pa.uint8()),
+    "unsigned": pa.array([1, 0, None, 2**64 - 1], pa.uint64()),
+    "real": pa.array([1.5, -0.0, None, math.nan], pa.float32()),
+    "double": pa.array([1.5, -2.5, None, math.inf]),
+    "money": pa.array([Decimal("1.50"), Decimal("-0.25"), None, Decimal("99.99")]),
+    "text": pa.array(_TEXTS[:4]),
+    "large": pa.array(_TEXTS[1:], pa.large_string()),
+    "flag": pa.array([True, False, None, True]),
+    "bytes": pa.array([b"a", b"", None, b"\xff"]),
+    "stamp": pa.array([_NOON, _NOON + _HOUR, None, _NOON - 100 * _HOUR]),
+    "coarse": pa.array([_NOON, _NOON + _HOUR, None, _NOON], pa.timestamp("ms")),
+    "fine": pa.array([0, 10, None, 1709210000123456789], pa.timestamp("ns")),
+    "zoned": pa.array([_NOON, _NOON + _HOUR, None, _NOON], pa.timestamp("us", "Europe/Berlin")),
+    "date": pa.array([_NOON.date(), datetime.date(2023, 1, 1), None, _NOON.date()]),
+    "time": pa.array([_NOON.time(), datetime.time(), None, _NOON.time()]),
+    "span": pa.array([_HOUR, -3 * _HOUR, None, 26 * _HOUR]),
+    "finespan": pa.array([1, 2001, None, -5], pa.duration("ns")),
+    "words": pa.array([["a", None], [], None, ["b", "a"]], pa.list_(pa.string())),
+    "numbers": pa.array([[3, None, 1], [], None, [2, 2]], pa.list_(pa.int64())),
+    "instants": pa.array([[10, None], [], None, [2001]], pa.list_(pa.timestamp("ns"))),
+    "mapping": pa.array([[("a", 1)], [], None, [("b", None)]], pa.map_(pa.string(), pa.int64())),
+    "pair": pa.array([{"a": 1}, {"a": None}, None, {"a": 2}], pa.struct([("a", pa.int64())])),
+    "nothing": pa.nulls(4),
+}
+#: Dictionaries count as their values; most columns of pandas with few values are one.
+COLUMNS |= {
+    f"coded_{name}": COLUMNS[name].dictionary_encode()
+    for name in ("text", "long", "double", "money", "stamp", "fine", "zoned", "date", "flag")
+}
+_LITERALS = (1, 2, "a", "%a_", "day", "UTC")
+
+
+def _scope(columns: dict[str, pa.Array]) -> Scope:
+    schema = pa.schema([(name, column.type) for name, column in columns.items()])
+    return Scope(schema, {"A": frozenset({0})}, ("A",), frozenset(), "define A", defines=0)
+
+
+def _bound(node: ex.Expression, scope: Scope) -> BoundExpression | None:
+    try:
+        return bind_expression(node, scope)
+    except BindError:
+        return None
+
+
+#: Columns that stand behind the first argument; more of them would only be slower.
+_BEHIND = ("text", "long", "double", "stamp", "zoned", "date", "span", "numbers", "coded_text")
+
+
+def _calls() -> Iterator[ex.Call]:
+    """Yield calls of every function; most do not bind."""
+    literals = [ex.Literal(value) for value in _LITERALS]
+    behind = [ex.Name((name,)) for name in _BEHIND] + literals
+    for function in FUNCTIONS:
+        if function.most == 0:
+            yield ex.Call(function.name, ())
+        for count in range(max(1, function.least), min(function.most or 3, 4) + 1):
+            for first in [*(ex.Name((name,)) for name in COLUMNS), ex.Literal("day")]:
+                few = [ex.Literal(1), ex.Literal("a"), ex.Name(("text",)), ex.Name(("date",))]
+                pools = [[first], [*behind, first] if count == 2 else few, few, few[:1]]
+                for arguments in itertools.product(*pools[:count]):
+                    yield ex.Call(function.name, arguments)
+
+
+def _rows(expression: BoundExpression, columns: dict[str, pa.Array]) -> list[Any]:
+    evaluate = compile_row(expression)
+    held = {name: column_values(column) for name, column in columns.items()}
+    size = len(next(iter(columns.values())))
+    context = RowContext(held, size, ["A"], rows=[0], labels=[0], current=0)
+    found = []
+    for row in range(size):
+        context.rows = [row]
+        try:
+            found.append(evaluate(context))
+        except DataError as problem:
+            found.append(problem)
+    return found
+
+
+def _alike(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return (
+            left == right
+            or (left != left and right != right)
+            or math.isclose(left, right, rel_tol=1e-6)
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_alike, left, right))
+    return bool(left == right)
+
+
+def _check(expression: BoundExpression, columns: dict[str, pa.Array], said: str) -> None:
+    rows = _rows(expression, columns)
+    failed = any(isinstance(value, DataError) for value in rows)
+    frame = PredicateFrame(columns)
+    try:
+        whole = column_values(evaluate_columns(expression, frame))
+    except DataError:
+        assert failed, said
+    else:
+        assert not failed, said
+        assert _alike(whole, rows), (said, whole, rows)
+    known = Apply(pa.bool_(), "not", (Apply(pa.bool_(), "is null", (expression,)),))
+    size = len(rows)
+    block = Block(
+        columns,
+        np.array([0, size]),
+        np.zeros(1, np.int64),
+        *[np.zeros(0, np.int64)] * 3,
+        ended=True,
+    )
+    masks = BlockMasks((Predicate("A", known, PredicateClass.LOCAL),))
+    try:
+        holds = masks(block).tolist()
+    except DataError:
+        assert failed, said
+    else:
+        assert not failed, said
+        assert holds == [int(value is not None) for value in rows], said
+
+
+def test_every_function_gives_the_same_over_columns_of_every_type() -> None:
+    checked = set()
+    scope = _scope(COLUMNS)
+    for call in _calls():
+        expression = _bound(call, scope)
+        if expression is None:
+            continue
+        used = {a.parts[0] for a in call.arguments if isinstance(a, ex.Name)}
+        columns = {name: COLUMNS[name] for name in used} or {"long": COLUMNS["long"]}
+        _check(expression, columns, str(call))
+        checked.add(call.name)
+    assert checked == {f.name for f in FUNCTIONS} - {"cast", "try_cast", "field"}
