@@ -147,7 +147,7 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         schema = arrow_schema(data)
         planned = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
         return explain_plan(query, schema, planned.lines())
-    return explain_plan(query, to_arrow(data).schema)
+    return explain_plan(query, to_arrow(data, query).schema)
 
 
 register_explainer(explain)

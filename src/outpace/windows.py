@@ -158,4 +158,4 @@ def assign(data: TableLike, query: Query) -> pa.Table:
     >>> assign({"ts": [1, 4, 20]}, query).select(["window", "first_row", "rows"]).to_pylist()
     [{'window': 0, 'first_row': 0, 'rows': 2}, {'window': 1, 'first_row': 2, 'rows': 1}]
     """
-    return windows_of(checked_query(query), to_arrow(data))
+    return windows_of(query, to_arrow(data, checked_query(query)))

@@ -6,25 +6,32 @@ of events.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from outpace.errors import DataError
+from outpace.pattern import expression as ex
 from outpace.pattern.argument import plain, shown
+from outpace.pattern.query import Query, Rows
 
 #: Anything that Arrow can read without a copy of our own: see `to_arrow`.
 TableLike: TypeAlias = object
 
 
-def to_arrow(data: TableLike, schema: pa.Schema | None = None) -> pa.Table:
+def to_arrow(
+    data: TableLike, query: Query | None = None, schema: pa.Schema | None = None
+) -> pa.Table:
     """Return any table-like object as an Arrow table.
 
     Python values have no type of their own: where a schema is given they get that of its columns,
-    as far as they fit. Arrow's columns and those of frames keep the types that they have.
+    as far as they fit. Arrow's columns and those of frames keep the types that they have. A column
+    that has no Arrow type, such as one of numbers and texts, is left out where the query does not
+    use it, and is an error otherwise.
 
     Examples
     --------
@@ -42,11 +49,12 @@ def to_arrow(data: TableLike, schema: pa.Schema | None = None) -> pa.Table:
     """
     try:
         table = _without_views(_read(data, schema))
-    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:
-        # What cannot be read is told by who reads it: Arrow, or the library of the frame.
-        raise DataError(
-            f"cannot read a table from an object of type {type(data).__name__}", detail=str(error)
-        ) from error
+    except DataError:
+        raise
+    except Exception as problem:
+        # What a frame of another library raises when it is read is that library's choice.
+        readable = _without(data, _unused_broken(data, query, problem))
+        table = _without_views(_read(readable, schema))
     repeated = [name for name, times in Counter(table.column_names).items() if times > 1]
     if repeated:
         raise DataError(
@@ -55,6 +63,74 @@ def to_arrow(data: TableLike, schema: pa.Schema | None = None) -> pa.Table:
             hint="give every column a name of its own",
         )
     return table
+
+
+def columns_named(query: Query) -> frozenset[str] | None:
+    """Return all that may be names of columns in a query, in lower case; None: it uses every one.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A").measures(m="A.Price + 1")
+    >>> sorted(columns_named(query))
+    ['a', 'm', 'price', 'ts']
+    """
+    by_code = query.operator is not None or getattr(query.windows, "predicate", None) is not None
+    # Events that are late are put aside as they came.
+    if query.rows is not Rows.ONE or by_code or query.order_of_arrival is not None:
+        return None
+    parts = (query.partitions, query.order, query.definitions, query.outputs, query.windows)
+    return frozenset(_texts(parts))
+
+
+def _texts(part: object) -> Iterator[str]:
+    if isinstance(part, str):
+        yield part.lower()
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from _texts(item)
+    elif isinstance(part, ex.Expression):
+        for node in ex.walk(part):
+            if isinstance(node, ex.Name):
+                yield from _texts(node.parts)
+    elif dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            yield from _texts(getattr(part, field.name))
+
+
+def _unused_broken(data: TableLike, query: Query | None, problem: Exception) -> list[Any]:
+    """Return the columns that cannot be read and that a query does not use; fail for others."""
+    broken = _broken_columns(data)
+    used = None if query is None else columns_named(query)
+    for name, reason in broken.items():
+        if used is None or str(name).lower() in used:
+            raise DataError(
+                f"column '{name}' cannot be read",
+                detail=reason,
+                hint="give all its values one type, or leave the column out",
+            ) from problem
+    if not broken:
+        raise DataError(
+            f"cannot read a table from an object of type {type(data).__name__}",
+            detail=str(problem),
+        ) from problem
+    return list(broken)
+
+
+def _broken_columns(data: Any) -> dict[Any, str]:
+    """Return the columns of a pandas frame or dict that have no Arrow type, and why."""
+    broken = {}
+    for name in data if isinstance(data, dict) else getattr(data, "columns", ()):
+        try:
+            pa.array(data[name], from_pandas=True)
+        except Exception as problem:
+            broken[name] = str(problem)[:300]
+    return broken
+
+
+def _without(data: Any, names: Iterable[Any]) -> TableLike:
+    if isinstance(data, dict):
+        return {name: column for name, column in data.items() if name not in names}
+    return data.drop(columns=list(names))
 
 
 def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:

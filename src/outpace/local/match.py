@@ -64,7 +64,7 @@ def search(data: TableLike, query: Query) -> Search:
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
-    return Search(to_arrow(data), checked_query(query))
+    return Search(to_arrow(data, checked_query(query)), query)
 
 
 class Search:

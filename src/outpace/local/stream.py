@@ -217,7 +217,7 @@ class StreamMatcher:
         source
             Which one.
         """
-        table = to_arrow(data, self._schema)
+        table = to_arrow(data, self._query, self._schema)
         told = _told_by(table)
         if told:
             table = table.replace_schema_metadata(None)

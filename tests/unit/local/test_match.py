@@ -185,6 +185,19 @@ def test_pandas_missing_values_are_null() -> None:
     assert op.match(frame, query).to_pylist() == [{"at": 2}]
 
 
+def test_a_column_without_one_type_only_stops_a_query_that_uses_it() -> None:
+    mixed = {"ts": [1, 2], "v": [1, 2], "Junk": [1, "a"]}
+    query = op.Query("q").order_by("ts").pattern("A").define(A="v > 1").measures(at="A.ts")
+    for data in (mixed, pd.DataFrame(mixed)):
+        assert op.match(data, query).to_pylist() == [{"at": 2}]
+        assert op.open(query).push(data).to_pylist() == [{"at": 2}]
+        for using in (query.all_rows_per_match(), query.measures(m="A.junk")):
+            with pytest.raises(op.DataError, match="column 'Junk' cannot be read"):
+                op.match(data, using)
+    with pytest.raises(op.DataError, match="the table cannot be read"):
+        op.match({"ts": [1, 2], "v": [1]}, query)
+
+
 def test_timed_out_partial_matches_are_a_second_table() -> None:
     table = pa.table({"ts": [1, 2, 20], "kind": ["a", "b", "c"]})
     query = (

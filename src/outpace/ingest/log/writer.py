@@ -134,7 +134,7 @@ class Writer:
                 detail=self._broken,
                 hint="close it and open the log again: what is half written is cut then",
             )
-        table = fitting(to_arrow(events, self._folder.schema), self._folder.schema)
+        table = fitting(to_arrow(events, schema=self._folder.schema), self._folder.schema)
         now = time.time_ns() // 1000
         if arrival_us is not None:
             now = a_whole_number(arrival_us, "arrival_us", error=DataError)
