@@ -201,3 +201,28 @@ def test_rows_that_fit_no_variable_leave_no_trace_where_a_program_skips_them(cas
         for start, run in answer(quiet.question()).matches
     ]
     assert answer(noisy.question()).matches == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "((){1000000}){1000000}",
+        "((^){1000}){1000} A",
+        "(A?){1400}",
+        "A* " * 1000,
+        "A*+ " * 2000,
+        "A? ->> " * 1000 + "B",
+        f"PERMUTE({', '.join(['()'] * 30)})",
+    ],
+)
+def test_what_would_take_long_to_compile_is_refused(text):
+    pattern = parse_pattern(text)
+    with pytest.raises(UnsupportedError, match="the pattern is too large"):
+        compile_program(pattern, NAMES)
+
+
+def test_nested_possessive_groups_cost_no_more_than_others():
+    """Before the fix each level doubled the work: sixty levels would never have ended."""
+    nested = parse_pattern("(" * 60 + "A" + ")++" * 60)
+    program = compile_program(nested, NAMES)
+    assert ways(program, program.initial) == "A"

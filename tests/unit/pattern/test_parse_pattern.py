@@ -225,3 +225,9 @@ def test_the_deepest_pattern_can_be_compared_hashed_shown_and_printed():
 def test_deep_nesting_is_refused(opener, depth):
     with pytest.raises(PatternSyntaxError, match="nested deeper"):
         parse_pattern(opener * depth + "A" + ")" * depth)
+
+
+@pytest.mark.parametrize("text", ["A " * 60_000, "A | " * 60_000 + "A"])
+def test_a_text_with_very_many_steps_is_refused(text):
+    with pytest.raises(PatternSyntaxError, match="the pattern has more than 50000 steps"):
+        parse_pattern(text)

@@ -14,7 +14,7 @@ import numpy as np
 
 from outpace.engine.match.contract import Integers
 from outpace.engine.match.count_ambiguity import is_ambiguous
-from outpace.engine.match.program import ACCEPT, Move, Program
+from outpace.engine.match.program import ACCEPT, Move, Program, completing
 from outpace.pattern.ast import Link
 
 # Links as kernels see them.
@@ -73,11 +73,12 @@ def graph_layout(program: Program, variables: int) -> Layout | None:
     """
     if not covered(program):
         return None
+    useful = completing(program)
     moves = sorted(
         (move.target, source, rank)
         for source, follow in enumerate(program.follow)
         for rank, move in enumerate(follow)
-        if move.target != ACCEPT
+        if move.target != ACCEPT and useful[move.target]
     )
     if any(_release(program.follow[source][rank]) is None for _, source, rank in moves):
         return None
@@ -85,7 +86,7 @@ def graph_layout(program: Program, variables: int) -> Layout | None:
     move_lines = [_move_line(program, flat, *move) for move in moves]
     position_lines = _position_lines(program, flat, moves)
     variable_lines = _variable_lines(program, flat, moves, variables)
-    opening = [move for move in program.initial if move.target != ACCEPT]
+    opening = [m for m in program.initial if m.target != ACCEPT and useful[m.target]]
     initial_lines = [
         [move.target, int(move.at_start), *flat.add(_forbidding(move))] for move in opening
     ]

@@ -9,7 +9,7 @@ PERMUTE of n items has n * 2^(n-1) copies of them instead of n * n!.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from outpace.errors import UnsupportedError
 from outpace.pattern import ast
@@ -20,9 +20,12 @@ _T = TypeVar("_T")
 #: The target of a move that completes the match.
 ACCEPT: Final = -1
 
-#: Bounds on the size of a program; a larger pattern is refused when the query is built.
+#: Bounds on the size of a program and on the work of making it: the places that take an event, the
+#: parts of the pattern with all repetitions written out, and the ways between places that are
+#: looked at. A larger pattern is refused before it takes a second.
 POSITIONS_MAX: Final = 20_000
-MOVES_MAX: Final = 1_000_000
+PARTS_MAX: Final = 200_000
+WAYS_MAX: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +155,18 @@ def compile_program(pattern: ast.Pattern, names: tuple[str, ...]) -> Program:
     """
     assembler = _Assembler({name: number for number, name in enumerate(names)})
     entry = assembler.assemble(pattern)
-    initial = tuple(m for m in _moves(entry) if not m.at_end or m.target == ACCEPT)
+    left = WAYS_MAX
+    found, left = _moves(entry, left)
+    initial = tuple(m for m in found if not m.at_end or m.target == ACCEPT)
     follow = []
-    total = 0
     for node in assembler.takes:
+        found, left = _moves(node.after, left)
         # After a take `^` cannot hold any more, and nothing can follow `$`.
         moves = tuple(
             move
-            for move in _moves(node.after)
+            for move in found
             if not move.at_start and (not move.at_end or move.target == ACCEPT)
         )
-        total += len(moves)
-        if total > MOVES_MAX:
-            raise _too_large(f"more than {MOVES_MAX} moves")
         follow.append(moves)
     ends = tuple(
         tuple(
@@ -184,6 +186,25 @@ def compile_program(pattern: ast.Pattern, names: tuple[str, ...]) -> Program:
         follow=tuple(follow),
         ends=ends,
     )
+
+
+def completing(program: Program) -> list[bool]:
+    """Return for each position whether ACCEPT can be reached from it."""
+    before: list[list[int]] = [[] for _ in program.positions]
+    stack = []
+    for position, moves in enumerate(program.follow):
+        for move in moves:
+            if move.target == ACCEPT:
+                stack.append(position)
+            else:
+                before[move.target].append(position)
+    reached = [False] * len(before)
+    while stack:
+        position = stack.pop()
+        if not reached[position]:
+            reached[position] = True
+            stack.extend(before[position])
+    return reached
 
 
 class _Node:
@@ -229,6 +250,7 @@ class _Assembler:
     def __init__(self, numbers: dict[str, int]) -> None:
         self.numbers = numbers
         self.takes: list[_Take] = []
+        self.parts = 0
 
     def assemble(self, pattern: ast.Pattern) -> _Node:
         """Build the whole graph, number the takes in text order and return the entry."""
@@ -239,6 +261,9 @@ class _Assembler:
         return entry
 
     def item(self, pattern: ast.Pattern, after: _Node, *, excluded: bool) -> _Node:
+        self.parts += 1
+        if self.parts > PARTS_MAX:
+            raise _too_large(f"more than {PARTS_MAX} parts, with all repetitions written out")
         match pattern:
             case ast.Var(name=name):
                 return self._take(self.numbers[name], after, excluded)
@@ -314,6 +339,9 @@ class _Assembler:
 
     def _repeat(self, pattern: ast.Repeat, after: _Node, excluded: bool) -> _Node:
         until = None if pattern.until is None else self.numbers[pattern.until]
+        held: tuple[str, ...] = ()
+        if pattern.mode is Mode.POSSESSIVE:
+            held, _ = _first_variables(pattern.item)
 
         def once(following: _Node) -> _Node:
             body = self.item(pattern.item, following, excluded=excluded)
@@ -321,9 +349,8 @@ class _Assembler:
 
         def leave_or(more: _Node) -> list[_Node]:
             leave: _Node = after
-            if pattern.mode is Mode.POSSESSIVE:
-                for variable in self._first_variables(pattern.item):
-                    leave = _Mark(leave, hold=Hold(variable, until))
+            for name in held:
+                leave = _Mark(leave, hold=Hold(self.numbers[name], until))
             return [leave, more] if pattern.mode is Mode.RELUCTANT else [more, leave]
 
         node: _Node
@@ -347,59 +374,85 @@ class _Assembler:
             node = once(_Mark(node, link=pattern.link))
         return node
 
-    def _first_variables(self, pattern: ast.Pattern) -> tuple[int, ...]:
-        """Return the variables that can take a repetition's first event."""
-        probe = _Assembler(self.numbers)
-        moves = _moves(probe.assemble(pattern))
-        return tuple(
-            dict.fromkeys(probe.takes[m.target].variable for m in moves if m.target != ACCEPT)
-        )
+
+def _first_variables(pattern: ast.Pattern) -> tuple[tuple[str, ...], bool]:
+    """Return the variables that can take a part's first event, and whether it can take none."""
+    match pattern:
+        case ast.Var(name=name):
+            return (name,), False
+        case ast.Repeat(most=0):
+            return (), True
+        case ast.Repeat(item=item, least=least):
+            first, empty = _first_variables(item)
+            return first, empty or least == 0
+        case ast.Exclude(item=item):
+            return _first_variables(item)
+        case ast.Alternate() | ast.Permute() | ast.Concat():
+            parts = [_first_variables(part) for part in ast.children(pattern)]
+            if isinstance(pattern, ast.Concat):
+                # What follows a part that takes an event does not take the first.
+                taking = (index + 1 for index, (_, empty) in enumerate(parts) if not empty)
+                parts = parts[: next(taking, len(parts))]
+            some = any if isinstance(pattern, ast.Alternate) else all
+            first = tuple(dict.fromkeys(name for names, _ in parts for name in names))
+            return first, some(empty for _, empty in parts)
+    return (), True
 
 
-def _moves(entry: _Node) -> list[Move]:
-    """Walk everything reachable without an event, in order of preference."""
+class _Way(NamedTuple):
+    """What a move has met on its way; see `Move`."""
+
+    link: Link = Link.STRICT
+    at_start: bool = False
+    at_end: bool = False
+    untils: tuple[int, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    negations: tuple[Negation, ...] = ()
+
+
+def _moves(entry: _Node, ways_left: int) -> tuple[list[Move], int]:
+    """Walk everything reachable without an event, in order of preference.
+
+    Returns the moves, and how many more ways may be looked at.
+    """
     found: dict[Move, None] = {}
-    seen: set[tuple[int, Move]] = set()
-    stack: list[tuple[_Node, Move]] = [(entry, Move(ACCEPT))]
+    seen: set[tuple[int, _Way]] = set()
+    stack: list[tuple[_Node, _Way]] = [(entry, _Way())]
     while stack:
         node, way = stack.pop()
         # A repetition that took nothing comes back here with nothing new: its loop ends.
         if (id(node), way) in seen:
             continue
         seen.add((id(node), way))
-        if len(seen) > MOVES_MAX:
-            raise _too_large(f"more than {MOVES_MAX} moves")
+        if len(seen) > ways_left:
+            raise _too_large(f"more than {WAYS_MAX} ways from one event to the next")
         match node:
             case _Accepting():
-                found[_replace(way, link=Link.STRICT, untils=(), holds=())] = None
+                accepted = way._replace(link=Link.STRICT, untils=(), holds=())
+                found[Move(ACCEPT, *accepted)] = None
             case _Take():
-                found[_replace(way, target=node.position)] = None
+                found[Move(node.position, *way)] = None
             case _Choice():
                 stack.extend((option, way) for option in reversed(node.options))
             case _Mark():
                 stack.append((node.after, _marked(way, node)))
-    return list(found)
+    return list(found), ways_left - len(seen)
 
 
-def _marked(way: Move, mark: _Mark) -> Move:
+def _marked(way: _Way, mark: _Mark) -> _Way:
     if mark.link is not None:
-        return _replace(way, link=mark.link)
+        return way._replace(link=mark.link)
     if mark.at_start:
-        return _replace(way, at_start=True)
+        return way._replace(at_start=True)
     if mark.at_end:
-        return _replace(way, at_end=True)
+        return way._replace(at_end=True)
     if mark.until is not None:
-        return _replace(way, untils=_with(way.untils, mark.until))
+        return way._replace(untils=_with(way.untils, mark.until))
     if mark.hold is not None:
-        return _replace(way, holds=_with(way.holds, mark.hold))
+        return way._replace(holds=_with(way.holds, mark.hold))
     assert mark.negated is not None
     negation = Negation(mark.negated, immediate=way.link is Link.STRICT)
-    return _replace(way, negations=_with(way.negations, negation))
-
-
-def _replace(move: Move, **changes: object) -> Move:
-    values = {name: getattr(move, name) for name in Move.__slots__}
-    return Move(**{**values, **changes})
+    return way._replace(negations=_with(way.negations, negation))
 
 
 def _with(values: tuple[_T, ...], value: _T) -> tuple[_T, ...]:
