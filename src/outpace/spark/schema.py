@@ -6,7 +6,7 @@ it, as the tables that the flow reads may not exist yet; there the user tells th
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -45,13 +45,34 @@ def with_schema(frame: DataFrame, schema: StructType) -> DataFrame:
 
 
 def is_streaming(frame: DataFrame) -> bool:
-    """Say whether a DataFrame is a stream; in a flow of a pipeline, where Spark is silent, no."""
-    try:
+    """Say whether a DataFrame is a stream.
+
+    In a flow of a pipeline Spark does not answer, and logs the question as an error. There its plan
+    tells whether it reads a stream.
+    """
+    if not type(frame).__module__.startswith("pyspark.sql.connect"):
         return bool(frame.isStreaming)
-    except PySparkException as error:
-        if error.getCondition() != _IN_PIPELINE:
-            raise
-        return False
+    remote: Any = frame
+    client = remote.sparkSession.client
+    return reads_stream(remote._plan.plan(client)) if _in_flow(client) else remote.isStreaming
+
+
+def reads_stream(plan: Any) -> bool:
+    """Say whether a plan of Spark Connect, as a message, reads a stream anywhere."""
+    parts = [plan]
+    while parts:
+        for field, value in parts.pop().ListFields():
+            if field.name == "is_streaming" and value:
+                return True
+            if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+                parts.extend([value] if hasattr(value, "ListFields") else value)
+    return False
+
+
+def _in_flow(client: Any) -> bool:
+    """Say whether a client is in a flow of a pipeline: what it asks is marked so."""
+    given = getattr(client.thread_local, "user_context_extensions", ())
+    return any(extension.type_url.endswith("PipelineAnalysisContext") for _, extension in given)
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
