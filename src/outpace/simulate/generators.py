@@ -16,7 +16,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from outpace.errors import ScenarioError
+from outpace.errors import DataError, ScenarioError
+from outpace.plan.small_file import read_small
 
 Times = NDArray[np.float64]
 Totals = NDArray[np.int64]
@@ -26,6 +27,9 @@ RATE_MAX = 1e12
 
 #: A product such as 10 · 0.3 may lie a rounding error below the whole number that is meant.
 _ROUNDING = 1e-9
+
+#: How large a file with recorded times may be.
+_TRACE_BYTES_MAX = 2**28
 
 
 @runtime_checkable
@@ -175,16 +179,15 @@ class Trace:
     def read(cls, path: str | Path) -> Trace:
         """Read a text file with one time, in seconds, in each line."""
         try:
-            lines = Path(path).read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ScenarioError(
-                f"the trace {str(path)!r} cannot be read", detail=str(error)
-            ) from None
+            lines = read_small(Path(path), _TRACE_BYTES_MAX).split()
+        except (OSError, DataError) as error:
+            detail = str(error) if isinstance(error, OSError) else error.message
+            raise ScenarioError(f"the trace {str(path)!r} cannot be read", detail=detail) from None
         try:
             return cls(tuple(float(line) for line in lines))
         except ValueError as error:
             raise ScenarioError(
-                f"the trace {str(path)!r} has a line that is not a time", detail=str(error)
+                f"the trace {str(path)!r} has a line that is not a time", detail=str(error)[:200]
             ) from None
 
     def totals(self, times: Times) -> Totals:

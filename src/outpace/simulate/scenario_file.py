@@ -10,14 +10,19 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from outpace.errors import ScenarioError, Span, did_you_mean
+from outpace.errors import DataError, ScenarioError, Span, did_you_mean
+from outpace.plan.small_file import read_small
 from outpace.simulate import toml_places
 from outpace.simulate.generators import Trace
 from outpace.simulate.placement_choice import Choice, placed
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.scenario_format import KINDS, PLACEMENTS, TABLES, TEXTS
+
+#: How large a scenario may be, and a whole number in it.
+_BYTES_MAX: Final = 2**20
+_INTEGER_LIMIT: Final = 2**63
 
 
 def read_scenario(path: str | Path, placement: Choice | None = None) -> Scenario:
@@ -26,17 +31,16 @@ def read_scenario(path: str | Path, placement: Choice | None = None) -> Scenario
     Parameters
     ----------
     path
-        A TOML file. Traces that it names are looked for beside it.
+        A TOML file. Traces that it names are in its folder.
     placement
         How to place the vertices, whatever the file says; as it says if not given.
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(
-            f"the scenario {str(path)!r} cannot be read", detail=str(error)
-        ) from None
+        text = read_small(path, _BYTES_MAX)
+    except (OSError, DataError) as error:
+        detail = str(error) if isinstance(error, OSError) else error.message
+        raise ScenarioError(f"the scenario {str(path)!r} cannot be read", detail=detail) from None
     return parse_scenario(text, path.name, path.parent, placement)
 
 
@@ -78,8 +82,11 @@ def parse_scenario(
     (Edge(source='in', target='out', selectivity=0.5),)
     """
     try:
+        toml_places.check_nesting(text)
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ScenarioError as error:
+        raise error.located(text, where) from None
+    except ValueError as error:
         raise ScenarioError("the scenario is not TOML", where=where, detail=str(error)) from None
     # How a scenario was measured is for those who measure again.
     document.pop("calibration", None)
@@ -179,6 +186,8 @@ class _Reader:
         ):
             whole = "whole " if annotation == "int" else ""
             raise self._error(f"a {whole}number is expected here", path)
+        if isinstance(raw, int) and abs(raw) > _INTEGER_LIMIT:
+            raise self._error("the number is out of range", path)
         return raw
 
     def _kind(self, kinds: Mapping[str, type[Any]], raw: Any, path: toml_places.Path) -> Any:
@@ -203,7 +212,16 @@ class _Reader:
         if self._folder is None:
             raise self._error("a trace in a file needs a scenario in a file", (*path, "file"))
         try:
-            return Trace.read(self._folder / name)
+            file = (self._folder / name).resolve()
+            if not file.is_relative_to(self._folder.resolve()):
+                raise ScenarioError(
+                    "the trace is not in the folder of the scenario",
+                    hint="a scenario reads no other files of yours: copy the trace there",
+                )
+            return Trace.read(file)
+        except (OSError, ValueError) as error:
+            message = f"the trace {name!r} cannot be read"
+            raise self._located(ScenarioError(message, detail=str(error)), path) from None
         except ScenarioError as error:
             raise self._located(error, (*path, "file")) from None
 

@@ -10,9 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from outpace.errors import Span
+from outpace.errors import ScenarioError, Span
 
 Path = tuple[str | int, ...]
+
+#: How deep brackets may be nested, and how many parts a key may have; a scenario needs six.
+MOST_NESTED = 32
+#: How many digits a number may have.
+_MOST_DIGITS = 400
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -24,6 +29,40 @@ _STRING = re.compile(
     r"|'[^']*'",
     re.DOTALL,
 )
+
+
+_PIECE = re.compile(
+    rf"{_STRING.pattern}|#[^\n]*|[0-9_]{{{_MOST_DIGITS},}}|[][{{}}.,=\n\"']", re.DOTALL
+)
+
+
+def check_nesting(text: str) -> None:
+    r"""Refuse a text that `tomllib` would take very long for, or fail at.
+
+    Examples
+    --------
+    >>> check_nesting("a.b = [[1], {c = 2.5}]")
+    >>> check_nesting("a = 1\nb = " + "[" * 40)
+    Traceback (most recent call last):
+    ...
+    outpace.errors.ScenarioError: [scenario] this is nested too deeply
+      line 2, column 37
+        b = [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[
+                                            ^
+    """
+    depth = parts = 0
+    for found in _PIECE.finditer(text):
+        piece, said = found.group(), None
+        depth += (piece in ("[", "{")) - (piece in ("]", "}"))
+        parts = parts + 1 if piece == "." else 0 if piece in tuple("[]{},=\n") else parts
+        if max(depth, parts) > MOST_NESTED:
+            said = "this is nested too deeply"
+        elif piece in ("'", '"'):
+            said = "this string is never closed"
+        elif len(piece) >= _MOST_DIGITS and piece[0] in "0123456789_":
+            said = "the number is too long"
+        if said is not None:
+            raise ScenarioError(said, span=Span(found.start(), found.start() + 1, text))
 
 
 def toml_places(text: str) -> Mapping[Path, Span]:

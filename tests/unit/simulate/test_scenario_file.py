@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -362,3 +363,60 @@ def test_every_scalar_of_a_written_scenario_has_a_place(scenario: Scenario) -> N
                 assert (*path, key) in places
 
     walk(tomllib.loads(text), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line"),
+    [
+        ("tick = 1\nx = " + "[" * 100_000, "nested too deeply", 2),
+        ("x = " + "{a = " * 100_000, "nested too deeply", 1),
+        ("x = " + "[" * 100_000 + "]" * 100_000, "nested too deeply", 1),
+        ("\n\n" + ".".join(["a"] * 50_000) + " = 1", "nested too deeply", 3),
+        ("[" + ".".join(["a"] * 50_000) + "]", "nested too deeply", 1),
+        ("x = 1\n" + " . ".join(['"a"'] * 50_000) + " = 1", "nested too deeply", 2),
+        ("x = 1\ny = 1" + "0" * 100_000, "the number is too long", 2),
+        (TEXT.replace("60", f"6{'0' * 350}"), "the number is out of range", 1),
+        ("x = 1\x00", "not TOML", 1),
+        ('x = "' + "a" * 500_000, "never closed", 1),
+        ('x = """' + '\\"' * 200_000, "never closed", 1),
+        ("x = 2026-99-99", "not TOML", 1),
+    ],
+    ids=range(12),
+)
+def test_a_text_that_would_take_long_is_refused_with_its_line(
+    text: str, said: str, line: int
+) -> None:
+    with pytest.raises(ScenarioError, match=said) as raised:
+        parse_scenario(text)
+    assert f"line {line}" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "/dev/zero", "/etc/passwd", "link", "a\\u0000b"])
+def test_a_trace_is_in_the_folder_of_the_scenario(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "scenario"
+    folder.mkdir()
+    (tmp_path / "secret.txt").write_text("1.5\n")
+    (folder / "link").symlink_to(tmp_path / "secret.txt")
+    text = TEXT.replace('kind = "uniform", rate = 10', f'kind = "trace", file = "{name}"')
+    with pytest.raises(
+        ScenarioError, match=r"not in the folder of the scenario|null byte"
+    ) as raised:
+        parse_scenario(text, folder=folder)
+    assert "line" in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "large", "bytes"])
+def test_a_scenario_is_a_regular_file_of_some_size(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "scenario.toml"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff" if kind == "bytes" else b"#" * (2**20 + 1))
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        read_scenario(path)
+    with pytest.raises(ScenarioError, match=r"cannot be read|is not a time"):
+        Trace.read(path)
