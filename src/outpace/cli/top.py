@@ -9,6 +9,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Annotated, Any, Final
 
 import typer
@@ -100,7 +101,7 @@ def _answer(url: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"{address}/metrics.json", timeout=_TIMEOUT_SECONDS) as answer:
             told = json.loads(answer.read(_ANSWER_BYTES_MAX))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, HTTPException) as error:
         raise OutpaceError(
             f"nothing serves metrics at {address}",
             detail=str(getattr(error, "reason", error)),

@@ -1,17 +1,25 @@
 """Metrics over HTTP: `/metrics` as text for Prometheus, `/metrics.json` for programs.
 
-It listens on the loopback address unless told otherwise, only reads, and answers one request at a
-time in a thread that ends with the process. What it is asked with is bounded by Python's own limits
-for headers; a client that says nothing is let go after `TIMEOUT_SECONDS`.
+It listens on the loopback address unless told otherwise, only reads, and answers in threads that
+end with the process: at most `CLIENTS_MAX` at a time, each for at most about `TIMEOUT_SECONDS`,
+however slow its client is. What it is asked with is bounded by Python's own limits for headers. Who
+asks for another host than this one is refused: a page of a stranger, opened in a browser on this
+machine, would else read the metrics under a name of its own that leads here.
 """
 
 from __future__ import annotations
 
 import http.server
+import ipaddress
 import json
+import socket
+import socketserver
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from outpace.errors import OutpaceError
 from outpace.spark.metrics_text import CONTENT_TYPE
@@ -21,6 +29,10 @@ PORT: Final = 9468
 PORTS: Final = 10
 
 TIMEOUT_SECONDS: Final = 5.0
+#: Further clients are sent away until one of these is answered.
+CLIENTS_MAX: Final = 16
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _Pages = dict[str, tuple[str, Callable[[], str]]]
 
@@ -70,14 +82,58 @@ class MetricsServer:
         self._thread.join()
 
 
-class _Server(http.server.HTTPServer):
+class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     """A server that fails where another one listens, and writes nothing to standard error."""
 
     allow_reuse_port = False
+    daemon_threads = True
 
     def __init__(self, address: tuple[str, int], pages: _Pages) -> None:
         self.pages = pages
+        #: The connections that are being answered, and until when they may last.
+        self._clients: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
         super().__init__(address, _Handler)
+        bound = str(self.server_address[0])
+        self._is_open = bound in ("0.0.0.0", "::")
+        self._hosts = _LOOPBACK | {address[0].lower(), bound}
+        if self._is_open:
+            name = socket.gethostname().lower()
+            self._hosts |= {name, name.partition(".")[0]}
+
+    def serves(self, host: str) -> bool:
+        """Whether a Host header names this server; any address does where it listens on all."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name in self._hosts:
+                return True
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self._is_open
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take no more clients than there may be."""
+        with self._lock:
+            if len(self._clients) >= CLIENTS_MAX:
+                return False
+            self._clients[request] = time.monotonic() + TIMEOUT_SECONDS
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a client."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Let go of clients that take too long; a timeout holds for each read alone."""
+        now = time.monotonic()
+        with self._lock:
+            late = [client for client, until in self._clients.items() if until < now]
+            for client in late:
+                with suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no error of ours."""
@@ -90,6 +146,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        hosts = self.headers.get_all("Host", [""])
+        if not all(map(self.server.serves, hosts)):
+            self.send_error(421, "this server has another name")
+            return
         page = self.server.pages.get(self.path.partition("?")[0])
         if page is None:
             self.send_error(404, "there are /metrics and /metrics.json")

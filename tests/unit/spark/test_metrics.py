@@ -6,9 +6,11 @@ import json
 import math
 import re
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,10 @@ from stage_reports import observed
 
 from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import OutpaceError
-from outpace.spark import metrics_account, metrics_names
+from outpace.spark import metrics_account, metrics_names, metrics_server
 from outpace.spark.metrics_account import Account
 from outpace.spark.metrics_names import METRICS, QUERY_LABELS, Sort
-from outpace.spark.metrics_server import PORT, PORTS, MetricsServer
+from outpace.spark.metrics_server import CLIENTS_MAX, PORT, PORTS, MetricsServer
 from outpace.spark.metrics_text import Sample, prometheus_text
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "monitor-a-stream.md"
@@ -313,6 +315,75 @@ def test_a_client_that_goes_away_stops_nothing(server: MetricsServer, capfd: Any
             client.sendall(said)
     assert get(f"{server.url}/metrics")[1] == "x 1\n"
     assert capfd.readouterr() == ("", "")
+
+
+def asked(server: MetricsServer, request: bytes) -> bytes:
+    """Send bytes and return all that is answered."""
+    with connected(server) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
+def connected(server: MetricsServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=30)
+
+
+def test_slow_clients_keep_nobody_waiting(server: MetricsServer) -> None:
+    with ExitStack() as clients:
+        for _ in range(CLIENTS_MAX - 1):
+            clients.enter_context(connected(server)).sendall(b"GET /metrics HT")
+        port = server.url.rpartition(":")[2]
+        request = f"GET /metrics HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
+        for _ in range(3):
+            assert b"200 OK" in asked(server, request)
+        clients.enter_context(connected(server)).sendall(b"GET /metrics HT")
+        while b"200 OK" in (answer := refused(server, request)):
+            pass  # The last one may not have been taken yet.
+        assert answer == b""
+
+
+def refused(server: MetricsServer, request: bytes) -> bytes:
+    try:
+        return asked(server, request)
+    except ConnectionError:
+        return b""
+
+
+def test_a_client_that_dribbles_is_let_go(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_server, "TIMEOUT_SECONDS", 0.2)
+    with connected(server) as client, pytest.raises(ConnectionError):
+        dribble(client)
+
+
+def dribble(client: socket.socket) -> None:
+    for _ in range(1000):
+        client.sendall(b"G")
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("LOCALHOST:9468", 200), ("127.0.0.1:1", 200), ("[::1]:9468", 200),
+        ("evil.example", 421), ("evil.example:9468", 421), ("127.0.0.1.evil.example", 421),
+        ("", 421), ("[", 421), ("10.0.0.7", 421), ("localhost\r\nHost: evil.example", 421),
+    ],
+)  # fmt: skip
+def test_another_host_is_refused(server: MetricsServer, host: str, status: int) -> None:
+    answer = asked(server, f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert answer.split()[1] == str(status).encode()
+
+
+def test_a_server_on_all_addresses_has_any_address_but_no_other_name() -> None:
+    server = MetricsServer(str, dict, "0.0.0.0", 0)
+    try:
+        for host, status in (("10.0.0.7", 200), (socket.gethostname(), 200), ("evil.example", 421)):
+            answer = asked(server, f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert answer.split()[1] == str(status).encode(), host
+    finally:
+        server.close()
 
 
 def test_only_the_loopback_address_is_bound(server: MetricsServer) -> None:
