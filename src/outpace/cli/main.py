@@ -2,11 +2,14 @@
 
 Any `OutpaceError`, also one that was raised in a task of Spark, becomes its message on standard
 error and exit code 2, for every command; so does what Spark itself says of a failed job, and what
-the system says of a file that cannot be opened or written.
+the system says of a file that cannot be opened or written. A character that standard output cannot
+show becomes a question mark; rows are written as bytes, and stay as they are.
 """
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +29,13 @@ from outpace.spark.failure import comes_from_spark, spark_error
 
 class CommandGroup(TyperGroup):
     """The commands, with errors of Outpace turned into exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; whatever a command says, the terminal can show."""
+        for said in (sys.stdout, sys.stderr):
+            if isinstance(said, io.TextIOWrapper) and said.errors == "strict":
+                said.reconfigure(errors="replace")
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

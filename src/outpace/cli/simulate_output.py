@@ -152,7 +152,7 @@ def json_text(value: Any) -> str:
     >>> json_text({"p99": math.nan, "rows": [1.5]})
     '{"p99": null, "rows": [1.5]}'
     """
-    return json.dumps(_finite(value), ensure_ascii=False)
+    return json.dumps(_finite(value))
 
 
 def result_page(title: str, result: Result) -> str:
