@@ -10,7 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +21,17 @@ from outpace.pattern.query import Query, Rows
 
 #: Anything that Arrow can read without a copy of our own: see `to_arrow`.
 TableLike: TypeAlias = object
+
+#: What to do about a result that has not been fetched; another connection would not see the
+#: registered frames, the temporary tables and the transaction of this one.
+UNFINISHED_HINT: Final = (
+    "fetch the rest of that result first, or run its query on connection.cursor()"
+)
+
+
+def is_unfinished(error: Exception) -> bool:
+    """Whether DuckDB refuses work because a result of the connection is not fetched yet."""
+    return "unfinished result" in str(error)
 
 
 def to_arrow(
@@ -52,7 +63,8 @@ def to_arrow(
     except DataError:
         raise
     except Exception as problem:
-        # What a frame of another library raises when it is read is that library's choice.
+        # What a frame of another library raises when it is read is that library's choice; and a
+        # relation is a query that runs now.
         readable = _without(data, _unused_broken(data, query, problem))
         table = _without_views(_read(readable, schema))
     repeated = [name for name, times in Counter(table.column_names).items() if times > 1]
@@ -112,6 +124,7 @@ def _unused_broken(data: TableLike, query: Query | None, problem: Exception) -> 
         raise DataError(
             f"cannot read a table from an object of type {type(data).__name__}",
             detail=str(problem),
+            hint=UNFINISHED_HINT if is_unfinished(problem) else None,
         ) from problem
     return list(broken)
 

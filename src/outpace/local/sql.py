@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
+from outpace.local.frames import UNFINISHED_HINT, is_unfinished
 from outpace.local.match import match
 from outpace.pattern.query import Query
 from outpace.plan.database import SUBQUERY_HINT, database_error, run_statement
@@ -120,6 +121,8 @@ def _told(error: duckdb.Error, statement: Statement, hint: str | None) -> Outpac
     # What follows shows a line of a text that the user has not written.
     said = _KIND.sub("", str(error).split("\n\nLINE ")[0])
     hint = _hint(error, hint)
+    if is_unfinished(error):
+        said, hint = "the connection has an unfinished result", UNFINISHED_HINT
     return database_error(kind, statement, database="DuckDB", said=said, names=_NAMED, hint=hint)
 
 

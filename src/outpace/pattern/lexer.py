@@ -16,7 +16,21 @@ from typing import NamedTuple, NoReturn
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError
 
 #: Dialects in which `"x"` is a string (names are quoted with backticks) and `\` escapes in strings.
-BACKSLASH_DIALECTS = frozenset({"spark", "spark2", "databricks", "hive", "bigquery", "mysql"})
+BACKSLASH_DIALECTS = frozenset(
+    {"spark", "spark2", "databricks", "hive", "bigquery", "mysql", "doris", "starrocks"}
+    | {"singlestore"}
+)
+_POSTGRES = frozenset({"postgres", "redshift", "materialize", "risingwave"})
+#: Dialects in which `\` escapes in strings, and `"x"` is a name all the same.
+_BACKSLASH_STRINGS = BACKSLASH_DIALECTS | {"snowflake", "redshift", "clickhouse"}
+#: Dialects with `E'it\'s'`; the library's own is DuckDB's here.
+_ESCAPE_STRINGS = frozenset({"outpace", "duckdb"}) | _POSTGRES
+#: Dialects with `$$it's$$`, also with a name between the dollars, except in Snowflake's.
+_DOLLAR_STRINGS = frozenset({"outpace", "duckdb", "snowflake", "clickhouse"}) | _POSTGRES
+#: Dialects with `r'\d'`, in which nothing escapes.
+_RAW_STRINGS = frozenset({"spark", "databricks", "bigquery"})
+#: Dialects in which a comment may be inside another one.
+_NESTED_COMMENTS = frozenset({"outpace", "duckdb", "spark", "databricks"}) | _POSTGRES
 
 
 class Kind(Enum):
@@ -128,6 +142,13 @@ _BACKSLASH = {
 # The second half of a doubled quote, or what follows a backslash.
 _ESCAPE = re.compile(r"(?:\\|'(?=')|\"(?=\"))(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_ESCAPED = re.compile(
+    r"\\(?:x(?P<hex>[0-9a-fA-F]{1,2})|(?P<octal>[0-7]{1,3})|(?P<one>.))|''", re.DOTALL
+)
+_ESCAPED_ONE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_DOLLAR = re.compile(r"\$(?:[^\W\d]\w*+)?+\$")
+_ORACLE = {"[": "]", "(": ")", "{": "}", "<": ">"}
+_COMMENT = re.compile(r"/\*|\*/")
 _UNCLOSED = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 
@@ -149,7 +170,11 @@ def tokenize(source: Source) -> list[Token]:
         assert found is not None, "every character starts a token"
         group = found.lastgroup
         end = found.end()
-        if group == "word":
+        special = _special_string(source, position, found)
+        if special is not None:
+            tokens.append(special)
+            end = special.end - offset
+        elif group == "word":
             word = found.group()
             tokens.append(Token(Kind.WORD, word.upper(), word, position + offset, end + offset))
         elif group == "symbol":
@@ -162,17 +187,90 @@ def tokenize(source: Source) -> list[Token]:
             tokens.append(token)
             end = token.end - offset
         elif group == "block_comment":
-            end = text.find("*/", end) + 2
-            if end < 2:
-                _refuse_unclosed(source, "comment", position, 2, "close it with */")
+            end = _comment_end(source, position)
         position = end
     tokens.append(Token(Kind.END, "", "", len(text) + offset, len(text) + offset))
     return tokens
 
 
+def _comment_end(source: Source, start: int) -> int:
+    depth, end = 1, start + 2
+    while depth:
+        found = _COMMENT.search(source.text, end)
+        if found is None:
+            _refuse_unclosed(source, "comment", start, 2, "close it with */")
+        end = found.end()
+        if found.group() == "*/":
+            depth -= 1
+        elif source.dialect in _NESTED_COMMENTS:
+            depth += 1
+    return end
+
+
+def _special_string(source: Source, start: int, found: re.Match[str]) -> Token | None:
+    """Return the string of a dialect's own notation that begins at a place, if there is one."""
+    text, dialect, word = source.text, source.dialect, found.group()
+    if word == "$" and dialect in _DOLLAR_STRINGS:
+        fence = _DOLLAR.match(text, start)
+        # A dollar may be part of a name.
+        within = start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_$")
+        if fence is None or within or (dialect == "snowflake" and len(fence.group()) > 2):
+            return None
+        return _fenced(source, start, fence.end(), fence.group())
+    quote = text[found.end() : found.end() + 1]
+    if not quote or quote not in "'\"" or found.lastgroup != "word":
+        return None
+    prefix, inner = word.upper(), found.end() + 1
+    if prefix == "E" and quote == "'" and dialect in _ESCAPE_STRINGS:
+        closed = _BACKSLASH[quote].match(text, inner)
+        if closed is None:
+            _refuse_unclosed(source, "string", start, 2, f"close it with {quote}")
+        value = _unescaped(source, closed.group()[:-1], start, closed.end())
+        return _string(source, value, start, closed.end())
+    if prefix == "R" and dialect in _RAW_STRINGS:
+        return _fenced(source, start, inner, quote)
+    if prefix in ("Q", "NQ") and quote == "'" and dialect == "oracle" and inner < len(text):
+        return _fenced(source, start, inner + 1, _ORACLE.get(text[inner], text[inner]) + "'")
+    return None
+
+
+def _fenced(source: Source, start: int, inner: int, fence: str) -> Token:
+    """Return a string that ends with the next fence, whatever is before it."""
+    end = source.text.find(fence, inner)
+    if end < 0:
+        _refuse_unclosed(source, "string", start, inner - start, f"close it with {fence}")
+    return _string(source, source.text[inner:end], start, end + len(fence))
+
+
+def _string(source: Source, value: str, start: int, end: int) -> Token:
+    return Token(Kind.STRING, "", value, start + source.offset, end + source.offset)
+
+
+def _unescaped(source: Source, written: str, start: int, end: int) -> str:
+    """Return what an `E'...'` says; numbers in it are bytes of UTF-8."""
+    parts, position = [], 0
+    for found in _ESCAPED.finditer(written):
+        parts.append(written[position : found.start()].encode("utf-8", "surrogatepass"))
+        position = found.end()
+        if found["hex"] or found["octal"]:
+            parts.append(
+                bytes([int(found["hex"] or found["octal"], 16 if found["hex"] else 8) % 256])
+            )
+        else:
+            one = found["one"] or "'"
+            parts.append(_ESCAPED_ONE.get(one, one).encode("utf-8", "surrogatepass"))
+    parts.append(written[position:].encode("utf-8", "surrogatepass"))
+    try:
+        return b"".join(parts).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        place = Span(start + source.offset, end + source.offset)
+        raise source.error("the escapes of the string are no UTF-8", place) from None
+
+
 def _quoted(source: Source, start: int) -> Token:
     quote = source.text[start]
-    backslash = source.dialect in BACKSLASH_DIALECTS and quote != "`"
+    own = BACKSLASH_DIALECTS if quote == '"' else _BACKSLASH_STRINGS
+    backslash = source.dialect in own and quote != "`"
     rule = _BACKSLASH[quote] if backslash else _PLAIN[quote]
     found = rule.match(source.text, start + 1)
     what = "string" if backslash else _UNCLOSED[quote]

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import outpace as op
 from outpace.errors import BindError, DataError, MatchError, OutpaceError, PatternSyntaxError
 from outpace.local.sql import sql
 
@@ -351,3 +352,58 @@ def test_a_closed_connection_is_refused() -> None:
     connection.close()
     with pytest.raises(DataError, match="closed"):
         sql(connection, "SELECT 1")
+
+
+CLAUSE = """MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(D.price) AS low PATTERN (A D+)
+    DEFINE D AS price < PREV(price)) AS m"""
+DIPS = "(VALUES (1, 90), (2, 80), (3, 70), (4, 75)) t(ts, price)"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("$$it's ($$", "it's ("),
+        ("$tag$it's $$ ) $tag$", "it's $$ ) "),
+        (r"E'it\'s ('", "it's ("),
+        (r"e'\\'", "\\"),
+        (r"E'a\x41\101\n\q'", "aAA\nq"),
+        ("'a\\'", "a\\"),
+        ("'-- ' /* ' /* ' */ ' */ ", "-- "),
+    ],
+)
+def test_strings_in_any_notation_of_duckdb(written: str, value: str) -> None:
+    found = op.sql(duckdb.connect(), f"SELECT {written} AS s, m.low FROM {DIPS} {CLAUSE}")
+    assert found.to_pylist() == [{"s": value, "low": 70}]
+
+
+def test_strings_of_duckdb_inside_the_clause() -> None:
+    rows = "(VALUES (1, 'it''s'), (2, 'no')) t(ts, word)"
+    for written in ("$$it's$$", r"E'it\'s'", "$a$it's$a$"):
+        clause = f"MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS word = {written})"
+        assert op.sql(duckdb.connect(), f"SELECT count(*) AS n FROM {rows} {clause}") == pa.table(
+            {"n": [1]}
+        )
+
+
+def test_a_dollar_in_a_name_begins_no_string() -> None:
+    text = f"SELECT m.low AS a$b$c, 'x' AS d FROM {DIPS} {CLAUSE}"
+    assert op.sql(duckdb.connect(), text).to_pylist() == [{"a$b$c": 70, "d": "x"}]
+
+
+def test_an_unfinished_result_of_the_connection_is_kept_and_told() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE dips AS SELECT * FROM " + DIPS)
+    relation = connection.sql("SELECT * FROM dips")
+    connection.execute("SELECT * FROM range(3)")
+    assert connection.fetchone() == (0,)
+    query = op.Query().order_by("ts").pattern("A D+").define(D="price < PREV(price)")
+    query = query.measures(low="LAST(D.price)")
+    for run in (
+        lambda: op.sql(connection, f"SELECT m.low FROM dips {CLAUSE}"),
+        lambda: op.match(relation, query),
+    ):
+        with pytest.raises(DataError, match=r"run its query on connection\.cursor\(\)"):
+            run()
+    assert connection.fetchall() == [(1,), (2,)]
+    assert op.sql(connection, f"SELECT m.low FROM dips {CLAUSE}").to_pylist() == [{"low": 70}]
+    assert op.match(relation, query).num_rows == 1

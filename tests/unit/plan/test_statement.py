@@ -279,3 +279,20 @@ def test_nesting_that_the_translation_cannot_follow_is_refused() -> None:
     assert split(text).outer == text
     with pytest.raises(PatternSyntaxError, match="the statement is nested too deeply"):
         split(text, "trino")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "written"),
+    [
+        ("postgres", "$$it's ($$"), ("postgres", r"E'it\'s ('"), ("snowflake", "$$it's ($$"),
+        ("snowflake", r"'it\'s ('"), ("oracle", "q'[it's (]'"), ("oracle", "Q'!it's (!'"),
+        ("spark", r"r'\'"), ("databricks", r'R"\ ("'), ("bigquery", r"'it\'s ('"),
+        ("mysql", r"'it\'s ('"), ("trino", r"'\'"), ("spark", "'a' /* ' /* ' */ ' */"),
+        ("trino", "'a' /* ' /* ' */"),
+    ],
+)  # fmt: skip
+def test_strings_of_other_dialects_hide_nothing(dialect: str, written: str) -> None:
+    text = f"SELECT {written} AS s FROM t MATCH_RECOGNIZE (ORDER BY ts PATTERN (A)) AS m"
+    statement = split(text, dialect, database=dialect)
+    assert len(statement.steps) == 1
+    assert statement.outer == f"SELECT {written} AS s FROM {statement.steps[0].table} AS m"
