@@ -21,6 +21,7 @@ from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.local.parallel.host import match_in_processes
 from outpace.pattern.argument import a_whole_number, shown
+from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
 from outpace.plan.why import why
 from outpace.plan.why_not import why_not
@@ -113,10 +114,13 @@ class Search:
         return timed_out_table(task, block, outcome.timed_out)
 
     def why(self, match_index: int) -> str:
-        """Explain one match: which row was taken for which step, and why its predicate held."""
+        """Explain one match: which row was taken for which step, and why its predicate held.
+
+        The text shows itself line by line, also without `print`.
+        """
         self._check_whole("why")
         index = a_whole_number(match_index, "the place of a match", error=DataError)
-        return why(self._task, self._block, self._outcome.found, index)
+        return Text(why(self._task, self._block, self._outcome.found, index))
 
     def why_not(self, rows: int | Sequence[int]) -> str:
         """Explain why rows that look like a match are none: which step failed on which event.
@@ -134,7 +138,18 @@ class Search:
                 f"rows are whole numbers, not {shown(rows)}", hint="write why_not([0, 1, 2])"
             )
         places = [a_whole_number(row, "a row", error=DataError) for row in named]
-        return why_not(self._task, self._block, places)
+        return Text(why_not(self._task, self._block, places))
+
+    def __repr__(self) -> str:
+        # A search runs when something is asked of it; to look at it in a debugger is nothing.
+        rows = "1 row" if self._table.num_rows == 1 else f"{self._table.num_rows} rows"
+        return f"search for {self._query.name} in {rows}: table(), count(), why(0), why_not([0])"
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        rows = "1 row" if table.num_rows == 1 else f"{table.num_rows} rows"
+        title = f"{self._query.name}: {rows} from {self._table.num_rows} events"
+        return table_html(table, title)
 
     def _check_whole(self, asked: str) -> None:
         if self._query.windows is not None:

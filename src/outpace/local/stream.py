@@ -186,6 +186,12 @@ class StreamMatcher:
         self._released: Released | None = None
         self._failed = False
 
+    def __repr__(self) -> str:
+        if self._operator is None:
+            return f"stream of {self._query.name}: nothing pushed yet"
+        kept = f"{self.rows_kept} rows kept, {self.buffered} waiting"
+        return f"stream of {self._query.name}: {kept}"
+
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
         hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'

@@ -456,7 +456,11 @@ class Steps:
         return self._repeat(least, None, mode, link)
 
     def greedy(self) -> Steps:
-        """Prefer as many repetitions as possible: `A+`."""
+        """Prefer as many repetitions as possible: `A+`, which every quantifier does unless told.
+
+        Flink's `greedy()` is more: an event that the repetition can take is never given to the next
+        step. That is `possessive()` here, `A++`.
+        """
         return self._modify(lambda repeat: replace(repeat, mode=Mode.GREEDY), both=True)
 
     def reluctant(self) -> Steps:
@@ -507,7 +511,9 @@ class Steps:
         last = self.items[-1]
         if not isinstance(last, ast.Repeat):
             raise BindError(
-                "there is no quantifier to change", hint='write step("A").one_or_more()'
+                "there is no quantifier to change",
+                hint='write step("A").one_or_more() first; it is greedy unless told, and what '
+                "Flink calls greedy() is possessive()",
             )
         inner = last.item
         if last.most == 1 and isinstance(inner, ast.Repeat):

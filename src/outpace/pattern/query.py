@@ -450,6 +450,16 @@ class Query(Clauses):
             raise UnsupportedError("no planner is loaded", hint="import outpace first")
         return _explainers[-1](self, data)
 
+    def __repr__(self) -> str:
+        from outpace.pattern.notebook import query_text
+
+        return query_text(self)
+
+    def _repr_html_(self) -> str:
+        from outpace.pattern.notebook import query_html
+
+        return query_html(self)
+
     @property
     def effective_selection(self) -> Selection:
         """The selection asked for; else all matches where the pattern has `->>`, else preferred."""

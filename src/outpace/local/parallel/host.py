@@ -152,6 +152,11 @@ class Run:
         self._time_is_ordered = sources[0].time in [item.column for item in query.order[:1]]
         self._tables = self._run()
 
+    def __repr__(self) -> str:
+        sources = ", ".join(source.id for source in self._sources)
+        read = f"{self.metrics.operator.events} events"
+        return f"run of {self._query.name} over {sources}: {read}"
+
     def __iter__(self) -> Iterator[pa.Table]:
         return self
 
