@@ -45,7 +45,7 @@ def test_a_query_that_is_not_whole_shows_itself_too(query: op.Query) -> None:
 def test_names_and_values_are_escaped() -> None:
     query = (
         op.Query(HOSTILE).order_by("ts").pattern("A").measures({HOSTILE: "A.x"})
-        .define(A=f"x <> '{HOSTILE.replace(chr(39), chr(39) * 2)}' OR x IS NULL OR TRUE")
+        .define(A=f"x = '{HOSTILE.replace(chr(39), chr(39) * 2)}'")
     )  # fmt: skip
     found = op.search({"ts": [1], "x": [HOSTILE]}, query)
     for html in (query._repr_html_(), found._repr_html_(), found.why(0)._repr_html_()):
@@ -104,10 +104,8 @@ SNOWFLAKE = """MATCH_RECOGNIZE (
 def test_words_of_snowflake_are_read_in_its_dialect() -> None:
     query = op.Query.from_sql(SNOWFLAKE, dialect="Snowflake")
     rows = op.match(TABLE, query).to_pylist()
-    assert [(row["ts"], row["place"], row["following"]) for row in rows] == [
-        (2, 1, 6),
-        (3, 2, None),
-    ]
+    assert [row["place"] for row in rows] == [1, 2]
+    assert [row["following"] for row in rows] == [6, None]
     again = op.Query.from_sql(query.to_sql())
     assert op.match(TABLE, again).to_pylist() == rows
 
