@@ -130,9 +130,9 @@ def _unused_broken(data: TableLike, query: Query | None, problem: Exception) -> 
 
 
 def _broken_columns(data: Any) -> dict[Any, str]:
-    """Return the columns of a pandas frame or dict that have no Arrow type, and why."""
+    """Return the columns of a frame or dict that have no Arrow type, and why."""
     broken = {}
-    for name in data if isinstance(data, dict) else getattr(data, "columns", ()):
+    for name in _names(data):
         try:
             pa.array(data[name], from_pandas=True)
         except Exception as problem:
@@ -143,7 +143,14 @@ def _broken_columns(data: Any) -> dict[Any, str]:
 def _without(data: Any, names: Iterable[Any]) -> TableLike:
     if isinstance(data, dict):
         return {name: column for name, column in data.items() if name not in names}
-    return data.drop(columns=list(names))
+    return data[[name for name in data.columns if name not in names]]
+
+
+def _names(data: Any) -> Iterable[Any]:
+    if isinstance(data, dict):
+        return data
+    # A column of a relation is not a list of values but another relation.
+    return data.columns if hasattr(data, "drop") else ()
 
 
 def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:
