@@ -39,7 +39,7 @@ _JOINED: Final = "#7c3aed"
 _LEGEND: Final = (
     ("price", _LINE, "lines"),
     ("dip: fall", _FALL, "lines"),
-    ("dip: rise", _RISE, "lines"),
+    ("dip: rise", _RISE, "lines+markers"),
     ("large trade", _TRADE, "markers"),
     ("rotation", _JOINED, "lines"),
 )
@@ -142,8 +142,9 @@ def _chart(found: Findings) -> go.Figure:
         for dip in marked:
             if dip["symbol"] == symbol:
                 _add_dip(figure, row, ticks, dip)
-        figure.update_yaxes(title_text=symbol, row=row, col=1)
+        figure.update_yaxes(title_text=f"{symbol}, price", row=row, col=1)
     _add_large_trades(figure, len(symbols) + 1, found)
+    figure.update_xaxes(title_text="time of day", row=len(symbols) + 1, col=1)
     _add_legend(figure, _LEGEND)
     _style(figure, height=190 * (len(symbols) + 1))
     return figure
@@ -159,7 +160,8 @@ def _close_look(found: Findings) -> go.Figure:
         around = ticks.slice(max(0, start - CONTEXT), 2 * CONTEXT + dip["ticks"])
         _add_price(figure, 1, symbol, around)
         _add_dip(figure, 1, around, dip)
-        figure.update_yaxes(title_text=symbol)
+        figure.update_yaxes(title_text=f"{symbol}, price")
+        figure.update_xaxes(title_text="time of day")
     _add_legend(figure, _LEGEND[:3])
     _style(figure, height=280)
     return figure
@@ -170,7 +172,8 @@ def _style(figure: go.Figure, *, height: int) -> None:
         template="plotly_white",
         height=height,
         margin={"l": 60, "r": 16, "t": 40, "b": 36},
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        # Below the plot, in pixels from its end: above it lie the buttons.
+        legend={"orientation": "h", "y": -60 / (height - 76), "yanchor": "top", "x": 0},
         hovermode="closest",
     )
 

@@ -2,7 +2,8 @@
 
 Writes `NAME.json` (the rows) and `NAME.html` (a page with a plot for each figure, which needs no
 network) into a folder, and prints a table. Both are made before anything is measured, so that
-a path which cannot be written fails at once; what was measured before something fails is written.
+a path which cannot be written fails at once. What was measured before something fails, or before
+Ctrl-C, is written; the page and the terminal say how far the study came.
 """
 
 from __future__ import annotations
@@ -62,14 +63,29 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
         # What is not compiled yet would be measured as plain Python where there is little to do.
         compile_kernels()
     measured: list[Row] = []
+    begun: list[str] = []
+    stopped: str | None = None
+    console = Console()
     try:
         with _progress(len(study.experiments)) as on_start:
-            measured.extend(study.run(on_start))
+
+            def begin(words: str) -> None:
+                begun.append(words)
+                on_start(words)
+
+            measured.extend(study.run(begin))
+    except BaseException as error:
+        why = "was stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+        done = f"{max(0, len(begun) - 1)} of {len(study.experiments)} experiments"
+        stopped = f"The study {why} after {done}: what is missing was not measured."
+        raise
     finally:
         rows = study.in_order(measured)
         write_rows(data, rows)
-        page.write_text(page_of(study, rows, conditions(quick=quick)), encoding="utf-8")
-    console = Console()
+        said = page_of(study, rows, conditions(quick=quick), stopped=stopped)
+        page.write_text(said, encoding="utf-8")
+        if stopped is not None:
+            console.print(Text(f"{stopped} The page so far: {page}"), soft_wrap=True)
     print_table(study, rows, console)
     console.print(Text(f"The rows: {data}"), soft_wrap=True)
     console.print(Text(f"The page: {page}"), soft_wrap=True)

@@ -43,6 +43,7 @@ def plan_plot(plan: Plan) -> go.Figure:
         annotation_text="asked for",
         annotation_position="bottom right",
     )
-    style(plot, "events/s of all instances", f"p{plan.target.percentile:g} latency (ms)")
+    quantity = f"p{plan.target.percentile:g} latency (ms)"
+    style(plot, "input rate of all instances (events/s)", quantity)
     # The latency beyond the knee is larger by orders of magnitude.
     return plot.update_yaxes(type="log", rangemode="normal")

@@ -20,7 +20,11 @@ from outpace.simulate.result import Result
 CURVES: Final = 12
 
 COLOURS: Final = ("#0369a1", "#c2410c", "#7c3aed", "#15803d", "#b45309", "#be185d")
-_DASHES: Final = ("solid", "dash")
+_DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")
+_SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon")
+
+#: Below the plot: above it, the buttons of the plot would lie over the entries.
+LEGEND: Final = {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0}
 
 
 def plots_over_time(result: Result) -> list[tuple[str, go.Figure]]:
@@ -39,50 +43,62 @@ def plots_over_time(result: Result) -> list[tuple[str, go.Figure]]:
     consumers, vertices = result.consumer_history(), result.vertex_history()
     warm_up = result.layout.scenario.warm_up
     return [
-        _plot(title, history, column, unit, scale, warm_up)
-        for title, history, column, unit, scale in (
-            ("Latency", consumers, "latency", "ms", 1000.0),
-            ("Throughput", consumers, "throughput", "events/s", 1.0),
-            ("Queue", vertices, "queue", "events", 1.0),
-            ("Drops", vertices, "dropped", "events", 1.0),
-            ("Utilisation", vertices, "utilisation", "%", 100.0),
-            ("Utilisation", result.vm_history(), "utilisation", "%", 100.0),
+        _plot(title, history, column, quantity, scale, warm_up)
+        for title, history, column, quantity, scale in (
+            ("Latency", consumers, "latency", "latency (ms)", 1000.0),
+            ("Throughput", consumers, "throughput", "throughput (events/s)", 1.0),
+            ("Queue", vertices, "queue", "queue (events)", 1.0),
+            ("Drops", vertices, "dropped", "drops (events)", 1.0),
+            ("Utilisation", vertices, "utilisation", "utilisation (%)", 100.0),
+            ("Utilisation", result.vm_history(), "utilisation", "utilisation (%)", 100.0),
         )
     ]
 
 
-def curve(name: str, places: Sequence[float], values: Sequence[float], number: int) -> go.Scatter:
-    """Return a curve, with a colour and a dash that tell it from others of its plot."""
+def curve(
+    name: str, places: Sequence[float | str | None], values: Sequence[float], number: int
+) -> go.Scatter:
+    """Return a curve, with a colour, a dash and a symbol that tell it from others of its plot."""
+    colour, dash, symbol = look(number)
     return go.Scatter(
         x=list(places),
         y=[None if math.isnan(value) else value for value in values],
         name=name,
         mode="lines+markers" if len(places) < 100 else "lines",
         connectgaps=True,
-        line={
-            "color": COLOURS[number % len(COLOURS)],
-            "dash": _DASHES[number // len(COLOURS) % len(_DASHES)],
-            "width": 2,
-        },
+        line={"color": colour, "dash": dash, "width": 2},
+        marker={"color": colour, "symbol": symbol, "size": 7},
     )
 
 
-def style(plot: go.Figure, axis: str, unit: str) -> go.Figure:
-    """Give a plot the look of all plots of the simulator."""
+def look(number: int) -> tuple[str, str, str]:
+    """Return colour, dash and symbol of a curve; the first thirty curves of a plot all differ.
+
+    Examples
+    --------
+    >>> look(0), look(6)
+    (('#0369a1', 'solid', 'circle'), ('#0369a1', 'dash', 'pentagon'))
+    """
+    colour, dash, symbol = (kinds[number % len(kinds)] for kinds in (COLOURS, _DASHES, _SYMBOLS))
+    return colour, dash, symbol
+
+
+def style(plot: go.Figure, axis: str, quantity: str) -> go.Figure:
+    """Give a plot the look of all plots; both axes are named by their quantity and its unit."""
     return plot.update_layout(
         template="plotly_white",
-        height=360,
-        margin={"l": 70, "r": 16, "t": 24, "b": 48},
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        height=400,
+        margin={"l": 64, "r": 16, "t": 32, "b": 48},
+        legend=LEGEND,
         showlegend=True,
         xaxis_title=axis,
-        yaxis_title=unit,
+        yaxis_title=quantity,
         yaxis_rangemode="tozero",
     )
 
 
 def _plot(
-    title: str, history: pa.Table, column: str, unit: str, scale: float, warm_up: float
+    title: str, history: pa.Table, column: str, quantity: str, scale: float, warm_up: float
 ) -> tuple[str, go.Figure]:
     kind = history.column_names[1]
     label = "VM" if kind == "vm" else kind
@@ -92,7 +108,7 @@ def _plot(
     greatest = np.where(np.isnan(values), -1.0, values).max(axis=0, initial=-1.0)
     shown = sorted(np.argsort(-greatest, kind="stable")[:CURVES])
     plot = go.Figure([curve(names[n], times, values[:, n], i) for i, n in enumerate(shown)])
-    style(plot, "time (s)", unit)
+    style(plot, "time (s)", quantity)
     if warm_up:
         plot.add_vrect(x0=0, x1=warm_up, fillcolor="#94a3b8", opacity=0.15, line_width=0)
         plot.add_annotation(x=0, y=1, yref="paper", text="warm-up", showarrow=False, xanchor="left")

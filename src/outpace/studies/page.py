@@ -1,7 +1,7 @@
 """A study's page: a plot for each figure of the paper, in one HTML file that needs no network.
 
-Measured curves are drawn with lines; where the paper gives a number for the same setting, a mark
-shows it beside the measured one.
+Measured curves are drawn with lines; where the paper gives a number for the same setting, a hollow
+mark of the same colour and shape shows it beside the measured one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Final
 
 import plotly.graph_objects as go
 
+from outpace.simulate.plots import curve as curve_of
+from outpace.simulate.plots import look, style
 from outpace.studies.report import Figure, Kind, Place, Row, Study, number_text, paper_text
 
-_COLOURS: Final = ("#0369a1", "#c2410c", "#7c3aed", "#15803d", "#b45309", "#be185d")
-_PAPER: Final = "#64748b"
+#: Settings whose greatest is so many times the least are drawn on a logarithmic axis.
+_DECADES: Final = 30
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #0f172a; background: #f8fafc; margin: 0; }
@@ -31,10 +33,14 @@ th { color: #475569; font-weight: 600; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 summary { cursor: pointer; color: #475569; }
 details > div { overflow-x: auto; }
+.stopped { border-left: 4px solid #c2410c; padding-left: 10px; font-weight: 600; }
+@media (max-width: 600px) { main { padding: 12px; } section > div { padding: 4px; } }
 """
 
 
-def page_of(study: Study, rows: Sequence[Row], conditions: str) -> str:
+def page_of(
+    study: Study, rows: Sequence[Row], conditions: str, *, stopped: str | None = None
+) -> str:
     """Return the page as HTML; all scripts and styles are in it.
 
     Parameters
@@ -45,12 +51,16 @@ def page_of(study: Study, rows: Sequence[Row], conditions: str) -> str:
         What was measured.
     conditions
         Where and how it was measured, in a sentence.
+    stopped
+        How far a study came that did not end by itself, in a sentence.
     """
     parts = [
         f"<h1>{html.escape(study.title)}</h1>",
         f"<p>{html.escape(study.source)}</p>",
         f"<p>{html.escape(conditions)}</p>",
     ]
+    if stopped is not None:
+        parts.append(f'<p class="stopped">{html.escape(stopped)}</p>')
     for number, figure in enumerate(study.figures):
         own = [row for row in rows if row.figure == figure.name]
         parts.append(_section(figure, own, with_script=number == 0))
@@ -81,24 +91,12 @@ def plot_of(figure: Figure, rows: Sequence[Row]) -> go.Figure:
     plot = go.Figure()
     for number, curve in enumerate(dict.fromkeys(row.curve for row in drawn)):
         own = [row for row in drawn if row.curve == curve]
-        colour = _COLOURS[number % len(_COLOURS)]
-        plot.add_trace(_trace(figure.kind, curve, own, colour))
-        plot.add_traces(_paper_traces(figure.kind, curve, own, colour))
-    plot.update_layout(
-        template="plotly_white",
-        height=380,
-        margin={"l": 70, "r": 16, "t": 24, "b": 48},
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
-        barmode="group",
-        xaxis_title=figure.axis,
-        yaxis_title=figure.unit,
-        yaxis_rangemode="tozero",
-    )
+        plot.add_trace(_trace(figure.kind, curve, own, number))
+        plot.add_traces(_paper_traces(figure.kind, curve, own, number))
+    style(plot, figure.axis, f"{figure.quantity} ({figure.unit})").update_layout(barmode="group")
     if figure.log:
         plot.update_yaxes(type="log", rangemode="normal")
-    if figure.kind is not Kind.TIME:
-        plot.update_xaxes(type="category", categoryorder="array", categoryarray=_axis(drawn))
-    return plot
+    return plot.update_xaxes(**_axis(figure.kind, [row.at for row in drawn]))
 
 
 def _section(figure: Figure, rows: Sequence[Row], *, with_script: bool) -> str:
@@ -113,61 +111,42 @@ def _section(figure: Figure, rows: Sequence[Row], *, with_script: bool) -> str:
     )
 
 
-def _trace(kind: Kind, curve: str, rows: Sequence[Row], colour: str) -> go.Bar | go.Scatter:
-    places, values = _places(kind, rows), [row.value for row in rows]
+def _trace(kind: Kind, curve: str, rows: Sequence[Row], number: int) -> go.Bar | go.Scatter:
+    places, values = [row.at for row in rows], [row.value for row in rows]
     if kind is Kind.BARS:
-        return go.Bar(x=places, y=values, name=curve, marker={"color": colour})
-    return go.Scatter(
-        x=places,
-        y=values,
-        name=curve,
-        mode="lines" if kind is Kind.TIME else "lines+markers",
-        line={"color": colour, "width": 2},
-    )
+        return go.Bar(x=places, y=values, name=curve, marker={"color": look(number)[0]})
+    return curve_of(curve, places, values, number)
 
 
-def _paper_traces(kind: Kind, curve: str, rows: Sequence[Row], colour: str) -> list[go.Scatter]:
+def _paper_traces(kind: Kind, curve: str, rows: Sequence[Row], number: int) -> list[go.Scatter]:
     """Return the paper's numbers for a curve as marks, where it has any."""
     given = [row for row in rows if isinstance(row.paper, float | int)]
     if not given:
         return []
+    colour, _, symbol = look(number)
+    places, values = [row.at for row in given], [row.paper for row in given]
+    name = f"{curve}: the paper"
     if kind is Kind.BARS:
-        return [
-            go.Bar(
-                x=_places(kind, given),
-                y=[row.paper for row in given],
-                name=f"{curve}: the paper",
-                marker={"color": "#ffffff", "line": {"color": colour, "width": 2}},
-            )
-        ]
-    return [
-        go.Scatter(
-            x=_places(kind, given),
-            y=[row.paper for row in given],
-            name=f"{curve}: the paper",
-            mode="markers",
-            marker={"color": _PAPER, "symbol": "x", "size": 10},
-        )
-    ]
+        hollow = {"color": "#ffffff", "line": {"color": colour, "width": 2}}
+        return [go.Bar(x=places, y=values, name=name, marker=hollow)]
+    marker = {"color": colour, "symbol": f"{symbol}-open", "size": 12, "line": {"width": 2}}
+    return [go.Scatter(x=places, y=values, name=name, mode="markers", marker=marker)]
 
 
-def _places(kind: Kind, rows: Sequence[Row]) -> list[Place]:
-    """Return the places on the axis; settings are words, so that they keep equal distances."""
-    return [row.at if kind is Kind.TIME else _place_text(row.at) for row in rows]
+def _axis(kind: Kind, places: Sequence[Place]) -> dict[str, object]:
+    """Return how the axis of settings is drawn: numbers where they belong, words in their order.
 
-
-def _axis(rows: Sequence[Row]) -> list[str]:
-    """Return the places of all curves in one order; numbers rise or fall as on the first curve."""
-    places = list(dict.fromkeys(row.at for row in rows))
+    Numbers that span more than a decade or two have a logarithmic axis; those that fall in the
+    paper fall here.
+    """
     numbers = [place for place in places if isinstance(place, int | float)]
-    if len(numbers) < len(places):
-        return [_place_text(place) for place in places]
-    falls = len(numbers) > 1 and numbers[0] > numbers[1]
-    return [_place_text(place) for place in sorted(numbers, reverse=falls)]
-
-
-def _place_text(place: Place) -> str:
-    return f"{place:,}" if isinstance(place, int | float) else str(place)
+    if kind is Kind.BARS or not numbers or len(numbers) < len(places):
+        return {"type": "category"} if places else {}
+    falls = numbers[0] > numbers[-1]
+    direction = {"autorange": "reversed"} if falls else {}
+    if kind is Kind.TIME or min(numbers) <= 0 or max(numbers) < _DECADES * min(numbers):
+        return {"type": "linear", **direction}
+    return {"type": "log", "dtick": 1, **direction}
 
 
 def _table(figure: Figure, rows: Sequence[Row]) -> str:

@@ -77,7 +77,7 @@ class Kind(Enum):
     BARS = "bars"
     """A group of bars for each place, one bar for each curve."""
     STEPS = "steps"
-    """Places are settings, at equal distances whatever their numbers, as the papers draw them."""
+    """Curves over a setting: numbers stand where they belong, words at equal distances."""
     TIME = "time"
     """The axis is time. The table leaves these rows out: there are too many of them."""
 
@@ -92,8 +92,10 @@ class Figure:
         As rows name it: "5.3"; a table of the paper is a word and a number, "Table 4".
     title
         What is shown.
-    axis, unit
-        What the two axes show.
+    axis
+        What was set, with its unit where it has one.
+    quantity, unit
+        What was measured, and in what.
     kind
         How rows are shown.
     said
@@ -107,6 +109,7 @@ class Figure:
     name: str
     title: str
     axis: str
+    quantity: str
     unit: str
     kind: Kind
     said: str

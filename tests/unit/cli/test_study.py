@@ -14,7 +14,7 @@ from outpace.errors import OutpaceError
 from outpace.studies.report import Figure, Kind, Row, Study
 from outpace.studies.space_figures import FIGURES
 
-FIGURE = Figure("7.1", "a figure", "setting", "events/s", Kind.STEPS, "slow", "fast")
+FIGURE = Figure("7.1", "a figure", "setting", "rate", "events/s", Kind.STEPS, "slow", "fast")
 ROW = Row("7.1", "one", 2.0, "events/s", 1.0, "here", 1)
 
 
@@ -53,6 +53,21 @@ def test_what_was_measured_before_something_fails_is_written(tmp_path: Path) -> 
         run_study(failed, tmp_path, quick=True)
     assert json.loads((tmp_path / "sample.json").read_text(encoding="utf-8")) == [ROW.fields()]
     assert (tmp_path / "sample.html").exists()
+
+
+def test_a_study_that_is_stopped_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped() -> Iterator[Row]:
+        yield ROW
+        raise KeyboardInterrupt
+
+    experiments = (("first", lambda: [ROW]), ("second", stopped), ("third", lambda: [ROW]))
+    with pytest.raises(KeyboardInterrupt):
+        run_study(Study("sample", "A", "B", (FIGURE,), experiments), tmp_path, quick=True)
+    said = "The study was stopped after 1 of 3 experiments"
+    assert said in capsys.readouterr().out
+    assert said in (tmp_path / "sample.html").read_text(encoding="utf-8")
 
 
 def test_a_folder_that_cannot_be_made_fails_before_anything_is_measured(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from rich.console import Console
 from outpace.studies.page import page_of, plot_of
 from outpace.studies.report import Figure, Kind, Row, Study, print_table, write_rows
 
-STEPS = Figure("1", "slides", "slide", "events/s", Kind.STEPS, "it <fell>", "it does not")
-BARS = Figure("2", "sizes", "event", "bytes", Kind.BARS, "large", "small")
-TIME = Figure("3", "over time", "seconds", "events/s", Kind.TIME, "declines", "stays")
+STEPS = Figure("1", "slides", "slide", "rate", "events/s", Kind.STEPS, "it <fell>", "it does not")
+BARS = Figure("2", "sizes", "event", "size", "bytes", Kind.BARS, "large", "small")
+TIME = Figure("3", "over time", "time (s)", "rate", "events/s", Kind.TIME, "declines", "stays")
 
 ROWS = [
     Row("1", "slide 10", 2e7, "events/s", "falls severely", curve="here", at=10),
@@ -106,19 +106,47 @@ def test_the_page_escapes_what_it_is_told() -> None:
 
 def test_a_plot_shows_the_rows_that_have_a_place_and_the_papers_numbers() -> None:
     here, paper = plot_of(STEPS, ROWS[:2]).data
-    assert (list(here.x), list(here.y)) == (["10", "1,000,000"], [2e7, 3e7])
-    assert (list(paper.x), list(paper.y)) == (["1,000,000"], [330_000])
+    assert (list(here.x), list(here.y)) == ([10, 1_000_000], [2e7, 3e7])
+    assert (list(paper.x), list(paper.y)) == ([1_000_000], [330_000])
+    assert paper.marker.color == here.line.color, "the mark is that of its curve"
 
 
 @pytest.mark.parametrize(
-    ("places", "axis"), [((1, 16, 256), ["1", "2", "16", "256"]), ((256, 1), ["256", "2", "1"])]
+    ("places", "kind", "direction"),
+    [
+        ((1, 16, 256), "log", None),
+        ((1_000_000, 10), "log", "reversed"),
+        ((1, 2, 4), "linear", None),
+        ((0, 1000), "linear", None),
+        (("SimpleEvent", 10), "category", None),
+    ],
 )
-def test_places_of_all_curves_are_on_one_axis_in_order(
-    places: tuple[int, ...], axis: list[str]
+def test_numbers_are_on_an_axis_of_numbers(
+    places: tuple[float | str, ...], kind: str, direction: str | None
 ) -> None:
     rows = [Row("1", f"{at}", 1.0, "events/s", None, "first", at) for at in places]
-    rows.append(Row("1", "two", 1.0, "events/s", None, "second", 2))
-    assert list(plot_of(STEPS, rows).layout.xaxis.categoryarray) == axis
+    axis = plot_of(STEPS, rows).layout.xaxis
+    assert (axis.type, axis.autorange) == (kind, direction)
+    assert axis.categoryarray is None
+
+
+def test_axes_have_quantities_and_units_and_curves_differ() -> None:
+    rows = [
+        Row("1", f"{curve} {at}", 1.0, "events/s", None, f"curve {curve}", at)
+        for curve in range(12)
+        for at in (1, 2)
+    ]
+    plot = plot_of(STEPS, rows)
+    assert plot.layout.yaxis.title.text == "rate (events/s)"
+    looks = {(one.line.color, one.line.dash, one.marker.symbol) for one in plot.data}
+    assert len(looks) == 12
+    assert plot.layout.legend.y < 0, "above the plot, its buttons would cover the legend"
+
+
+def test_a_page_says_that_the_study_was_stopped() -> None:
+    assert '<p class="stopped">' not in page_of(study(), ROWS, "here")
+    page = page_of(study(), ROWS, "here", stopped="stopped after 1 < 2")
+    assert '<p class="stopped">stopped after 1 &lt; 2</p>' in page
 
 
 def test_a_plot_over_time_has_numbers_on_its_axis() -> None:

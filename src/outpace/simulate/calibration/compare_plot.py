@@ -46,7 +46,7 @@ def compare_plots(
         curve("predicted", places, [reading.throughput for reading in predicted], 0),
         curve("measured", rates, [row.throughput for row in rows], 1),
         [row.throughput_spread / 2 for row in rows],
-        "events/s through",
+        "throughput (events/s)",
     )
     plots = [("Latency", latency), ("Throughput", throughput), ("Error", _errors(rows))]
     for _, plot in plots:
@@ -64,7 +64,7 @@ def _plot(
 ) -> go.Figure:
     predicted.update(mode="lines")
     measured.update(mode="markers", error_y={"type": "data", "array": list(half_spread)})
-    return style(go.Figure([predicted, measured]), "events/s", unit)
+    return style(go.Figure([predicted, measured]), "input rate (events/s)", unit)
 
 
 def _errors(rows: Sequence[Comparison]) -> go.Figure:
@@ -75,7 +75,7 @@ def _errors(rows: Sequence[Comparison]) -> go.Figure:
             curve("throughput", rates, [100 * row.throughput_error for row in rows], 1),
         ]
     )
-    style(plot, "events/s", "predicted above measured (%)")
+    style(plot, "input rate (events/s)", "predicted above measured (%)")
     for bound, colour in ((LATENCY_BOUND, COLOURS[0]), (THROUGHPUT_BOUND, COLOURS[1])):
         for side in (-100 * bound, 100 * bound):
             plot.add_hline(y=side, line={"color": colour, "dash": "dash", "width": 1})
