@@ -20,9 +20,10 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the events."""
-        from outpace.spark.events import read_options
+        from outpace.ingest.event_options import read_options
+        from outpace.spark.events import events_schema
 
-        return read_options(self.options).schema
+        return events_schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what makes the events of a batch."""

@@ -15,8 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import outpace as op
 from outpace.engine.block import read_block
+from outpace.ingest.event_options import read_options
 from outpace.ingest.event_stream import EventStream
-from outpace.spark.events import EventsReader, EventsStreamReader, read_options
+from outpace.spark.events import EventsReader, EventsStreamReader
 from outpace.spark.log_source import behind
 
 OPTIONS = {"rate": "100", "disorder": "2 s", "delayed": "0.4", "limit": "600"}

@@ -17,14 +17,8 @@ from pyspark.sql.types import StructType
 
 import outpace as op
 from outpace.engine.block import read_block
-from outpace.spark.log_source import (
-    SCHEMA_KEY,
-    TIME_KEY,
-    LogStreamReader,
-    behind,
-    log_schema,
-    read_options,
-)
+from outpace.ingest.log.options import read_options
+from outpace.spark.log_source import SCHEMA_KEY, TIME_KEY, LogStreamReader, behind, log_schema
 
 SCHEMA = pa.schema(
     [

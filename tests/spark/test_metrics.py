@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import outpace as op
-from outpace.spark.events import read_options
+from outpace.ingest.event_options import read_options
 from outpace.spark.metrics import Watch
 from outpace.spark.session import ROCKSDB
 

@@ -108,9 +108,9 @@ def run(
         typer.echo(f"in process: {size_text(read)} of input; --spark runs it on Spark", err=True)
         _run_in_process(asked, read, target, limit, explain=explain)
         return
+    check_columns(asked, read)
     if reason is not None:
         typer.echo(f"on Spark: {reason}", err=True)
-    check_columns(asked, read)
     with own_session(
         f"outpace run {query.name}", master=master, remote=remote, conf=settings
     ) as session:

@@ -47,7 +47,7 @@ def why_spark(asked: Query | SqlText, inputs: Sequence[Input]) -> str | None:
     """Say why a run needs Spark; None if it is done in process."""
     size = sum(map(_bytes, inputs))
     if size > BYTES_MAX:
-        return f"the input has {_megabytes(size)}, more than {_megabytes(BYTES_MAX)}"
+        return f"the input has {megabytes(size)}, more than {megabytes(BYTES_MAX)}"
     rows = sum(
         group.rows for one in inputs if isinstance(one.content, FileList)
         for group in one.content.groups
@@ -56,12 +56,12 @@ def why_spark(asked: Query | SqlText, inputs: Sequence[Input]) -> str | None:
         return f"the input has {rows:,} rows, more than {ROWS_MAX:,}"
     for one in inputs:
         for field in one.schema:
-            if not _is_plain(field.type):
+            if not is_plain(field.type):
                 return f"column '{field.name}' is of type {field.type}"
     output = _outputs(asked, inputs)
     for fields in output.values():
         for field in fields:
-            if not _is_plain(field.type):
+            if not is_plain(field.type):
                 return f"column '{field.name}' of the result is of type {field.type}"
     if isinstance(asked, Query):
         return None
@@ -131,7 +131,7 @@ def read_table(source: Input) -> pa.Table:
 
 def size_text(inputs: Sequence[Input]) -> str:
     """Return how large inputs are, in words."""
-    return _megabytes(sum(map(_bytes, inputs)))
+    return megabytes(sum(map(_bytes, inputs)))
 
 
 @dataclass(frozen=True)
@@ -226,18 +226,18 @@ def _bytes(source: Input) -> int:
     return sum(one.size * (_UNPACKED if is_compressed(one.path) else 1) for one in found)
 
 
-def _megabytes(size: int) -> str:
+def megabytes(size: int) -> str:
     """Return a number of bytes in words.
 
     Examples
     --------
-    >>> _megabytes(1_500), _megabytes(64 * 2**20)
+    >>> megabytes(1_500), megabytes(64 * 2**20)
     ('0.1 MB', '67.1 MB')
     """
     return f"{max(0.1, size / 1e6):,.1f} MB"
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def is_plain(kind: pa.DataType) -> bool:
     """Say whether values of a type are read and written here as on Spark."""
     zoned = pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC")
     plain = (

@@ -1,4 +1,6 @@
-"""`outpace stream`: a query over a stream, on Spark, from the shell, until it is stopped.
+"""`outpace stream`: a query over a stream from the shell, until it is stopped.
+
+It runs on Spark, or in process where the source is small and nothing has to be kept.
 
 Ctrl-C and SIGTERM let the batch that runs end, or interrupt it where it takes long; either way the
 same command goes on from where the checkpoint says, and each row is written once. What is wrong
@@ -24,10 +26,12 @@ from outpace.cli.run import one_character
 from outpace.cli.run_input import TextOptions
 from outpace.cli.run_query import read_query
 from outpace.cli.stream_input import input_of, spark_path
+from outpace.cli.stream_local import feed_of, run_in_process, why_spark
 from outpace.cli.stream_output import (
     CONSOLE,
     BatchWriter,
     Checkpoint,
+    ConsoleWriter,
     FolderWriter,
     Fork,
     SparkSink,
@@ -38,16 +42,18 @@ from outpace.cli.stream_output import (
     output_of,
 )
 from outpace.cli.stream_query import Wanted, check_query, found, pairs
+from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.errors import BindError
 from outpace.pattern.duration import parse_duration
+from outpace.pattern.query import Query
 from outpace.spark.session import ROCKSDB, own_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from outpace.cli.stream_status import StatusListener
+    from outpace.cli.stream_listener import StatusListener
 
 #: How often the query is looked at.
 _LOOK_SECONDS: Final = 0.25
@@ -122,6 +128,9 @@ def stream(
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve metrics here; 0 is any free port.")
     ] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Run on Spark even if it is small.")] = (
+        False
+    ),
     master: Annotated[
         str | None, typer.Option(help="Where Spark runs; local[*] by default.")
     ] = None,
@@ -135,12 +144,13 @@ def stream(
     timing = trigger_of(trigger)
     asked = read_query(query, name=name, dialect=dialect)
     wanted = Wanted(slack, late_to is not None, invalid_to is not None, timed_out_to is not None)
+    columns = TextOptions(schema, one_character(delimiter), header)
     read = input_of(
         source,
         format=from_format,
         options=pairs(option, "--option"),
         events_max=max_events,
-        columns=TextOptions(schema, one_character(delimiter), header),
+        columns=columns,
     )
     check_query(asked, read, wanted)
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
@@ -158,11 +168,27 @@ def stream(
     sides = {"late": late_to, "invalid": invalid_to, "timed_out": timed_out_to}
     folders = {side: folder_of(text) for side, text in sides.items() if text is not None}
     sink = _with_sides(output, folders)
+    reason = None
+    if not (spark or master or address or settings):
+        reason = _why_spark(output, checkpoint, metrics_port) or why_spark(
+            asked, read, wanted, columns
+        )
+        if reason is None:
+            feed = feed_of(read, columns)
+            assert isinstance(asked, Query)
+            assert isinstance(output, ConsoleWriter)
+            assert not isinstance(feed, str)
+            _say(said, "in process: the stream cannot be resumed; --spark runs it on Spark")
+            with stop:
+                run_in_process(wanted.of(asked), feed, output, timing, stop, said)
+            return
     with _temporary() as temporary, stop:
         kept = checkpoint_of(checkpoint, output, temporary)
         for folder in (output, *folders.values()):
             if isinstance(folder, FolderWriter):
                 check_folder(folder, kept)
+        if reason is not None:
+            _say(said, f"on Spark: {reason}")
         with (
             _ended_together(stop, kept, said),
             own_session(
@@ -178,6 +204,15 @@ def stream(
             with _watching(session, metrics_port, said):
                 frame = _counted(found(session, asked, read, wanted), sides=wanted.sides)
                 _run(session, frame, sink, kept, query.stem, timing, stop, said)
+
+
+def _why_spark(
+    output: BatchWriter | SparkSink, checkpoint: str | None, metrics_port: int | None
+) -> str | None:
+    """Say why what a query gives needs Spark; None if it does not."""
+    if checkpoint is not None or not isinstance(output, ConsoleWriter):
+        return "progress is kept in a checkpoint"
+    return None if metrics_port is None else "metrics are counted there"
 
 
 def trigger_of(text: str) -> dict[str, Any]:
@@ -276,7 +311,7 @@ def _counted(frame: DataFrame, *, sides: bool) -> DataFrame:
     """Let Spark count the rows that are written, without those of side outputs."""
     from pyspark.sql import functions as sf
 
-    from outpace.cli.stream_status import ROWS
+    from outpace.cli.stream_listener import ROWS
 
     rows = sf.count_if(sf.col("output") == "match") if sides else sf.count(sf.lit(1))
     return frame.observe(ROWS, rows.alias(ROWS))
@@ -293,7 +328,7 @@ def _run(
     said: Console,
 ) -> None:
     """Run the query until it ends, fails or is asked to stop."""
-    from outpace.cli.stream_status import StatusListener, status_view
+    from outpace.cli.stream_listener import StatusListener
 
     listener = StatusListener()
     session.streams.addListener(listener)

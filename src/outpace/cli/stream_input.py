@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.cli.run_input import (
     DataFormat,
+    Input,
     TextOptions,
     format_named,
     format_of,
@@ -23,7 +24,9 @@ from outpace.cli.run_input import (
     split_name,
 )
 from outpace.errors import BindError, DataError
-from outpace.plan.text_files import parse_schema
+from outpace.plan.files import list_files, parquet
+from outpace.plan.text_files import list_text, parse_schema
+from outpace.plan.text_parse import TextFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +56,8 @@ class StreamInput:
         What Spark's reader is told.
     schema
         The columns, or their types as Spark reads them; None where the source knows.
+    place
+        The folder or glob of files on this machine that are read with no option but the usual.
     """
 
     name: str
@@ -60,6 +65,7 @@ class StreamInput:
     options: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
     schema: pa.Schema | str | None = None
+    place: Path | None = None
 
     @property
     def is_text(self) -> bool:
@@ -171,8 +177,8 @@ def spark_path(path: Path) -> str:
 
 
 def _log(name: str | None, path: str, options: dict[str, str]) -> StreamInput:
+    from outpace.ingest.log.options import read_options
     from outpace.ingest.log.reader import Log
-    from outpace.spark.log_source import read_options
 
     if not path:
         raise BindError("the log has no path", hint="--from log:ticks.log")
@@ -183,7 +189,7 @@ def _log(name: str | None, path: str, options: dict[str, str]) -> StreamInput:
 
 
 def _events(name: str | None, text: str, options: dict[str, str]) -> StreamInput:
-    from outpace.spark.events import read_options
+    from outpace.ingest.event_options import read_options
 
     kind, _, asked = text.partition("?")
     try:
@@ -214,6 +220,7 @@ def _files(
     if path.is_file():
         raise BindError(f"'{place}' is one file", hint="a stream reads a folder, or a glob")
     kind, schema = _kind_and_schema(path, None if format is None else format_named(format), read)
+    plain = None if options else path
     if not {"maxFilesPerTrigger", "maxBytesPerTrigger"} & options.keys():
         options["maxBytesPerTrigger"] = str(_BATCH_BYTES)
     if kind is not DataFormat.PARQUET:
@@ -222,7 +229,27 @@ def _files(
         layout = {"sep": read.delimiter, "header": str(read.header).lower(), "escape": '"'}
         # The names of the header have to be those of the schema, in its order.
         options = {**layout, "enforceSchema": str(not read.header).lower(), **options}
-    return StreamInput(name, kind.value, options, spark_path(path), schema)
+    return StreamInput(name, kind.value, options, spark_path(path), schema, plain)
+
+
+def local_files(place: Path) -> list[Path]:
+    """Return what a folder or a glob holds, without hidden names; folders too."""
+    whole = Path(place.anchor)
+    found = place.iterdir() if place.is_dir() else whole.glob(str(place.relative_to(whole)))
+    return [one for one in found if one.name[:1] not in "._"]
+
+
+def looked_at(
+    file: Path, kind: DataFormat, read: TextOptions, schema: pa.Schema | str | None
+) -> Input:
+    """Look at one file of a stream; text has the columns of the stream."""
+    if kind is DataFormat.PARQUET:
+        return Input(TABLE, (str(file),), list_files(parquet(file)))
+    assert isinstance(schema, pa.Schema)
+    text = TextFormat.CSV if kind is DataFormat.CSV else TextFormat.JSON
+    header = read.header or kind is DataFormat.JSON
+    listed = list_text(text, [str(file)], schema=schema, delimiter=read.delimiter, header=header)
+    return Input(TABLE, (str(file),), listed)
 
 
 def _kind_and_schema(

@@ -1,132 +1,56 @@
-"""What `outpace stream` says of a running query: a line on a terminal, else a line now and then.
-
-The numbers are those of `outpace.spark.metrics`, and the rows that were written since the start.
-"""
+"""How `outpace stream` says how a query goes: a line on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final, Protocol
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryTerminatedEvent,
-)
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
-
-from outpace.cli.top_view import amount, seconds
-from outpace.spark import metrics_names as names
-from outpace.spark.metrics_account import Account
-from outpace.spark.metrics_listener import AccountListener
-
-#: The name under which the written rows are observed, and of the number itself.
-ROWS: Final = "rows"
 
 #: Without a terminal a line comes this often, if there was a batch.
 LINE_SECONDS: Final = 10.0
 
 
-class StatusListener(AccountListener):
-    """Hears of the batches of one query, and of its end.
+class Status(Protocol):
+    """What is known of a running query."""
 
-    Examples
-    --------
-    >>> listener = StatusListener()
-    >>> listener.take({"id": "7", "runId": "1", "name": "dips", "batchId": 3, "batchDuration": 500,
-    ...     "timestamp": "2024-01-02T09:30:00.000Z", "observedMetrics": {"rows": {"rows": 2}}})
-    >>> print(listener.line())
-    batch 3 in 500 ms, 0 events/s, 2 rows
-    """
-
-    def __init__(self) -> None:
-        self._counted = Account()
-        super().__init__(self._counted)
-        self.rows = 0
-        self.batch: int | None = None
-        self.idle = False
-        self.ended = threading.Event()
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's names
-        """Take in a progress."""
-        self.take(json.loads(event.progress.json))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """Note that no events come."""
-        super().onQueryIdle(event)
-        self.idle = True
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """Note that the query ended."""
-        super().onQueryTerminated(event)
-        self.ended.set()
-
-    def take(self, told: dict[str, Any]) -> None:
-        """Take in a progress, as Spark writes it in JSON."""
-        self._counted.progressed(told)
-        observed = (told.get("observedMetrics") or {}).get(ROWS) or {}
-        self.rows += int(observed.get(ROWS) or 0)
-        self.batch = int(told["batchId"])
-        self.idle = False
+    @property
+    def batch(self) -> int | None:
+        """The number of the last batch; None before the first."""
 
     def line(self) -> str:
         """Return how the query goes."""
-        if self.batch is None:
-            return "waiting for the first batch"
-        totals: dict[str, float] = {}
-        events = behind = 0.0
-        for sample in self._counted.samples():
-            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
-            if sample.name == names.STAGE_EVENT_RATE.name and sample.labels["stage"] == "pack":
-                events += sample.value
-            if sample.name == names.SOURCE_BEHIND_SECONDS.name:
-                behind = max(behind, sample.value)
-        said = [
-            f"batch {self.batch} in {seconds(totals.get(names.BATCH_SECONDS.name, 0.0))}",
-            "no new events" if self.idle else f"{amount(events)} events/s",
-            f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}",
-        ]
-        if behind:
-            said.append(f"{seconds(behind)} behind")
-        for counter in ("late", "invalid"):
-            if count := totals.get(names.STAGE_TOTALS[counter].name):
-                said.append(f"{count:,.0f} {counter}")
-        if state := totals.get(names.STAGE_HELD["state_bytes"].name):
-            said.append(f"{amount(state, binary=True)} of state")
-        return ", ".join(said)
 
 
 class StatusView:
     """Shows how a query goes, whenever it is asked to."""
 
-    def __init__(self, console: Console, live: Live | None, listener: StatusListener) -> None:
+    def __init__(self, console: Console, live: Live | None, status: Status) -> None:
         self._console = console
         self._live = live
-        self._listener = listener
+        self._status = status
         self._said: tuple[float, int | None] = (time.monotonic(), None)
 
     def show(self) -> None:
         """Show it, if it is time."""
         if self._live is not None:
-            self._live.update(Text(self._listener.line(), style="dim"), refresh=True)
+            self._live.update(Text(self._status.line(), style="dim"), refresh=True)
             return
         at, batch = self._said
-        if time.monotonic() - at >= LINE_SECONDS and self._listener.batch != batch:
-            self._console.print(Text(self._listener.line()), soft_wrap=True)
-            self._said = (time.monotonic(), self._listener.batch)
+        if time.monotonic() - at >= LINE_SECONDS and self._status.batch != batch:
+            self._console.print(Text(self._status.line()), soft_wrap=True)
+            self._said = (time.monotonic(), self._status.batch)
 
 
 @contextmanager
-def status_view(console: Console, listener: StatusListener) -> Iterator[StatusView]:
+def status_view(console: Console, status: Status) -> Iterator[StatusView]:
     """Give what shows how a query goes; a line on a terminal is gone afterwards."""
     if not console.is_terminal:
-        yield StatusView(console, None, listener)
+        yield StatusView(console, None, status)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield StatusView(console, live, listener)
+        yield StatusView(console, live, status)

@@ -20,7 +20,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 from typing import Any, Final
 
@@ -37,46 +36,16 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from outpace.errors import BindError, DataError, did_you_mean
 from outpace.ingest.log.blocks import block_starts, read_blocks
+from outpace.ingest.log.options import Form, check_start, first_offset, read_options
 from outpace.ingest.log.reader import Log, OnDamage
 from outpace.ingest.log.segment import Damage
-from outpace.pattern.choice import one_of
 
 #: The key of the metadata of the column `block` that has the schema of its events.
 SCHEMA_KEY: Final = "outpace.schema"
 #: And the one that has the name of their time column.
 TIME_KEY: Final = "outpace.time"
-#: A micro-batch takes at most so many events, and so many bytes, where neither is said.
-EVENTS_PER_TRIGGER: Final = 2**22
-BYTES_PER_TRIGGER: Final = 2**26
-
 _NUMBERS: Final = ("first", "events", "least", "greatest", "arrival")
-_OPTIONS: Final = (
-    "path", "form", "maxEventsPerTrigger", "maxBytesPerTrigger", "startingOffset", "endingOffset",
-    "partitions", "onDamage",
-)  # fmt: skip
-
-
-class Form(Enum):
-    """What a row is."""
-
-    ROWS = "rows"
-    BLOCKS = "blocks"
-
-
-@dataclass(frozen=True)
-class LogOptions:
-    """The options, checked."""
-
-    path: str
-    form: Form = Form.ROWS
-    events_max: int | None = None
-    bytes_max: int | None = None
-    start: str | int = "earliest"
-    stop: int | None = None
-    partitions: int = 2
-    on_damage: OnDamage = OnDamage.FAIL
 
 
 @dataclass
@@ -85,40 +54,6 @@ class Stretch(InputPartition):
 
     start: int
     stop: int
-
-
-def read_options(options: Mapping[str, str]) -> LogOptions:
-    """Check the options of the data source.
-
-    Examples
-    --------
-    >>> read_options({"path": "ticks.log", "form": "blocks", "partitions": "1"}).form
-    <Form.BLOCKS: 'blocks'>
-    """
-    known = {name.lower(): name for name in _OPTIONS}
-    given = {}
-    for name, value in options.items():
-        if name.lower() not in known:
-            hint = did_you_mean(name, _OPTIONS) or f"there are {', '.join(_OPTIONS)}"
-            raise BindError(f"outpace.log has no option '{name}'", hint=hint)
-        given[known[name.lower()]] = value
-    if not given.get("path"):
-        raise BindError("outpace.log needs a path", hint='.load("ticks.log")')
-    start = given.get("startingOffset", "earliest").lower()
-    events = _number(given, "maxEventsPerTrigger", 1)
-    size = _number(given, "maxBytesPerTrigger", 1)
-    if events is None and size is None:
-        events, size = EVENTS_PER_TRIGGER, BYTES_PER_TRIGGER
-    return LogOptions(
-        given["path"],
-        one_of(Form, given.get("form", "rows").lower(), "the option 'form'"),
-        events,
-        size,
-        start if start in ("earliest", "latest") else _needed(given, "startingOffset", 0),
-        _number(given, "endingOffset", 0),
-        _number(given, "partitions", 1) or 2,
-        one_of(OnDamage, given.get("onDamage", "fail").lower(), "the option 'onDamage'"),
-    )
 
 
 def log_schema(options: Mapping[str, str]) -> StructType:
@@ -157,7 +92,7 @@ class _Tasks:
             return  # there are no events, so there is no task of ours
         log = Log.open(self._options.path)
         # What was whole when the batch was planned may be cut by now: then nothing may be left out.
-        _check_start(log, partition.stop)
+        check_start(log, partition.stop)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         skip = self._options.on_damage
         if self._options.form is Form.BLOCKS:
@@ -183,7 +118,7 @@ class LogReader(_Tasks, DataSourceReader):
         """Return the tasks."""
         log = Log.open(self._options.path)
         stop = log.stop if self._options.stop is None else min(self._options.stop, log.stop)
-        return self._cut(log, _first_offset(log, self._options), stop)
+        return self._cut(log, first_offset(log, self._options), stop)
 
 
 class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -199,7 +134,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new query begins."""
         log = self._opened()
-        return _offset(log, _first_offset(log, self._options))
+        return _offset(log, first_offset(log, self._options))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a micro-batch takes at most."""
@@ -217,7 +152,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         log = self._opened()
         log.refresh()
         begin = int(start["offset"])
-        _check_start(log, begin)
+        check_start(log, begin)
         if isinstance(limit, ReadAllAvailable):
             end = log.stop
         else:
@@ -249,7 +184,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         low, high = int(start["offset"]), int(end["offset"])
         if log.stop < high:
             log.refresh()
-        _check_start(log, high)
+        check_start(log, high)
         self._count_lost(log, low, high)
         return self._cut(log, low, high)
 
@@ -318,32 +253,3 @@ def _parsed(offset: str | Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _offset(log: Log, offset: int) -> dict[str, Any]:
     return {"offset": offset, "arrival": log.arrival_before(offset)}
-
-
-def _first_offset(log: Log, options: LogOptions) -> int:
-    if options.start == "earliest":
-        return log.first
-    if options.start == "latest":
-        return log.stop
-    _check_start(log, int(options.start))
-    return int(options.start)
-
-
-def _check_start(log: Log, offset: int) -> None:
-    if offset > log.stop:
-        raise DataError(
-            f"the log ends at offset {log.stop}, before offset {offset}",
-            detail=str(log.folder.path),
-            hint="was the log made anew? then start with a new checkpoint folder",
-        )
-
-
-def _number(given: Mapping[str, str], name: str, least: int) -> int | None:
-    return _needed(given, name, least) if name in given else None
-
-
-def _needed(given: Mapping[str, str], name: str, least: int) -> int:
-    text = given[name]
-    if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise BindError(f"the option '{name}' is an integer from {least} on, not '{text}'")
-    return int(text)

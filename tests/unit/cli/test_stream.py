@@ -19,9 +19,10 @@ from rich.console import Console
 import outpace as op
 from outpace.cli.run_input import TextOptions
 from outpace.cli.stream_input import input_of
+from outpace.cli.stream_listener import StatusListener
 from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
 from outpace.cli.stream_query import Wanted
-from outpace.cli.stream_status import StatusListener, status_view
+from outpace.cli.stream_status import status_view
 from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import BindError
 from outpace.pattern.disorder import Invalid, KSlack, Late

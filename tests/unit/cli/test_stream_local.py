@@ -1,0 +1,129 @@
+"""`outpace stream` in process: small sources on the console need no Spark, and find the same."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from run_inputs import CLAUSE, TICKS, write_inputs
+from typer.testing import CliRunner
+
+import outpace as op
+from outpace.cli.main import app
+from outpace.cli.run_input import DataFormat, TextOptions
+from outpace.cli.stream_local import FilesFeed, run_in_process
+from outpace.cli.stream_output import ConsoleWriter
+from outpace.cli.stream_stop import StopRequest
+from outpace.ingest.log import create
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    write_inputs(tmp_path)
+    return tmp_path
+
+
+def stream(*arguments: str) -> tuple[int, list[str], str]:
+    done = CliRunner().invoke(app, ["stream", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout.splitlines(), done.stderr
+
+
+def pushed() -> int:
+    """How many matches there are while the stream goes on."""
+    return int(op.open(op.Query.from_sql(CLAUSE)).push(TICKS).num_rows)
+
+
+@pytest.mark.parametrize("kind", ["log", "parquet", "csv", "json"])
+def test_what_is_there_is_shown(kind: str) -> None:
+    source = {"log": "log:ticks.log", "parquet": "many", "csv": "text", "json": "text"}[kind]
+    if kind == "log":
+        with create("ticks.log", TICKS.schema).writer() as writer:
+            writer.append(TICKS)
+    if source == "text":
+        Path("text").mkdir()
+        ending = "csv" if kind == "csv" else "jsonl"
+        Path(f"ticks.{ending}").rename(f"text/ticks.{ending}")
+    arguments = ["clause.sql", "--from", source, "--limit", "1000"]
+    code, out, error = stream(*arguments, "--trigger", "available-now")
+    assert (code, len(out)) == (0, 1 + pushed())
+    assert out[0].split() == ["symbol", "bottom", "ticks", "ends"]
+    assert error.splitlines()[0].startswith("in process: ")
+    assert error.splitlines()[-1] == f"{pushed()} rows"
+
+
+def test_generated_events_come_in_batches() -> None:
+    Path("all.sql").write_text("MATCH_RECOGNIZE (ORDER BY ts MEASURES A.seq AS n PATTERN (A))")
+    source = "events:simple?rate=10&limit=25&paced=false"
+    arguments = ["all.sql", "--from", source, "--max-events", "10", "--limit", "9"]
+    code, out, error = stream(*arguments, "--trigger", "available-now")
+    assert (code, error.splitlines()[-1]) == (0, "25 rows")
+    shown = [*range(9), *range(10, 19), *range(20, 25)]
+    assert [int(line) for line in out[1:] if line.strip().isdigit()] == shown
+
+
+def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
+    Path("grows").mkdir()
+    pq.write_table(TICKS.slice(0, 300), "grows/1.parquet")
+    feed = FilesFeed(folder / "grows", DataFormat.PARQUET, TextOptions(), TICKS.schema)
+    text, stop = io.StringIO(), StopRequest()
+    console = Console(file=text, width=100)
+    writer = ConsoleWriter(console, 1000)
+    query = op.Query.from_sql(CLAUSE)
+    arguments = (query, feed, writer, {"processingTime": "10 milliseconds"}, stop, console)
+    running = threading.Thread(target=run_in_process, args=arguments)
+    running.start()
+    pq.write_table(TICKS.slice(300), ".hidden")
+    Path(".hidden").rename("grows/2.parquet")
+    while text.getvalue().count("2024-01-02") < pushed() and running.is_alive():
+        stop.asked.wait(0.01)
+    stop.asked.set()
+    running.join()
+    assert text.getvalue().splitlines()[-1] == f"{pushed()} rows"
+
+
+def test_late_events_are_dropped_as_on_spark(folder: Path) -> None:
+    Path("late").mkdir()
+    pq.write_table(pa.table({"ts": [1, 3, 2], "x": [1, 2, 3]}), "late/1.parquet")
+    Path("all.sql").write_text("MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS at PATTERN (A))")
+    feed = FilesFeed(
+        folder / "late", DataFormat.PARQUET, TextOptions(), pq.read_schema("late/1.parquet")
+    )
+    matcher = op.open(op.Query.from_sql(Path("all.sql").read_text()).disorder(op.InOrder()))
+    assert matcher.push(feed.take())["at"].to_pylist() == [1, 2, 3]
+    code, out, _ = stream("all.sql", "--from", "late", "--trigger", "once")
+    assert (code, [line.strip() for line in out]) == (0, ["at", "1", "2", "3"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["clause.sql", "--from", "many", "--to", "out"], "progress is kept in a checkpoint"),
+        (["clause.sql", "--from", "many", "--checkpoint", "c"], "progress is kept in a checkpoint"),
+        (["clause.sql", "--from", "many", "--metrics-port", "0"], "metrics are counted there"),
+        (["statement.sql", "--from", "ticks=many"], "a statement runs there"),
+        (["clause.sql", "--from", "many", "--late-to", "l"], "side outputs are written there"),
+        (["clause.sql", "--from", "many", "--option", "maxFilesPerTrigger=1"], "looked for there"),
+    ],
+)
+def test_everything_else_goes_to_spark(arguments: list[str], said: str) -> None:
+    code, _, error = stream(*arguments)
+    assert code == 2
+    assert error.startswith("on Spark: ")
+    assert said in error.splitlines()[0]
+    assert "Spark needs Java" in error
+
+
+def test_wrong_columns_are_refused_at_once() -> None:
+    Path("wrong.sql").write_text(CLAUSE.replace("DOWN.price", "DOWN.pirce"))
+    code, out, error = stream("wrong.sql", "--from", "many")
+    assert (code, out) == (2, [])
+    assert "unknown column 'pirce'" in error
