@@ -35,13 +35,13 @@ _RISE: Final = "#0369a1"
 _TRADE: Final = "#475569"
 _JOINED: Final = "#7c3aed"
 
-#: Name, colour and kind of mark.
+#: Name, colour, kind of mark and its shape.
 _LEGEND: Final = (
-    ("price", _LINE, "lines"),
-    ("dip: fall", _FALL, "lines"),
-    ("dip: rise", _RISE, "lines+markers"),
-    ("large trade", _TRADE, "markers"),
-    ("rotation", _JOINED, "lines"),
+    ("price", _LINE, "lines", "circle"),
+    ("dip: fall", _FALL, "lines+markers", "triangle-down"),
+    ("dip: rise", _RISE, "lines+markers", "triangle-up"),
+    ("large trade", _TRADE, "markers", "circle"),
+    ("rotation", _JOINED, "lines+markers", "circle"),
 )
 
 _STYLE: Final = """
@@ -173,7 +173,7 @@ def _style(figure: go.Figure, *, height: int) -> None:
         height=height,
         margin={"l": 60, "r": 16, "t": 40, "b": 36},
         # Below the plot, in pixels from its end: above it lie the buttons.
-        legend={"orientation": "h", "y": -60 / (height - 76), "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "y": -72 / (height - 76), "yanchor": "top", "x": 0},
         hovermode="closest",
     )
 
@@ -195,8 +195,11 @@ def _add_price(figure: go.Figure, row: int, symbol: str, ticks: pa.Table) -> Non
 
 def _add_dip(figure: go.Figure, row: int, ticks: pa.Table, dip: dict[str, object]) -> None:
     text = f"{dip['top']:.2f} to {dip['bottom']:.2f} to {dip['recovered']:.2f}"
-    parts = ((_FALL, "starts", "bottom_at"), (_RISE, "bottom_at", "ends"))
-    for colour, begin, end in parts:
+    parts = (
+        (_FALL, "triangle-down", "starts", "bottom_at"),
+        (_RISE, "triangle-up", "bottom_at", "ends"),
+    )
+    for colour, symbol, begin, end in parts:
         inside = pc.and_(
             pc.greater_equal(ticks["ts"], pa.scalar(dip[begin], ticks["ts"].type)),
             pc.less_equal(ticks["ts"], pa.scalar(dip[end], ticks["ts"].type)),
@@ -207,7 +210,7 @@ def _add_dip(figure: go.Figure, row: int, ticks: pa.Table, dip: dict[str, object
             y=stretch["price"].to_pylist(),
             mode="lines+markers",
             line={"color": colour, "width": 3},
-            marker={"size": 5},
+            marker={"size": 7, "symbol": symbol},
             showlegend=False,
             hovertemplate=text + "<extra>dip</extra>",
         )
@@ -248,10 +251,11 @@ def _add_large_trades(figure: go.Figure, row: int, found: Findings) -> None:
     )
 
 
-def _add_legend(figure: go.Figure, entries: Sequence[tuple[str, str, str]]) -> None:
+def _add_legend(figure: go.Figure, entries: Sequence[tuple[str, str, str, str]]) -> None:
     """Add one entry for each colour, whatever was found."""
-    for name, colour, mode in entries:
-        style = {"line": {"color": colour, "width": 3}, "marker": {"color": colour, "size": 8}}
+    for name, colour, mode, symbol in entries:
+        marker = {"color": colour, "size": 8, "symbol": symbol}
+        style = {"line": {"color": colour, "width": 3}, "marker": marker}
         entry = go.Scatter(x=[None], y=[None], mode=mode, name=name, hoverinfo="skip", **style)
         figure.add_trace(entry, row=1, col=1)
 
