@@ -150,7 +150,7 @@ def _names(data: Any) -> Iterable[Any]:
     if isinstance(data, dict):
         return data
     # A column of a relation is not a list of values but another relation.
-    return data.columns if hasattr(data, "drop") else ()
+    return data.columns if hasattr(data, "__dataframe__") else ()
 
 
 def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:

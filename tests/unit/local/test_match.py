@@ -194,7 +194,7 @@ def test_a_column_without_one_type_only_stops_a_query_that_uses_it() -> None:
         for using in (query.all_rows_per_match(), query.measures(m="A.junk")):
             with pytest.raises(op.DataError, match="column 'Junk' cannot be read"):
                 op.match(data, using)
-    with pytest.raises(op.DataError, match="the table cannot be read"):
+    with pytest.raises(op.DataError, match="cannot read a table from an object of type dict"):
         op.match({"ts": [1, 2], "v": [1]}, query)
 
 
