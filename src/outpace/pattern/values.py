@@ -13,7 +13,7 @@ import decimal
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -31,8 +31,8 @@ _BEYOND_INTEGERS = 1 << 65
 MOST_CHARACTERS = 10_000_000
 
 EPOCH = datetime.datetime(1970, 1, 1)
-#: The most characters that all values of a column together may have after functions made them
-#: longer; conditions that need more are computed row by row, without keeping the texts.
+#: The most characters that all values of a column together may have where functions make them;
+#: conditions that need more are computed row by row, without keeping the values.
 MOST_TEXT = 1 << 28
 
 _DAY = datetime.timedelta(days=1)
@@ -204,6 +204,28 @@ def check_length(length: int) -> None:
         raise DataError(
             f"a value of length {length} is too long", detail=f"the most is {MOST_CHARACTERS}"
         )
+
+
+def gathered(found: Iterable[Any]) -> list[Any]:
+    """Return values as a list, unless they are too long to be kept all at once.
+
+    Examples
+    --------
+    >>> gathered(["a", None, 3])
+    ['a', None, 3]
+    """
+    room = MOST_TEXT
+    kept = []
+    for value in found:
+        if isinstance(value, str | bytes):
+            room -= len(value)
+        elif isinstance(value, list | dict):
+            # An element takes as much as some characters.
+            room -= 8 * len(value)
+        if room < 0:
+            raise DataError("the values that an expression makes are too long to be kept")
+        kept.append(value)
+    return kept
 
 
 def joined_text(separator: str, parts: list[str]) -> str:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
+from outpace.pattern import values
 
 TABLE = pa.table({"ts": [1, 2, 3], "s": ["a", "b", "c"], "x": [1.5, 1e300, float("nan")]})
 
@@ -83,6 +84,15 @@ def test_texts_too_long_to_be_kept_are_compared_one_by_one() -> None:
     assert op.match(table, query("repeat(s, 5000000) = s")).num_rows == 0
     with pytest.raises(op.DataError, match="too long to be kept"):
         op.match(table, query(measure="repeat(s, 5000000)"))
+
+
+def test_arrays_too_long_to_be_kept_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MOST_TEXT", 8 * 100)
+    table = pa.table({"ts": range(20), "s": ["a"] * 20})
+    rows = op.Query().order_by("ts").pattern("A+").define(A="TRUE").all_rows_per_match()
+    for measure in ("array_agg(s)", "split(repeat('a', 20), s)"):
+        with pytest.raises(op.DataError, match="too long to be kept"):
+            op.match(table, rows.measures(m=measure))
 
 
 def test_regular_expressions_take_time_in_proportion_to_the_text() -> None:

@@ -28,7 +28,7 @@ from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate, walk
 from outpace.pattern.functions import LAZY, LENGTHENING
-from outpace.pattern.values import MOST_TEXT, column_values, computed, to_array
+from outpace.pattern.values import column_values, computed, gathered, to_array
 
 
 def evaluate_columns(expression: BoundExpression, frame: Frame) -> pa.Array:
@@ -128,27 +128,19 @@ def _values(node: BoundExpression, frame: Frame) -> list[Any]:
         if part not in columns:
             columns[part] = column_values(_of_type(frame.leaf(part), part.type))
     compute = compile_scalar(node, leaf)
-    rows = range(frame.size)
-    if types.is_string(node.type) and any(_makes_longer(part) for part in walk(node)):
-        return _bounded(compute, rows)
-    return [compute(row) for row in rows]
+    found = (compute(row) for row in range(frame.size))
+    # Of texts only those that are made longer are counted: the others are as long as the input's.
+    text = types.is_string(node.type)
+    counted = _grows(node.type) and (not text or any(_makes_longer(part) for part in walk(node)))
+    return gathered(found) if counted else list(found)
+
+
+def _grows(kind: pa.DataType) -> bool:
+    return not (pa.types.is_primitive(kind) or pa.types.is_null(kind))
 
 
 def _makes_longer(node: BoundExpression) -> bool:
     return isinstance(node, Apply) and node.function in LENGTHENING
-
-
-def _bounded(compute: Callable[[int], Any], rows: range) -> list[Any]:
-    """Compute texts, unless they are too long to be kept all at once."""
-    total = 0
-    texts = []
-    for row in rows:
-        text = compute(row)
-        total += len(text or "")
-        if total > MOST_TEXT:
-            raise DataError("the texts that an expression makes are too long to be kept")
-        texts.append(text)
-    return texts
 
 
 def walk_leaves(node: BoundExpression) -> list[BoundExpression]:

@@ -7,6 +7,7 @@ expressions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,10 +22,11 @@ from outpace.engine.match.evaluate_columns import evaluate_columns
 from outpace.engine.match.evaluate_frame import MatchFrame
 from outpace.engine.match.evaluate_mask import stored_values
 from outpace.engine.match.evaluate_row import RowContext, compile_row
+from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Place, Read, walk
 from outpace.pattern.query import Rows
-from outpace.pattern.values import column_values, to_array
+from outpace.pattern.values import column_values, gathered, to_array
 
 Numbers = npt.NDArray[Any]
 
@@ -223,9 +225,14 @@ class _View:
         return MatchFrame(self.block.columns, len(found.rows), index, label, number, aggregate)
 
     def _row_by_row(self, node: Aggregate) -> pa.Array:
+        try:
+            return to_array(gathered(self._each_row(node)), node.type)
+        except DataError as problem:
+            raise problem if node.origin is None else node.origin.of(problem) from None
+
+    def _each_row(self, node: Aggregate) -> Iterator[Any]:
         evaluate = compile_row(node)
         read = {part.column for part in walk(node) if isinstance(part, Read)}
-        values = []
         context: RowContext | None = None
         seen_segment = -1
         begin = 0
@@ -244,8 +251,7 @@ class _View:
             context.labels = self._variables[self.found.positions[low:high]].tolist()
             context.current = int(self.high[output]) - low - 1
             context.match_number = int(self.found.number[match])
-            values.append(evaluate(context))
-        return to_array(values, node.type)
+            yield evaluate(context)
 
 
 def _one_row(task: Task, block: Block, found: Found) -> _View:
