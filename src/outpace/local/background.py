@@ -1,11 +1,19 @@
-"""Compiling in the background while the twin answers, so that nobody waits for a compiler."""
+"""Compiling in the background while the twin answers, and a word where someone has to wait."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
+
+from numba.core import event
 
 from outpace.engine.match.contract import Matcher
+
+#: How long someone may wait for the compiler before it is said.
+PATIENCE_SECONDS: Final = 2.0
+
+_BACKGROUND: Final = "outpace-compile"
 
 _compiling = threading.Lock()
 
@@ -38,6 +46,46 @@ def compile_in_background(matcher: Matcher) -> threading.Thread | None:
         finally:
             _compiling.release()
 
-    thread = threading.Thread(target=compile_it, name="outpace-compile", daemon=True)
+    thread = threading.Thread(target=compile_it, name=_BACKGROUND, daemon=True)
     thread.start()
     return thread
+
+
+class CompilingTold(event.Listener):
+    """Says once, on standard error, that kernels are being compiled and someone waits for them."""
+
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._patience_seconds = patience_seconds
+        self._timer: threading.Timer | None = None
+        self._depth = 0
+        self._told = False
+
+    def on_start(self, event: Any) -> None:
+        """Begin to wait for the compiler; a kernel may have others compiled first."""
+        kernel = event.data["dispatcher"].py_func
+        if self._told or threading.current_thread().name == _BACKGROUND:
+            return
+        self._depth += 1
+        if self._depth == 1 and kernel.__module__.startswith("outpace."):
+            self._timer = threading.Timer(self._patience_seconds, self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, event: Any) -> None:
+        """Stop to wait."""
+        if self._depth == 0 or threading.current_thread().name == _BACKGROUND:
+            return
+        self._depth -= 1
+        if self._depth == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tell(self) -> None:
+        self._told = True
+        sys.stderr.write(
+            "outpace: compiling for the first use on this machine, which may take a minute;"
+            " python -m outpace.local.compile does it ahead\n"
+        )
+
+
+event.register("numba:compile", CompilingTold())  # type: ignore[no-untyped-call]

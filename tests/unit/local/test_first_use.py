@@ -7,6 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from numba.core.event import Event, EventStatus
+
+from outpace.engine.kernels.strict import search_strict
+from outpace.local.background import CompilingTold
+
 SCRIPT = """
 import sys
 import outpace as op
@@ -73,3 +79,23 @@ def test_threads_may_match_while_predicates_are_compiled(tmp_path: Path) -> None
         [sys.executable, "-c", RACE], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[0, 129] []"
+
+
+def test_who_waits_for_the_compiler_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = CompilingTold(patience_seconds=0)
+    compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})
+    for _ in range(2):
+        listener.on_start(compiling)
+        timer = listener._timer
+        if timer is not None:
+            timer.join()
+        listener.on_end(compiling)
+    assert capsys.readouterr().err.count("outpace: compiling") == 1
+
+
+def test_a_short_compilation_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = CompilingTold(patience_seconds=60)
+    compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})
+    listener.on_start(compiling)
+    listener.on_end(compiling)
+    assert capsys.readouterr().err == ""

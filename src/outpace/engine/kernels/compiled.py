@@ -31,6 +31,15 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", kernel)
 
 
+def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that only other kernels call: without the code for a call from Python."""
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    kernel = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False, **options)(
+        function
+    )
+    return cast("Callable[P, R]", kernel)
+
+
 def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that is only called from Python, and calls no other kernel.
 
