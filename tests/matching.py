@@ -10,7 +10,16 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from outpace.engine.match.contract import NO_TIME, Block, Matcher, Outcome, Resume, Task
+from outpace.engine.match.contract import (
+    NO_TIME,
+    WORK_AT_ONCE,
+    Block,
+    Matcher,
+    Outcome,
+    Pace,
+    Resume,
+    Task,
+)
 from outpace.engine.match.masks import Ask
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.twin import make_twin
@@ -48,6 +57,8 @@ class Case:
     consume: Consume = Consume.NONE
     per_start: int | None = None
     per_partition: int | None = None
+    #: What compiled code does at once.
+    work: int = WORK_AT_ONCE
 
     @property
     def size(self) -> int:
@@ -98,7 +109,8 @@ class Case:
         bound = BoundQuery(
             query, empty, predicates, {}, (), (), (), (), (), "ts", self.within, (), empty
         )
-        return Task(bound, compile_program(self.pattern, LETTERS), timeouts, step_budget)
+        program = compile_program(self.pattern, LETTERS)
+        return Task(bound, program, timeouts, step_budget, Pace(self.work))
 
     def matcher(self, **options: object) -> Matcher:
         return make_twin(self.task(**options), lambda block: TablePredicates(self, block))  # type: ignore[arg-type]
@@ -296,6 +308,7 @@ def cases(
         "consume": draw(st.sampled_from([Consume.NONE, Consume.NONE, *Consume])),
         "per_start": draw(st.sampled_from([None, None, 1, 2])),
         "per_partition": draw(st.sampled_from([None, None, None, 1, 2])),
+        "work": draw(st.sampled_from([0, 20, WORK_AT_ONCE])),
         "reading_run": frozenset(draw(st.sampled_from([(), (), ("A",), ("B", "C"), LETTERS]))),
     }
     times = tuple(int(t) for t in np.cumsum(gaps)) if count else ()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeGuard, overload
 
 import pyarrow as pa
 
-from outpace.errors import DataError
+from outpace.engine.match.contract import Progress
+from outpace.errors import DataError, UnsupportedError
 from outpace.local.frames import TableLike, to_arrow
 from outpace.local.match import Search
 from outpace.local.match import match as match_table
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 
 @overload
-def match(data: DataFrame | ParquetFiles, query: Query) -> DataFrame: ...
+def match(
+    data: DataFrame | ParquetFiles, query: Query, *, progress: bool | Progress = False
+) -> DataFrame: ...
 @overload
-def match(data: TableLike, query: Query) -> pa.Table: ...
-def match(data: TableLike | ParquetFiles, query: Query) -> object:
+def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
+def match(
+    data: TableLike | ParquetFiles, query: Query, *, progress: bool | Progress = False
+) -> object:
     """Find the matches of a query.
 
     Parameters
@@ -41,6 +46,11 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
         session, an Arrow table, a pandas or polars frame, or a DuckDB relation.
     query
         What to detect and what to return.
+    progress
+        In process: True for a bar on standard error, which appears on a terminal or in a notebook
+        when the work takes longer than two seconds, or a function that is called now and then with
+        the rows that are done and the rows that there are. On Spark it is refused: nothing runs
+        before the result is used, and then Spark shows its own.
 
     Returns
     -------
@@ -58,6 +68,12 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
     [{'bottom': 7.0, 'ticks': 4}]
     """
     checked_query(query)
+    if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
+        raise UnsupportedError(
+            "progress is shown in process, not on Spark",
+            detail="on Spark nothing runs before the result is used",
+            hint="leave progress out; spark.ui.showConsoleProgress lets Spark show its own",
+        )
     if isinstance(data, ParquetFiles):
         require_spark()
         from outpace.spark.files import match_files
@@ -67,7 +83,7 @@ def match(data: TableLike | ParquetFiles, query: Query) -> object:
         from outpace.spark.match import match_frame
 
         return match_frame(data, query)
-    return match_table(data, query)
+    return match_table(data, query, progress=progress)
 
 
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from outpace.engine.apply import apply_to_table
 from outpace.engine.match.choose import Choice, choose_matcher
-from outpace.engine.match.contract import Block, Outcome, Resume, Task
+from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume, Task
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
@@ -20,6 +20,7 @@ from outpace.errors import DataError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
 from outpace.local.parallel.host import match_in_processes
+from outpace.local.progress import show_progress
 from outpace.pattern.argument import a_whole_number, shown
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
@@ -27,7 +28,7 @@ from outpace.plan.why import why
 from outpace.plan.why_not import why_not
 
 
-def match(data: TableLike, query: Query) -> pa.Table:
+def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
     """Find the matches of a query in a table.
 
     Parameters
@@ -36,6 +37,10 @@ def match(data: TableLike, query: Query) -> pa.Table:
         An Arrow table, a pandas or polars frame, or a DuckDB relation.
     query
         What to detect and what to return.
+    progress
+        True for a bar on standard error, which appears where a terminal is attached and the work
+        takes longer than two seconds; or a function that is called now and then with the rows that
+        are done and the rows that there are.
 
     Returns
     -------
@@ -52,10 +57,11 @@ def match(data: TableLike, query: Query) -> pa.Table:
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
-    return search(data, query).table()
+    with show_progress(progress, query.name if isinstance(query, Query) else "") as told:
+        return search(data, query, progress=told).table()
 
 
-def search(data: TableLike, query: Query) -> Search:
+def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
     """Prepare a search: it runs when something is asked of it, and only as far as needed.
 
     Examples
@@ -65,7 +71,7 @@ def search(data: TableLike, query: Query) -> Search:
     >>> found.count(), found.table().to_pylist()
     (1, [{'at': 3}])
     """
-    return Search(to_arrow(data, checked_query(query)), query)
+    return Search(to_arrow(data, checked_query(query)), query, Pace(progress=progress))
 
 
 class Search:
@@ -80,9 +86,10 @@ class Search:
     2
     """
 
-    def __init__(self, table: pa.Table, query: Query) -> None:
+    def __init__(self, table: pa.Table, query: Query, pace: Pace | None = None) -> None:
         self._table = table
         self._query = query
+        self._pace = pace or Pace()
 
     def table(self) -> pa.Table:
         """Return the matches as a table."""
@@ -160,11 +167,11 @@ class Search:
 
     @cached_property
     def _in_windows(self) -> WholeResult:
-        return match_windows(self._query, self._table)
+        return match_windows(self._query, self._table, self._pace)
 
     @cached_property
     def _task(self) -> Task:
-        return prepare(self._query, self._table.schema)
+        return replace(prepare(self._query, self._table.schema), pace=self._pace)
 
     @cached_property
     def _block(self) -> Block:

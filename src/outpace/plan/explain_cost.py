@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from outpace.engine.match.contract import STEPS_PER_ROW, Task
+from outpace.engine.match.contract import STEPS_PER_ROW, WORK_BUDGET, WORK_PER_ROW, Task
+from outpace.engine.match.kernel import is_chain
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.reach import reach_of
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.duration import print_duration
-from outpace.pattern.query import Query, Selection, WithinKind
+from outpace.pattern.query import Query, Selection, Skip, WithinKind
 from outpace.plan.explain_conditions import Condition
+
+#: So many steps are named where many are meant.
+_NAMES_SHOWN: Final = 8
 
 
 def cost_section(
@@ -19,24 +24,62 @@ def cost_section(
 ) -> list[str]:
     """Say how the work grows with the number of rows."""
     if query.effective_selection is Selection.ALL:
-        return _all_matches(query, program)
+        return [*_all_matches(query, program), *_quadratic(query, program)]
     longest = longest_strict(program)
     if longest is not None:
         return [f"linear: each start looks at no more than {_rows(longest)}"]
     reached = "all later rows" if query.bound is None else f"the rows of {_duration(query)}"
+    reads_match = any(condition.kind is PredicateClass.PATH for condition in conditions)
+    skips = (Skip.NONE, Skip.TO_NEXT_ROW, Skip.PAST_LAST_ROW)
+    if is_chain(program) and not reads_match and query.effective_skip.skip in skips:
+        return ["linear: each step reads the rows once, for all starts together"]
     if not _branches(program):
-        return [f"polynomial: one run from each start, over {reached} at most"]
-    if any(condition.kind is PredicateClass.PATH for condition in conditions):
-        return [
+        lines = [f"polynomial: one run from each start, over {reached} at most"]
+    elif reads_match:
+        lines = [
             "a search that may take exponential time, because conditions read the match:",
             f"it stops with an error after {step_budget:,} steps for one start,",
             f"and {STEPS_PER_ROW} more for each row",
         ]
-    size = len(program.positions)
+    else:
+        size = len(program.positions)
+        lines = [
+            f"polynomial: from each start at most {_positions(size)} × {reached},",
+            "because no part of the search is tried twice",
+        ]
+    return [*lines, *_quadratic(query, program)]
+
+
+def _quadratic(query: Query, program: Program) -> list[str]:
+    """Say which steps let every start look at all later rows, where nothing bounds that."""
+    if query.bound is not None or query.windows is not None:
+        return []
+    by_state = (program.initial, *program.follow)
+    later, again = set(), set()
+    for source, moves in enumerate(by_state, start=-1):
+        for move in moves:
+            if source < 0 or move.target == ACCEPT:
+                continue
+            if move.link is not Link.STRICT:
+                later.add(program.names[program.positions[move.target].variable])
+            elif move.target <= source:
+                again.add(program.names[program.positions[move.target].variable])
+    causes = [f"{_names(again)} may repeat without end"] if again else []
+    causes += [f"{_names(later)} may come at any later row"] if later else []
+    if not causes:
+        return []
     return [
-        f"polynomial: from each start at most {_positions(size)} × {reached},",
-        "because no part of the search is tried twice",
+        f"quadratic in the rows at worst, as {' and '.join(causes)}: WITHIN would bound it;",
+        f"it stops with an error after {WORK_BUDGET:,} steps for all starts together,",
+        f"and {WORK_PER_ROW:,} more for each row",
     ]
+
+
+def _names(names: set[str]) -> str:
+    """Return some names, the first ones of many."""
+    shown = sorted(names)[:_NAMES_SHOWN]
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {left} others" if left else "")
 
 
 def memory_section(query: Query, program: Program, task: Task | None) -> list[str]:

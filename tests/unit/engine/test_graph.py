@@ -8,6 +8,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from matching import Case, block_of, cases, push_all
 
+from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.twin import make_twin
@@ -19,6 +20,14 @@ from outpace.testing.oracle import answer
 
 NO_SKIP = AfterMatch(Skip.NONE)
 ALL = {"selection": Selection.ALL, "reading_run": frozenset()}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compile_at_once():
+    """Run compiled code on small blocks too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_module, "_SMALL", -1)
+        yield
 
 
 def truth_of(case):

@@ -1,13 +1,16 @@
 """The kernels equal the twin, on tables and on streams cut anywhere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
+from outpace.engine.match import contract as contract_module
 from outpace.engine.match import kernel as kernel_module
-from outpace.engine.match.contract import NO_TIME, Block, Resume
+from outpace.engine.match.contract import NO_TIME, WORK_AT_ONCE, Block, Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
@@ -38,6 +41,10 @@ PATH = (
     "PREV(COALESCE(A.x, 1)) = 1 OR LAST(COALESCE(B.x, 0), 1) = x",
     "NOT (x = FIRST(A.x, 1)) OR LAST(B.x, 1) > 0",
 )
+
+
+#: What compiled code does at once: as little as it can, a little, all of it.
+WORKS = st.sampled_from([0, 5, WORK_AT_ONCE])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -141,9 +148,10 @@ def _prefix(task, table, size, watermark):
     )
 
 
-def _compare(query, table, cut, watermark):
+def _compare(query, table, cut, watermark, work=0):
+    """Compare both, on the whole and on a part; compiled code pauses wherever it can."""
     task = _task(query, table)
-    kernel = make_kernel(task)
+    kernel = make_kernel(replace(task, pace=Pace(work)))
     assert kernel is not None
     twin = make_twin(task)
     block = whole_block(task, table)
@@ -158,23 +166,25 @@ def _compare(query, table, cut, watermark):
         _same(_outcome(kernel, block, resumed), _outcome(twin, block, resumed))
 
 
-@given(queries(LOCAL), tables(), st.integers(0, 14), st.integers(0, 12))
-def test_the_kernel_equals_the_twin(query, table, cut, watermark):
+@given(queries(LOCAL), tables(), st.integers(0, 14), st.integers(0, 12), WORKS)
+def test_the_kernel_equals_the_twin(query, table, cut, watermark, work):
     note(repr(query))
-    _compare(query, table, cut, watermark)
+    _compare(query, table, cut, watermark, work)
 
 
 @settings(max_examples=40)  # each compiles a predicate of its own
-@given(queries((*LOCAL, *PATH)), tables(), st.integers(0, 14), st.integers(0, 12))
-def test_compiled_predicates_equal_the_twin(query, table, cut, watermark):
+@given(queries((*LOCAL, *PATH)), tables(), st.integers(0, 14), st.integers(0, 12), WORKS)
+def test_compiled_predicates_equal_the_twin(query, table, cut, watermark, work):
     note(repr(query))
-    _compare(query, table, cut, watermark)
+    _compare(query, table, cut, watermark, work)
 
 
-@given(queries(LOCAL, links=(Link.STRICT,)), tables(20), st.integers(0, 20), st.integers(0, 12))
-def test_strict_patterns_equal_the_twin(query, table, cut, watermark):
+@given(
+    queries(LOCAL, links=(Link.STRICT,)), tables(20), st.integers(0, 20), st.integers(0, 12), WORKS
+)
+def test_strict_patterns_equal_the_twin(query, table, cut, watermark, work):
     note(repr(query))
-    _compare(query, table, cut, watermark)
+    _compare(query, table, cut, watermark, work)
 
 
 @given(
@@ -298,3 +308,39 @@ def test_functions_of_columns_with_few_values(condition):
     )
     found = _matched("A", table, A=condition)
     assert found.start.tolist() == ([0] if "trim" in condition else [0, 3])
+
+
+def _paced(pattern, rows, report, **definitions):
+    """Match equal rows with a kernel that pauses after ten steps."""
+    table = _letters("a" * rows)
+    query = Query().order_by("ts").pattern(pattern).define(definitions).measures(n="COUNT(*)")
+    task = replace(prepare(query, table.schema), pace=Pace(10, report))
+    return match_block(task, make_kernel(task), whole_block(task, table))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "last"), [("A B+ C", "c"), ("A -> B+ -> C", "c"), ("A -> B -> C", "a")]
+)
+def test_a_long_search_lets_python_have_the_floor(pattern, last):
+    told = []
+    defined = {"A": "x = 'a'", "B": "x = 'a'", "C": f"x = '{last}'"}
+    _paced(pattern, 60, lambda *place: told.append(place), **defined)
+    rows = [row for row, _ in told]
+    assert rows == sorted(rows)
+    assert len(rows) > 1
+    assert {total for _, total in told} == {60}
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _paced(pattern, 60, stop, **defined)
+
+
+def test_all_starts_together_have_a_budget(monkeypatch):
+    monkeypatch.setattr(contract_module, "WORK_BUDGET", 0)
+    monkeypatch.setattr(contract_module, "WORK_PER_ROW", 20)
+    reads_match = {"A": "x = 'a'", "B": "x = 'a'", "C": "x = 'c' AND COUNT(*) > 1"}
+    _paced("A B+ C", 20, None, **reads_match)
+    with pytest.raises(MatchError, match="more than 2000 steps for 100 rows"):
+        _paced("A B+ C", 100, None, **reads_match)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import io
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 
 import duckdb
@@ -13,8 +15,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 import outpace as op
+from outpace.local.progress import Bar
 
 DIP = (
     op.Query("dip")
@@ -256,3 +260,32 @@ def test_without_measures_every_host_shows_the_same_columns():
         {"match_number": 1, "rows": 2},
         {"match_number": 2, "rows": 2},
     ]
+
+
+def test_progress_is_told_to_a_function_and_shown_as_a_bar() -> None:
+    told: list[tuple[int, int]] = []
+    over = DIP.over(op.windows.count(3))
+    assert op.match(TICKS, over, progress=lambda *place: told.append(place)).num_rows == 1
+    assert told[-1] == (7, 7)
+    assert op.match(TICKS, DIP, progress=True).to_pylist() == DIPS
+    with pytest.raises(op.BindError, match="progress is True, False or a function, not str"):
+        op.match(TICKS, DIP, progress="yes")  # type: ignore[call-overload]
+
+
+def test_the_bar_appears_after_a_while_and_goes_away() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with ExitStack() as stack:
+        bar = Bar("dip", stack, console=console, patience_seconds=0)
+        bar(30, 100)
+        bar(60, 100)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "dip" in shown
+    with ExitStack() as stack:
+        quiet = Console(file=io.StringIO(), force_terminal=True, width=80)
+        Bar("dip", stack, console=quiet)(30, 100)
+    assert quiet.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_progress_is_refused_on_spark() -> None:
+    with pytest.raises(op.UnsupportedError, match="progress is shown in process, not on Spark"):
+        op.match(op.parquet("nowhere.parquet"), DIP, progress=True)

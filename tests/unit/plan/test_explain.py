@@ -171,7 +171,7 @@ def test_all_kinds_of_nodes_and_guards_in_words():
         (
             "A -> B",
             None,
-            "polynomial: one run from each start, over all later rows at most",
+            "linear: each step reads the rows once, for all starts together",
             "in a stream: keeps all rows from the first open start on; WITHIN would bound that",
         ),
         (
@@ -194,6 +194,26 @@ def test_cost_and_memory(pattern, within, cost, memory):
     text = explain(asked.within(within) if within else asked).text
     assert section(text, "cost")[0] == cost
     assert section(text, "memory") == [memory]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "within", "cause"),
+    [
+        ("A B+ C", None, "B may repeat without end"),
+        ("A -> B -> C?", None, "B, C may come at any later row"),
+        ("A (B C)* -> D", None, "B may repeat without end and D may come at any later row"),
+        ("A ->> B", None, "B may come at any later row"),
+        ("A B+ C", "5 s", None),
+        ("A B{1,9} C", None, None),
+        ("A -> B -> C", None, None),
+    ],
+)
+def test_a_quadratic_query_says_which_steps_make_it_so(pattern, within, cause):
+    asked = Query().order_by("ts").pattern(pattern)
+    lines = section(explain(asked.within(within) if within else asked).text, "cost")
+    told = [line for line in lines if line.startswith("quadratic")]
+    expected = f"quadratic in the rows at worst, as {cause}: WITHIN would bound it;"
+    assert told == ([] if cause is None else [expected])
 
 
 def test_a_large_automaton_is_cut():

@@ -8,13 +8,12 @@ the search kernel.
 
 from __future__ import annotations
 
-import numpy as np
-
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled, compiled_within
 from outpace.engine.kernels.search import (
     DONE,
     FULL,
     NO_TIME,
+    PAUSED,
     WITHIN_FIRST,
     Buffers,
     Cursor,
@@ -26,20 +25,36 @@ from outpace.engine.kernels.search import (
 
 @compiled
 def search_chain(
-    steps: Integers, past_last: bool, rules: Rules, rows: Rows, cursor: Cursor, out: Buffers
+    steps: Integers,
+    past_last: bool,
+    rules: Rules,
+    rows: Rows,
+    taken: Integers,
+    cursor: Cursor,
+    out: Buffers,
 ) -> int:
-    """Match a chain of single steps from the cursor on; `steps` holds the bit of each."""
+    """Match a chain of single steps from the cursor on; `steps` holds the bit of each.
+
+    `taken` holds the event of each step between calls; all are -1 before the first.
+    """
     times = rows.times
     length = len(steps)
     last = length - 1
     timed = rules.within_kind == WITHIN_FIRST
-    taken = np.empty(length, np.int64)
+    # Starts and last steps only go on, and all others lie between them: that tells the work.
+    pause_at = -1
     for segment in range(cursor.segment[0], len(rows.begin)):
         cursor.segment[0] = segment
         end = rows.visible[segment]
         start = next_event(rows.masks, steps[0], cursor.next_row[segment], end)
-        taken[:] = start
+        if taken[0] < rows.begin[segment]:
+            taken[:] = start
+        if pause_at < 0:
+            pause_at = start + taken[last] + rules.work // length
         while start < end and (rules.limit < 0 or cursor.number[segment] < rules.limit):
+            if start + taken[last] > pause_at:
+                cursor.next_row[segment] = start
+                return PAUSED
             taken[0] = start
             for step in range(1, length):
                 if taken[step] > taken[step - 1]:
@@ -79,7 +94,7 @@ def search_chain(
     return DONE
 
 
-@compiled
+@compiled_within
 def next_event(masks: Integers, bit: int, row: int, end: int) -> int:
     """Return the first row from `row` on that has a bit; `end` where there is none."""
     while row < end and masks[row] & bit == 0:

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.chain import next_event
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled, compiled_within
 from outpace.engine.kernels.search import (
     DONE,
     FULL,
     NO_TIME,
+    PAUSED,
     REACHED_END,
     WITHIN_FIRST,
     Buffers,
@@ -80,7 +81,7 @@ class Outcomes(NamedTuple):
     looked: Integers
 
 
-@compiled
+@compiled_within
 def merge_groups(
     firsts: Integers, lasts: Integers, before: Integers, after: Integers, group: int, other: int
 ) -> None:
@@ -144,25 +145,31 @@ def sweep_chain(
     rules: Rules,
     rows: Rows,
     wanted: Integers,
+    taken: Integers,
     cursor: Cursor,
     out: Buffers,
 ) -> int:
     """Match a chain `A -> B -> C` from every start that the search of a window comes to.
 
     Rows that are `wanted` begin such searches, and rows that matches lead to become wanted. A start
-    that waits for rows that have not come leaves all later ones waiting, too.
+    that waits for rows that have not come leaves all later ones waiting, too. `taken` is as in
+    `search_chain`.
     """
     masks, times = rows.masks, rows.times
     length = len(steps)
     last = length - 1
     first_bit = steps[0]
     timed = rules.within_kind == WITHIN_FIRST
-    taken = np.empty(length, np.int64)
+    # Starts and last steps only go on, and all others lie between them: that tells the work.
+    pause_at = -1
     for segment in range(cursor.segment[0], len(rows.begin)):
         cursor.segment[0] = segment
         end = rows.visible[segment]
         start = cursor.next_row[segment]
-        taken[:] = start
+        if taken[0] < rows.begin[segment]:
+            taken[:] = start
+        if pause_at < 0:
+            pause_at = start + taken[last] + rules.work // length
         searching = False
         while True:
             while start < end:
@@ -172,6 +179,10 @@ def sweep_chain(
                 start += 1
             if start >= end:
                 break
+            if start + taken[last] > pause_at:
+                cursor.next_row[segment] = start
+                wanted[start] = 1
+                return PAUSED
             taken[0] = start
             for step in range(1, length):
                 if taken[step] > taken[step - 1]:
@@ -342,7 +353,7 @@ def walk_chains(
     )  # fmt: skip
 
 
-@compiled
+@compiled_within
 def next_start(
     starts: Integers, segments: Integers, match: int, segment: int, row: int
 ) -> tuple[int, int]:
@@ -356,7 +367,7 @@ def next_start(
     return match, REACHED_END
 
 
-@compiled
+@compiled_within
 def let_go(
     firsts: Integers,
     lasts: Integers,
@@ -395,7 +406,7 @@ def let_go(
     return active, left
 
 
-@compiled
+@compiled_within
 def first_to_find(firsts: Integers, reaches: Integers, following: Integers, active: int) -> int:
     """Return the group of a list that finds a match first."""
     best = group = active
@@ -408,7 +419,7 @@ def first_to_find(firsts: Integers, reaches: Integers, following: Integers, acti
     return best
 
 
-@compiled
+@compiled_within
 def list_windows(
     after: Integers, window: int, last: int, windows: Integers, counts: Integers
 ) -> Integers:
@@ -432,7 +443,7 @@ def list_windows(
         window = after[window]
 
 
-@compiled
+@compiled_within
 def grown(columns: Integers) -> Integers:
     """Return columns with twice the room."""
     larger = np.empty((columns.shape[0], 2 * columns.shape[1]), np.int64)
@@ -440,7 +451,7 @@ def grown(columns: Integers) -> Integers:
     return larger
 
 
-@compiled
+@compiled_within
 def join_lists(following: Integers, one: int, other: int) -> int:
     """Put two lists of groups behind each other; the first is walked to its end."""
     if one == NONE:
@@ -454,7 +465,7 @@ def join_lists(following: Integers, one: int, other: int) -> int:
     return one
 
 
-@compiled
+@compiled_within
 def merge_reached(
     firsts: Integers,
     lasts: Integers,

@@ -8,10 +8,12 @@ the kernel says that they did not.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled, compiled_within
 from outpace.engine.match.count_machine import (
     ACCEPTED,
     ACCEPTED_END,
@@ -31,15 +33,40 @@ from outpace.engine.match.count_machine import (
 )
 
 Integers = npt.NDArray[np.int64]
-Lanes = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
 
 # How lanes keep runs apart.
 ONE_LANE, BY_START, BY_TAKE = range(3)
 
+#: How a call ends: all is counted, a number did not fit, or there is more to do.
+COUNTED, OVERFLOWED, PAUSED = range(3)
 
-@compiled
+# Where a call paused: the segment, the row to go on with (-1: at the segment's beginning), the
+# first lane in use and the end of them, the work of the call.
+SEGMENT, NEXT_ROW, FIRST_LANE, END_LANE, WORK = range(5)
+
+
+class Lanes(NamedTuple):
+    """What the kernel works in, handed back so that a later call can go on."""
+
+    numbers: Matrix
+    scratch: Matrix
+    rows: Integers
+    place: Integers
+
+
+def new_lanes(states: int, mode: int) -> Lanes:
+    """Return lanes before the first call."""
+    size = 64 if mode else 1
+    numbers, scratch = (np.zeros((states, size), np.int64) for _ in range(2))
+    place = np.zeros(5, np.int64)
+    place[NEXT_ROW] = -1
+    return Lanes(numbers, scratch, np.zeros(size, np.int64), place)
+
+
+@compiled_within
 def apply_sums(
-    machine: Machine, first: int, last: int, lanes: Lanes, low: int, high: int, scratch: Lanes
+    machine: Machine, first: int, last: int, lanes: Matrix, low: int, high: int, scratch: Matrix
 ) -> int:
     """Change the numbers in some lanes by some sums; a negative result says they overflowed."""
     seen = 0
@@ -57,8 +84,8 @@ def apply_sums(
     return seen
 
 
-@compiled
-def add_takes(machine: Machine, first: int, last: int, lanes: Lanes, low: int, high: int) -> int:
+@compiled_within
+def add_takes(machine: Machine, first: int, last: int, lanes: Matrix, low: int, high: int) -> int:
     """Add up what takes bring, over all lanes, into the lane after the last; result as above."""
     seen = 0
     for index in range(first, last):
@@ -72,8 +99,8 @@ def add_takes(machine: Machine, first: int, last: int, lanes: Lanes, low: int, h
     return seen
 
 
-@compiled
-def make_room(lanes: Lanes, lane_rows: Integers, low: int, high: int) -> tuple[Lanes, Integers]:
+@compiled_within
+def make_room(lanes: Matrix, lane_rows: Integers, low: int, high: int) -> tuple[Matrix, Integers]:
     """Move the lanes in use to the front, of larger tables where they fill more than half."""
     size = len(lane_rows)
     used = high - low
@@ -93,24 +120,38 @@ def count_rows(
     mode: int,
     within: int,
     floors: Integers,
-    bounds: Lanes,
+    bounds: Matrix,
+    work: int,
     counts: Integers,
-) -> bool:
-    """Fill in how many matches each row completes; False says that a number did not fit.
+    held: Lanes,
+) -> tuple[Lanes, int]:
+    """Fill in how many matches each row completes; return the lanes and how the call ended.
 
     `bounds` has for each segment the first row and the end. `within` is 0 where time ends no lane,
-    `floors` empty where no row does; it never falls within a segment.
+    `floors` empty where no row does; it never falls within a segment. After about as much work as
+    given the call pauses, to be made again with the lanes.
     """
-    size = 64 if mode else 1
-    lanes = np.zeros((machine.states, size), np.int64)
-    scratch = np.zeros((machine.states, size), np.int64)
-    lane_rows = np.zeros(size, np.int64)
-    seen = 0
-    for segment in range(len(bounds)):
-        low, high = 0, 0 if mode else 1
-        lanes[:] = 0
-        for row in range(bounds[segment, 0], bounds[segment, 1]):
+    lanes, scratch, lane_rows, place = held
+    seen = spent = 0
+    for segment in range(place[SEGMENT], len(bounds)):
+        place[SEGMENT] = segment
+        first = place[NEXT_ROW]
+        if first < 0:
+            first = bounds[segment, 0]
+            low, high = 0, 0 if mode else 1
+            lanes[:] = 0
+        else:
+            low, high = place[FIRST_LANE], place[END_LANE]
+            place[NEXT_ROW] = -1
+        for row in range(first, bounds[segment, 1]):
+            if spent > work:
+                place[NEXT_ROW] = row
+                place[FIRST_LANE] = low
+                place[END_LANE] = high
+                place[WORK] = spent
+                return Lanes(lanes, scratch, lane_rows, place), PAUSED
             line = machine.symbols[symbols[row]]
+            spent += 1 + (high - low) * (1 + line[BOTH_END] - line[BOTH])
             if mode:
                 while within and low < high and times[row] - times[lane_rows[low]] >= within:
                     low += 1
@@ -123,8 +164,8 @@ def count_rows(
                     if scratch.shape[1] < len(lane_rows):
                         scratch = np.zeros((machine.states, len(lane_rows)), np.int64)
             completed = line[AT_ONCE]
-            for place in range(line[ACCEPTED], line[ACCEPTED_END]):
-                source = lanes[machine.flat[place]]
+            for index in range(line[ACCEPTED], line[ACCEPTED_END]):
+                source = lanes[machine.flat[index]]
                 for lane in range(low, high):
                     completed += source[lane]
                     seen |= completed
@@ -142,12 +183,12 @@ def count_rows(
                     lanes[:, high] = 0
             if begins:
                 lane = high if mode else 0
-                for place in range(line[STARTED], line[STARTED_END]):
-                    lanes[machine.flat[place], lane] += 1
-                    seen |= lanes[machine.flat[place], lane]
+                for index in range(line[STARTED], line[STARTED_END]):
+                    lanes[machine.flat[index], lane] += 1
+                    seen |= lanes[machine.flat[index], lane]
                 if mode:
                     lane_rows[high] = row
                     high += 1
             if seen < 0:
-                return False
-    return True
+                return Lanes(lanes, scratch, lane_rows, place), OVERFLOWED
+    return Lanes(lanes, scratch, lane_rows, place), COUNTED

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_within
 from outpace.engine.match.graph_layout import (
     AWAITED,
     AWAITED_END,
@@ -77,7 +77,7 @@ NODES, ENTRIES, EDGE_COUNT = range(3)
 NEVER = np.iinfo(np.int64).max
 
 
-@compiled
+@compiled_within
 def window_lows(times: Integers, low: int, high: int, within: int, lows: Integers) -> None:
     """Fill in, for each row, the first row that is less than `within` before it."""
     first = low
@@ -87,7 +87,7 @@ def window_lows(times: Integers, low: int, high: int, within: int, lows: Integer
         lows[row] = first
 
 
-@compiled
+@compiled_within
 def grown(table: Matrix, needed: int) -> Matrix:
     """Return the table, or a larger copy if it has fewer than `needed` lines."""
     if needed <= len(table):
@@ -97,7 +97,7 @@ def grown(table: Matrix, needed: int) -> Matrix:
     return larger
 
 
-@compiled
+@compiled_within
 def clear_list(lists: Matrix, number: int) -> None:
     """Let nothing wait in a list any more."""
     lists[number, TAIL] = -1
@@ -105,7 +105,7 @@ def clear_list(lists: Matrix, number: int) -> None:
     lists[number, LIST_EARLIEST] = NEVER
 
 
-@compiled
+@compiled_within
 def add_entry(
     nodes: Matrix, entries: Matrix, lists: Matrix, fill: Integers, to: int, node: int
 ) -> None:
@@ -125,7 +125,7 @@ def add_entry(
     lists[to, LIST_EARLIEST] = min(lists[to, LIST_EARLIEST], nodes[node, EARLIEST])
 
 
-@compiled
+@compiled_within
 def any_holds(layout: Layout, truth: Truth, row: int, low: int, high: int) -> bool:
     """Say whether the row satisfies one of the variables in a part of the list."""
     for place in range(low, high):  # noqa: SIM110 - kernels have no generators
@@ -134,7 +134,7 @@ def any_holds(layout: Layout, truth: Truth, row: int, low: int, high: int) -> bo
     return False
 
 
-@compiled
+@compiled_within
 def close_moves(
     layout: Layout,
     truth: Truth,
@@ -175,7 +175,7 @@ def close_moves(
     return entries
 
 
-@compiled
+@compiled_within
 def start_rank(layout: Layout, truth: Truth, row: int, first: bool, position: int) -> int:
     """Return the rank of the best initial move that takes this row there, or -1."""
     for move in range(len(layout.initial)):
@@ -193,7 +193,7 @@ def start_rank(layout: Layout, truth: Truth, row: int, first: bool, position: in
     return -1
 
 
-@compiled
+@compiled_within
 def add_edge(edges: Matrix, fill: Integers, move: int, end: int) -> None:
     """Connect the newest node to the runs before it."""
     edges[fill[EDGE_COUNT], MOVE] = move
@@ -201,7 +201,7 @@ def add_edge(edges: Matrix, fill: Integers, move: int, end: int) -> None:
     fill[EDGE_COUNT] += 1
 
 
-@compiled
+@compiled_within
 def take_row(
     layout: Layout,
     truth: Truth,
@@ -266,7 +266,7 @@ def take_row(
     nodes[node, STAMP] = -1
 
 
-@compiled
+@compiled_within
 def wait_after(
     layout: Layout,
     truth: Truth,
@@ -306,7 +306,7 @@ def wait_after(
                 add_entry(nodes, entries, lists, fill, move, node)
 
 
-@compiled
+@compiled_within
 def add_row(
     layout: Layout,
     truth: Truth,
@@ -358,7 +358,7 @@ def add_row(
     return nodes, entries, edges
 
 
-@compiled
+@compiled_within
 def empty_graph(lists: Matrix, newest: Integers, fill: Integers) -> None:
     """Forget all nodes."""
     fill[:] = 0
@@ -367,7 +367,7 @@ def empty_graph(lists: Matrix, newest: Integers, fill: Integers) -> None:
         clear_list(lists, number)
 
 
-@compiled
+@compiled_within
 def earliest_live(
     layout: Layout,
     row: int,

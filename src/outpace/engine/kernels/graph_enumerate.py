@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_within
 from outpace.engine.kernels.graph_build import (
     BEFORE,
     EDGE,
@@ -56,17 +56,22 @@ AT, CURSOR, RIVALS = range(3)
 START_ROW, LAST_ROW, TAKES_END, SETTLED = range(4)
 TAKEN_ROW, TAKEN_POSITION = range(2)
 
-# Fill levels of the result tables, and the last start that an emitted match rules out.
-MATCHES, TAKES, BARRIER = range(3)
+# Fill levels of the result tables, the last start that an emitted match rules out, and the work
+# done so far: nodes and links collected, steps walked, takes written.
+MATCHES, TAKES, BARRIER, DONE_WORK = range(4)
+# Where an enumeration paused: one more than the depth of the path (0: it did not), the nodes
+# collected, the place of the start among them, and the rank of the first take before this one.
+HELD_DEPTH, HELD_COUNT, HELD_PLACE, HELD_RANK = range(4, 8)
+FILLED_SIZE = 8
 
-# What an enumeration ends with.
-DONE, STOPPED, TOO_MANY, BAD_SKIP = range(4)
+# What an enumeration ends with; paused, it is to be called again.
+DONE, STOPPED, TOO_MANY, BAD_SKIP, PAUSED = range(5)
 
 # Where to go on after a match.
 SKIP_NONE, SKIP_NEXT_ROW, SKIP_PAST_LAST, SKIP_FIRST, SKIP_LAST = range(5)
 
 
-@compiled
+@compiled_within
 def visit(nodes: Matrix, visited: Matrix, count: int, node: int, stamp: int) -> int:
     """Note a node that leads to the completing event; return how many there are."""
     if nodes[node, STAMP] == stamp:
@@ -78,7 +83,7 @@ def visit(nodes: Matrix, visited: Matrix, count: int, node: int, stamp: int) -> 
     return count + 1
 
 
-@compiled
+@compiled_within
 def collect(
     layout: Layout,
     first: int,
@@ -135,7 +140,7 @@ def collect(
     return visited, links, count, linked
 
 
-@compiled
+@compiled_within
 def turn_round(
     layout: Layout,
     count: int,
@@ -184,7 +189,7 @@ def turn_round(
     return ways
 
 
-@compiled
+@compiled_within
 def add_rival(rivals: Integers, low: int, high: int, node: int) -> int:
     """Add a node to the rivals unless it is there; return where they end."""
     for place in range(low, high):
@@ -194,7 +199,7 @@ def add_rival(rivals: Integers, low: int, high: int, node: int) -> int:
     return high + 1
 
 
-@compiled
+@compiled_within
 def first_way_to(nodes: Matrix, ways: Matrix, low: int, high: int, row: int) -> int:
     """Return the first of some ways, sorted by row, that leads to `row` or beyond."""
     while low < high:
@@ -206,7 +211,7 @@ def first_way_to(nodes: Matrix, ways: Matrix, low: int, high: int, row: int) -> 
     return low
 
 
-@compiled
+@compiled_within
 def rivals_of_step(
     layout: Layout,
     nodes: Matrix,
@@ -242,7 +247,7 @@ def rivals_of_step(
     return end
 
 
-@compiled
+@compiled_within
 def skip_target(path: Matrix, depth: int, nodes: Matrix, targets: Flags, skip: int) -> int:
     """Return the row that AFTER MATCH SKIP TO names in the match on the path, or -1."""
     found = -1
@@ -255,7 +260,7 @@ def skip_target(path: Matrix, depth: int, nodes: Matrix, targets: Flags, skip: i
     return found
 
 
-@compiled
+@compiled_within
 def write_match(
     path: Matrix,
     depth: int,
@@ -280,10 +285,11 @@ def write_match(
     found[match, SETTLED] = settled
     filled[MATCHES] += 1
     filled[TAKES] += depth + 1
+    filled[DONE_WORK] += depth + 1
     return found, taken
 
 
-@compiled
+@compiled_within
 def walk(
     layout: Layout,
     root: int,
@@ -291,6 +297,7 @@ def walk(
     settled: int,
     room: int,
     takes_max: int,
+    pause_at: int,
     skip: int,
     strict: bool,
     targets: Flags,
@@ -305,14 +312,22 @@ def walk(
 ) -> tuple[Matrix, Matrix, int, int]:
     """Write all matches from one first take, in order; return the tables, what is left, a status.
 
-    `rivals[:rivals_end]` are the preferred first takes with the same label.
+    `rivals[:rivals_end]` are the preferred first takes with the same label. The walk pauses when
+    the work done so far exceeds `pause_at`.
     """
-    depth = 0
-    path[0, AT] = root
-    path[0, CURSOR] = nodes[root, OUT]
-    path[0, RIVALS] = 0
-    path[1, RIVALS] = rivals_end
+    depth = filled[HELD_DEPTH] - 1
+    filled[HELD_DEPTH] = 0
+    if depth < 0:
+        depth = 0
+        path[0, AT] = root
+        path[0, CURSOR] = nodes[root, OUT]
+        path[0, RIVALS] = 0
+        path[1, RIVALS] = rivals_end
     while depth >= 0:
+        if filled[DONE_WORK] > pause_at:
+            filled[HELD_DEPTH] = depth + 1
+            return found, taken, room, PAUSED
+        filled[DONE_WORK] += 1
         node = path[depth, AT]
         if nodes[node, ROW] == last:
             # With a rival at the end, a preferred run has given the same match already.
@@ -342,6 +357,7 @@ def walk(
         end = high
         if layout.header[AMBIGUOUS]:
             end = rivals_of_step(layout, nodes, ways, way, node, rivals, low, high)
+            filled[DONE_WORK] += end - low
             overtaken = False
             for place in range(high, end):
                 overtaken = overtaken or rivals[place] == onward
@@ -355,7 +371,7 @@ def walk(
     return found, taken, room, DONE
 
 
-@compiled
+@compiled_within
 def enumerate_row(
     layout: Layout,
     first: int,
@@ -366,6 +382,7 @@ def enumerate_row(
     settled: int,
     room: int,
     takes_max: int,
+    work: int,
     skip: int,
     strict: bool,
     targets: Flags,
@@ -384,26 +401,35 @@ def enumerate_row(
     """Write the matches that the nodes `first .. last`, all of one row, complete.
 
     In order of start, then preference. Returns the tables (visited, links, ways, path, rivals,
-    found, taken), the room left and a status.
+    found, taken), the room left and a status; PAUSED after about as much work as given, to be
+    called again with the same arguments and what is left of the room.
     """
-    visited, links, count, linked = collect(
-        layout, first, last, start_low, lows, by_step, nodes, entries, edges, visited, links
-    )
     status = DONE
-    if count == 0:
-        return visited, links, ways, path, rivals, found, taken, room, status
-    ways = turn_round(layout, count, linked, nodes, visited, links, ways)
+    place = held_place = 0
+    held_rank = -1
+    if filled[HELD_DEPTH]:
+        count = filled[HELD_COUNT]
+        place = held_place = filled[HELD_PLACE]
+        held_rank = filled[HELD_RANK]
+    else:
+        visited, links, count, linked = collect(
+            layout, first, last, start_low, lows, by_step, nodes, entries, edges, visited, links
+        )
+        filled[DONE_WORK] += count + linked
+        if count == 0:
+            return visited, links, ways, path, rivals, found, taken, room, status
+        ways = turn_round(layout, count, linked, nodes, visited, links, ways)
+        path = grown(path, count + 2)
+        if layout.header[AMBIGUOUS] and len(rivals) < (count + 2) * len(layout.positions):
+            rivals = np.empty(2 * (count + 2) * len(layout.positions), np.int64)
     row = nodes[first, ROW]
-    path = grown(path, count + 2)
-    if layout.header[AMBIGUOUS] and len(rivals) < (count + 2) * len(layout.positions):
-        rivals = np.empty(2 * (count + 2) * len(layout.positions), np.int64)
-    place = 0
+    pause_at = filled[DONE_WORK] + work
     while place < count and status == DONE:
         start = nodes[visited[place, 0], ROW]
         end = place
         while end < count and nodes[visited[end, 0], ROW] == start:
             end += 1
-        rank = -1
+        rank = held_rank if place == held_place else -1
         while start >= start_low and status == DONE:
             # The first takes of a start, by rank: there are few, so each is looked for.
             root = -1
@@ -425,9 +451,12 @@ def enumerate_row(
                 ):
                     rivals[rivals_end] = node
                     rivals_end += 1
+            filled[HELD_COUNT] = count
+            filled[HELD_PLACE] = place
+            filled[HELD_RANK] = rank
             rank = nodes[root, START]
             found, taken, room, status = walk(
-                layout, root, row, settled, room, takes_max, skip, strict, targets,
+                layout, root, row, settled, room, takes_max, pause_at, skip, strict, targets,
                 nodes, ways, path, rivals, rivals_end, found, taken, filled,
             )  # fmt: skip
         place = end

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled, compiled_within
 
 #: Kernels take arrays of several widths; what is said here is what they mean.
 Integers = npt.NDArray[Any]
@@ -27,6 +27,12 @@ SKIP_NEXT_ROW, SKIP_PAST_LAST, SKIP_TO_FIRST, SKIP_TO_LAST = 0, 1, 2, 3
 #: How a call ends: finished; more room is needed to go on; an error that the caller words.
 DONE, FULL, STACK_FULL, MEMO_FULL = 0, 1, 2, 3
 OVER_BUDGET, NO_TARGET, TARGET_IS_FIRST, PATH_FAILED = 4, 5, 6, 7
+#: There is more to do; the next call goes on exactly where this one stopped.
+PAUSED = 8
+
+#: Places in `Stack.paused`: one more than the depth that a paused search has come to (0: the next
+#: start is to be searched from its beginning), the steps that it has taken, the work of a call.
+HELD_DEPTH, HELD_STEPS, WORK = 0, 1, 2
 
 #: A time before any time.
 NO_TIME = -(1 << 63)
@@ -78,7 +84,8 @@ class Rules(NamedTuple):
     """What a query asks for beside its pattern; `limit` -1 means none.
 
     `start_bits` are the variables that can be first, and `second_bits` those that must come right
-    after, where that holds for every match, else 0.
+    after, where that holds for every match, else 0. The search of one start is given up after
+    `budget` steps; a call pauses after about `work` steps and rows looked at.
     """
 
     path: int
@@ -93,6 +100,7 @@ class Rules(NamedTuple):
     limit: int
     memo: bool
     budget: int
+    work: int
 
 
 class Rows(NamedTuple):
@@ -149,7 +157,7 @@ class Stack(NamedTuple):
     from this start, had a part in what failed after it. `integers` and `floats` are the registers
     of compiled predicates, those of the empty run first. The memo holds failures; `memo_state` is
     the number of entries, whether it is in use, the stamp of the current start, and the entries
-    before it.
+    before it. `paused` says where a call paused.
     """
 
     state: Integers
@@ -167,6 +175,7 @@ class Stack(NamedTuple):
     memo_keys: Integers
     memo_stamps: Integers
     memo_state: Integers
+    paused: Integers
 
 
 class Buffers(NamedTuple):
@@ -187,7 +196,7 @@ class Buffers(NamedTuple):
     positions: Integers
 
 
-@compiled
+@compiled_within
 def memo_slot(keys: Integers, stamps: Integers, stamp: int, key: int) -> int:
     """Return where a key is, or the free slot where it belongs; stamps of other starts are free."""
     last = len(keys) - 1
@@ -239,6 +248,9 @@ def search(
     integers_at, floats_at = integers.ctypes, floats.ctypes
     integer_columns, float_columns = path.integers.ctypes, path.floats.ctypes
     valid = path.valid.ctypes
+    paused = stack.paused
+    resumed = paused[HELD_DEPTH] > 0
+    work = 0
 
     for segment in range(cursor.segment[0], len(rows.begin)):
         cursor.segment[0] = segment
@@ -247,17 +259,25 @@ def search(
         reach = cursor.reach[segment]
         passed = cursor.passed[segment]
         limit_row = start
-        searching = not sweeping
+        searching = resumed or not sweeping
         while start < end:
             if rules.limit >= 0 and number[segment] >= rules.limit:
                 start = end
                 break
+            if work > rules.work:
+                next_row[segment] = start
+                cursor.reach[segment] = reach
+                cursor.passed[segment] = passed
+                if searching and sweeping:
+                    wanted_rows[start] = 1
+                paused[WORK] = work
+                return PAUSED
             while not searching and start < end:
                 searching = wanted_rows[start] != 0
                 start += not searching
             if start == end:
                 break
-            if not rules.matches_empty:
+            if not rules.matches_empty and not resumed:
                 # A start must fit a first step, and where known, its next row a strict second one.
                 while start < end:
                     if np.int64(masks[start]) & rules.start_bits:
@@ -268,7 +288,7 @@ def search(
                     start += 1
                 if start == end:
                     break
-            if sweeping:
+            if sweeping and not resumed:
                 # Each start counts for itself, also when it is searched again for want of room.
                 wanted_rows[start] = 1
                 reach = 0
@@ -282,24 +302,38 @@ def search(
                     limit_row += 1
                 bound = limit_row
                 deadline = times[start] + rules.within
-            stamp = memo_state[2] + 1
-            memo_state[2] = stamp
-            memo_on = memo_state[1] != 0
-            memo_state[3] = memo_state[0]
-
             depth = 0
-            frame_state[0] = 0
-            frame_row[0] = start - 1
-            frame_event[0] = start
-            frame_move[0] = 0
-            frame_group[0] = 0
-            frame_alive[0] = group_bits[0]
-            frame_released[0] = 0
-            frame_late[0] = 0
+            steps = 0
+            memo_on = memo_state[1] != 0
+            if resumed:
+                depth = paused[HELD_DEPTH] - 1
+                steps = paused[HELD_STEPS]
+                paused[HELD_DEPTH] = 0
+                resumed = False
+            else:
+                memo_state[2] += 1
+                memo_state[3] = memo_state[0]
+                frame_state[0] = 0
+                frame_row[0] = start - 1
+                frame_event[0] = start
+                frame_move[0] = 0
+                frame_group[0] = 0
+                frame_alive[0] = group_bits[0]
+                frame_released[0] = 0
+                frame_late[0] = 0
+                work += 1
+            stamp = memo_state[2]
             reach = max(reach, start + 1)
             outcome = FAILED
-            steps = 0
             while True:
+                if work > rules.work:
+                    next_row[segment] = start
+                    cursor.reach[segment] = reach
+                    cursor.passed[segment] = passed
+                    paused[HELD_DEPTH] = depth + 1
+                    paused[HELD_STEPS] = steps
+                    paused[WORK] = work
+                    return PAUSED
                 state = frame_state[depth]
                 row = frame_row[depth]
                 base, top = first_move[state], first_move[state + 1]
@@ -312,6 +346,7 @@ def search(
                     alive = frame_alive[depth]
                     released = frame_released[depth]
                     first = row + 1
+                    work -= event
                     if rules.within_kind == WITHIN_PREVIOUS and state > 0:
                         deadline = times[row] + rules.within
                     while True:
@@ -523,6 +558,7 @@ def search(
                                 break
                         event += 1
                         move = group
+                    work += event + 1
                     if outcome == PENDING:
                         break
                 if taken:
@@ -534,6 +570,8 @@ def search(
                     depth += 1
                     if depth + 1 >= frames:
                         next_row[segment] = start
+                        cursor.reach[segment] = reach
+                        cursor.passed[segment] = passed
                         return STACK_FULL
                     steps += 1
                     if steps > rules.budget:
@@ -596,6 +634,8 @@ def search(
                 if memo_on:
                     if 2 * memo_state[0] >= len(memo_keys):
                         next_row[segment] = start
+                        cursor.reach[segment] = reach
+                        cursor.passed[segment] = passed
                         return MEMO_FULL
                     key = (state - 1) * size + row
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
@@ -673,7 +713,7 @@ def search(
     return DONE
 
 
-@compiled
+@compiled_within
 def known_from(times: Integers, reach: int, passed: int, start: int, end: int) -> int:
     """Return the row behind the last that had to come, those that told the time included."""
     if passed == NO_TIME:
@@ -688,7 +728,7 @@ class _Verdict(NamedTuple):
     failed: bool
 
 
-@compiled
+@compiled_within
 def _fits_one(
     step: Any,
     path_bits: int,
@@ -731,7 +771,7 @@ def _fits_one(
     return 0
 
 
-@compiled
+@compiled_within
 def _accepts(
     step: Any,
     program: ProgramArrays,

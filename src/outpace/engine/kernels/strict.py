@@ -19,6 +19,8 @@ from outpace.engine.kernels.search import (
     DONE,
     FAILED,
     FULL,
+    HELD_DEPTH,
+    HELD_STEPS,
     MATCHED,
     MEMO_AFTER,
     MEMO_FULL,
@@ -26,6 +28,7 @@ from outpace.engine.kernels.search import (
     NO_TIME,
     OVER_BUDGET,
     PATH_FAILED,
+    PAUSED,
     PENDING,
     REACHED_END,
     SKIP_PAST_LAST,
@@ -34,6 +37,7 @@ from outpace.engine.kernels.search import (
     STACK_FULL,
     TARGET_IS_FIRST,
     WITHIN_FIRST,
+    WORK,
     Buffers,
     Cursor,
     Path,
@@ -77,6 +81,9 @@ def search_strict(
     integers_at, floats_at = stack.integers.ctypes, stack.floats.ctypes
     integer_columns, float_columns = path.integers.ctypes, path.floats.ctypes
     valid = path.valid.ctypes
+    paused = stack.paused
+    resumed = paused[HELD_DEPTH] > 0
+    work = 0
 
     for segment in range(cursor.segment[0], len(begins)):
         cursor.segment[0] = segment
@@ -89,7 +96,13 @@ def search_strict(
             if rules.limit >= 0 and number[segment] >= rules.limit:
                 start = end
                 break
-            if not rules.matches_empty:
+            if work > rules.work:
+                next_row[segment] = start
+                reaches[segment] = reach
+                passes[segment] = passed
+                paused[WORK] = work
+                return PAUSED
+            if not rules.matches_empty and not resumed:
                 while start < end:
                     if np.int64(masks[start]) & rules.start_bits:
                         if rules.second_bits == 0 or start + 1 == end:
@@ -107,19 +120,28 @@ def search_strict(
                     limit_row += 1
                 bound = limit_row
                 deadline = times[start] + rules.within
-            stamp = memo_state[2] + 1
-            memo_state[2] = stamp
-            memo_state[3] = memo_state[0]
             memo_on = memo_state[1] != 0
-
             depth = 0
             state = 0
-            move = 0
-            top = first_move[1]
-            frame_late[0] = 0
-            outcome = FAILED
             steps = 0
+            if resumed:
+                depth = paused[HELD_DEPTH] - 1
+                state = frame_state[depth]
+                steps = paused[HELD_STEPS]
+                paused[HELD_DEPTH] = 0
+                resumed = False
+            else:
+                memo_state[2] += 1
+                memo_state[3] = memo_state[0]
+            stamp = memo_state[2]
+            # A search pauses right after a take, when nothing has been tried after it.
+            move = first_move[state]
+            top = first_move[state + 1]
+            frame_late[depth] = 0
+            outcome = FAILED
             last_seen = start
+            begun = steps
+            last_step = min(rules.budget, steps + rules.work - work)
             while True:
                 event = start + depth
                 if move < top:
@@ -195,11 +217,10 @@ def search_strict(
                             continue
                     if depth + 2 >= frames:
                         next_row[segment] = start
+                        reaches[segment] = reach
+                        passes[segment] = passed
                         return STACK_FULL
                     steps += 1
-                    if steps > rules.budget:
-                        next_row[segment] = start
-                        return OVER_BUDGET
                     if steps == MEMO_AFTER and rules.memo:
                         memo_on = True
                         memo_state[1] = 1
@@ -210,6 +231,17 @@ def search_strict(
                     move = first_move[state]
                     top = first_move[state + 1]
                     frame_late[depth] = 0
+                    if steps > last_step:
+                        next_row[segment] = start
+                        if steps > rules.budget:
+                            return OVER_BUDGET
+                        reaches[segment] = max(reach, last_seen + 1)
+                        passes[segment] = passed
+                        frame_state[depth] = state
+                        paused[HELD_DEPTH] = depth + 1
+                        paused[HELD_STEPS] = steps
+                        paused[WORK] = work + steps - begun
+                        return PAUSED
                     continue
                 # Nothing is left to try after this take.
                 if depth == 0:
@@ -217,6 +249,8 @@ def search_strict(
                 if memo_on:
                     if 2 * memo_state[0] >= len(memo_keys):
                         next_row[segment] = start
+                        reaches[segment] = reach
+                        passes[segment] = passed
                         return MEMO_FULL
                     key = (state - 1) * size + event - 1
                     place = memo_slot(memo_keys, memo_stamps, stamp, key)
@@ -232,6 +266,7 @@ def search_strict(
                 top = first_move[state + 1]
 
             reach = max(reach, last_seen + 1)
+            work += steps - begun + 1
             if outcome == PENDING:
                 break
             if outcome == FAILED:

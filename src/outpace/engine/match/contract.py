@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.match.program import Program
+from outpace.errors import MatchError
 from outpace.pattern.bound import BoundQuery
 
 Integers = npt.NDArray[np.int64]
@@ -30,6 +31,14 @@ NO_TIME = np.iinfo(np.int64).min
 #: its block: what is linear or nearly so always ends, what is exponential does not go on for ever.
 STEP_BUDGET = 2_000_000
 STEPS_PER_ROW = 100
+
+#: All starts of a block together may take this much work, and so much for each row: some minutes,
+#: and far more than what is linear ever takes. A unit is a step, or a row that was looked at.
+WORK_BUDGET = 10_000_000_000
+WORK_PER_ROW = 10_000
+
+#: What a call of compiled code does at once: some milliseconds.
+WORK_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -175,6 +184,25 @@ class Outcome:
     timed_out: TimedOut | None = None
 
 
+class Progress(Protocol):
+    """What a host wants to know while a matcher works: the rows it is done with, of how many."""
+
+    def __call__(self, done: int, total: int, /) -> None:
+        """Take note, quickly; what it raises ends the work."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much compiled code does before Python has the floor, and what is told then.
+
+    Only while Python has the floor a signal such as Ctrl-C can end the work.
+    """
+
+    work: int = WORK_AT_ONCE
+    progress: Progress | None = None
+
+
 class Matcher(Protocol):
     """A matcher for one bound query."""
 
@@ -191,10 +219,38 @@ class Task:
     program: Program
     timeouts: bool = False
     step_budget: int = field(default=STEP_BUDGET)
+    pace: Pace = field(default_factory=Pace, compare=False)
 
     def steps_allowed(self, rows: int) -> int:
         """Return how many steps a search from one start may take in a block of so many rows."""
         return self.step_budget + STEPS_PER_ROW * rows
+
+    def work_allowed(self, rows: int) -> int:
+        """Return how much work all starts in a block of so many rows may take together."""
+        return WORK_BUDGET // STEP_BUDGET * self.step_budget + WORK_PER_ROW * rows
+
+
+class Turns:
+    """The turns that compiled code takes at a block; between them Python has the floor."""
+
+    def __init__(self, task: Task, rows: int) -> None:
+        self._pace = task.pace
+        self._rows = rows
+        self._allowed = task.work_allowed(rows)
+        self._work = 0
+
+    def end(self, work: int, row: int) -> None:
+        """Count the work of a turn that got to a row, and tell the host; refuse too much of it."""
+        self._work += work
+        if self._work > self._allowed:
+            raise MatchError(
+                f"the search took more than {self._allowed} steps for {self._rows} rows",
+                detail=f"it got to row {row} of the rows looked at",
+                hint="explain says which steps make it grow faster than the rows; add WITHIN,"
+                " or a condition that ends a repetition",
+            )
+        if self._pace.progress is not None:
+            self._pace.progress(row, self._rows)
 
 
 def empty_block(task: Task) -> Block:

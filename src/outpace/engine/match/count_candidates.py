@@ -9,8 +9,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.count_rows import BY_START, BY_TAKE, ONE_LANE, count_rows
-from outpace.engine.match.contract import Block, Booleans, Integers, Resume, Task
+from outpace.engine.kernels.count_rows import (
+    BY_START,
+    BY_TAKE,
+    COUNTED,
+    NEXT_ROW,
+    ONE_LANE,
+    PAUSED,
+    WORK,
+    count_rows,
+    new_lanes,
+)
+from outpace.engine.match.contract import Block, Booleans, Integers, Resume, Task, Turns
 from outpace.engine.match.count_machine import (
     ACCEPTED,
     ACCEPTED_END,
@@ -60,7 +70,7 @@ def count_candidates(
         return None
     bounds = np.stack([low, block.visible], axis=1)
     by_lane = BY_START if len(floors) else mode
-    counts = _count(machine, symbols, block.times, by_lane, bound.within or 0, floors, bounds)
+    counts = _count(task, machine, symbols, block.times, by_lane, floors, bounds)
     if len(floors):
         counts[floors > np.arange(len(floors))] = 0
     for segment, completed in enumerate(resume.completed_to + shift):
@@ -112,16 +122,25 @@ def number_symbols(truth: Booleans, block: Block) -> tuple[Integers, Booleans]:
 
 
 def _count(
+    task: Task,
     machine: Machine,
     symbols: Integers,
     times: Integers,
     mode: int,
-    within: int,
     floors: Integers,
     bounds: Integers,
 ) -> Integers | Exact:
     counts = np.zeros(len(symbols), np.int64)
-    if count_rows(machine, symbols, times, mode, within, floors, bounds, counts):
+    within = task.bound.within or 0
+    lanes, status = new_lanes(machine.states, mode), PAUSED
+    turns = Turns(task, len(symbols))
+    while status == PAUSED:
+        lanes, status = count_rows(
+            machine, symbols, times, mode, within, floors, bounds, task.pace.work, counts, lanes
+        )
+        if status == PAUSED:
+            turns.end(int(lanes.place[WORK]), int(lanes.place[NEXT_ROW]))
+    if status == COUNTED:
         return counts
     return count_rows_exactly(machine, symbols, times, mode, within, floors, bounds)
 

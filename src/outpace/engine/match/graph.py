@@ -21,6 +21,7 @@ from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
     LAST_ROW,
     MATCHES,
+    PAUSED,
     SETTLED,
     SKIP_FIRST,
     SKIP_LAST,
@@ -35,13 +36,17 @@ from outpace.engine.kernels.graph_enumerate import (
     TOO_MANY,
 )
 from outpace.engine.kernels.graph_match import (
+    AT_START,
     FIRST_TO_LAST,
+    NEXT_ROW,
     NO_WITHIN,
     NODES_KEPT,
     PREVIOUS_TO_CURRENT,
     UNLIMITED,
+    WORK,
     match_by_completion,
     match_by_start,
+    new_tables,
 )
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
@@ -54,6 +59,7 @@ from outpace.engine.match.contract import (
     Outcome,
     Resume,
     Task,
+    Turns,
     empty_block,
 )
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
@@ -71,7 +77,7 @@ TAKES_MAX: Final = 1 << 28
 TAKES_UNCOUNTED: Final = 1 << 22
 
 #: Blocks up to this size go to the twin as long as the kernels are not compiled on this machine.
-_SMALL: Final = 500
+_SMALL: Final = 2_000
 
 _SKIPS = {
     Skip.NONE: SKIP_NONE,
@@ -229,18 +235,29 @@ class GraphMatcher:
         )  # fmt: skip
         if self._by_start:
             clock, clock_settled = _clock(block)
-            found, taken, filled, ends, keep, status = match_by_start(
+            turn = partial(
+                match_by_start,
                 *common, barriers, numbers, consumed, clock, clock_settled,
                 int(block.arrivals.max()) + 1 if block.size else 0,
                 rules.waits, rules.per_start, rules.per_partition,
                 rules.skip, rules.strict, rules.targets,
                 rules.consume is Consume.SELECTED, rules.consume is Consume.ALL, takes_max,
+                self.task.pace.work,
             )  # fmt: skip
         else:
-            found, taken, filled, ends, keep, status = match_by_completion(
-                *common, block.floors, takes_max, self.nodes_kept
-            )
-        found, taken = found[: filled[MATCHES]], taken[: filled[TAKES]]
+            turn = partial(
+                match_by_completion,
+                *common, block.floors, takes_max, self.nodes_kept, self.task.pace.work,
+            )  # fmt: skip
+        tables = new_tables(self.layout, block.size if rules.kind else 0, len(bounds))
+        turns = Turns(self.task, block.size)
+        tables, status = turn(tables)
+        while status == PAUSED:
+            place = tables.place
+            turns.end(int(place[WORK]), int(place[AT_START if self._by_start else NEXT_ROW]))
+            tables, status = turn(tables)
+        filled, ends, keep = tables.filled, tables.ends, tables.keep
+        found, taken = tables.found[: filled[MATCHES]], tables.taken[: filled[TAKES]]
         if status == TOO_MANY:
             return None
         if status == BAD_SKIP:

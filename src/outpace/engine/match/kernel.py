@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from outpace.engine.match.contract import (
     Outcome,
     Resume,
     Task,
+    Turns,
     empty_block,
 )
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
@@ -115,7 +117,13 @@ class KernelMatcher:
         cursor = _cursor(block, resume)
         buffers = _Buffers.of(block.size)
         if self._chain is not None:
-            self._run_chain(rows, cursor, buffers)
+            past_last = self._rules.skip == kernels.SKIP_PAST_LAST
+            self._run_chain(
+                partial(search_chain, self._chain, past_last, self._rules, rows),
+                block,
+                cursor,
+                buffers,
+            )
         elif not self._run_search(self._search, block, rows, cursor, buffers):
             return None
         return _outcome(block, resume, cursor, buffers.arrays)
@@ -156,9 +164,12 @@ class KernelMatcher:
         buffers = _Buffers.of(block.size)
         if self._chain is not None:
             past_last = self._rules.skip == kernels.SKIP_PAST_LAST
-            arguments = self._chain, past_last, self._rules, rows, wanted, cursor
-            while sweep_chain(*arguments, buffers.arrays) == kernels.FULL:
-                buffers.grow()
+            self._run_chain(
+                partial(sweep_chain, self._chain, past_last, self._rules, rows, wanted),
+                block,
+                cursor,
+                buffers,
+            )
         else:
             cursor = cursor._replace(wanted=wanted, looked=np.zeros(block.size, np.int64))
             if not self._run_search(kernels.search, block, rows, cursor, buffers):
@@ -203,6 +214,7 @@ class KernelMatcher:
         rules = self._rules._replace(budget=self._task.steps_allowed(block.size))
         path: Path = self._plan.path(block)
         room = _Room.of(path)
+        turns = Turns(self._task, block.size)
         while True:
             status = search(
                 step, self._program, rules, rows, path, room.stack, cursor, buffers.arrays
@@ -217,25 +229,32 @@ class KernelMatcher:
                 room.deepen(path)
             elif status == kernels.MEMO_FULL:
                 room.forget()
+            elif status == kernels.PAUSED:
+                turns.end(int(room.stack.paused[kernels.WORK]), _row(cursor))
             else:
                 self._fail(status, cursor, rules.budget)
 
-    def _run_chain(self, rows: Rows, cursor: Cursor, buffers: _Buffers) -> None:
+    def _run_chain(
+        self, search: Callable[..., int], block: Block, cursor: Cursor, buffers: _Buffers
+    ) -> None:
         assert self._chain is not None
-        past_last = self._rules.skip == kernels.SKIP_PAST_LAST
-        while (
-            search_chain(self._chain, past_last, self._rules, rows, cursor, buffers.arrays)
-            == kernels.FULL
-        ):
-            buffers.grow()
+        taken = np.full(len(self._chain), -1, np.int64)
+        turns = Turns(self._task, block.size)
+        while True:
+            status = search(taken, cursor, buffers.arrays)
+            if status == kernels.DONE:
+                return
+            if status == kernels.FULL:
+                buffers.grow()
+            else:
+                # A chain is linear: no budget is needed.
+                turns.end(0, _row(cursor))
 
     def _fail(self, status: int, cursor: Cursor, budget: int) -> None:
         if status == kernels.OVER_BUDGET:
-            segment = int(cursor.segment[0])
             raise MatchError(
                 f"the search for a match took more than {budget} steps",
-                detail=f"the match would start at row {int(cursor.next_row[segment])} of the rows"
-                " looked at",
+                detail=f"the match would start at row {_row(cursor)} of the rows looked at",
                 hint="add WITHIN, make a quantifier possessive (A++), or let fewer DEFINEs read"
                 " the match",
             )
@@ -247,6 +266,11 @@ class KernelMatcher:
         raise AssertionError("the after-match rule accepts what the kernel refused")
 
 
+def _row(cursor: Cursor) -> int:
+    """Return the start that is searched."""
+    return int(cursor.next_row[cursor.segment[0]])
+
+
 def chain_steps(task: Task) -> Integers | None:
     """Return the bits of a chain `A -> B -> C` of plain steps, or None for other patterns."""
     program, query = task.program, task.bound.query
@@ -255,7 +279,7 @@ def chain_steps(task: Task) -> Integers | None:
     asked = rules(task, ())
     if asked.within_kind not in kinds or query.effective_skip.skip not in skips:
         return None
-    if not _is_chain(program) or _reads_run(task):
+    if not is_chain(program) or _reads_run(task):
         return None
     return np.array([1 << position.variable for position in program.positions], np.int64)
 
@@ -275,7 +299,8 @@ def is_strict(task: Task) -> bool:
     )
 
 
-def _is_chain(program: Program) -> bool:
+def is_chain(program: Program) -> bool:
+    """Say whether a pattern is a chain `A -> B -> C` of plain steps."""
     size = len(program.positions)
     by_state = (program.initial, *program.follow)
     if size < 2 or any(program.ends) or any(len(moves) != 1 for moves in by_state):
@@ -348,6 +373,7 @@ def _stack(frames: int, memo: int, path: Path) -> Stack:
         memo_keys=np.zeros(memo, np.int64),
         memo_stamps=np.zeros(memo, np.int64),
         memo_state=np.zeros(4, np.int64),
+        paused=np.zeros(3, np.int64),
     )
 
 

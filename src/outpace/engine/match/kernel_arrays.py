@@ -13,7 +13,7 @@ import numpy as np
 from outpace.engine.kernels import search
 from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
-from outpace.engine.match.program import ACCEPT, Hold, Move, Negation, Program
+from outpace.engine.match.program import ACCEPT, Hold, Move, Negation, Program, completing
 from outpace.pattern.ast import Link
 from outpace.pattern.query import Per, Skip, WithinKind
 
@@ -37,7 +37,7 @@ _WITHINS = {
 
 def states(program: Program) -> list[tuple[Move, ...]]:
     """Return the moves of each state: before the first event, then after each position."""
-    useful = _completing(program)
+    useful = completing(program)
     return [
         program.initial,
         *(
@@ -111,10 +111,9 @@ def _strict_next(program: Program, moves: tuple[Move, ...]) -> int:
 
 def _second_bits(program: Program) -> int:
     found = 0
+    by_state = states(program)
     for move in program.initial:
-        bits = (
-            0 if move.target == ACCEPT else _strict_next(program, states(program)[move.target + 1])
-        )
+        bits = 0 if move.target == ACCEPT else _strict_next(program, by_state[move.target + 1])
         if bits == 0:
             return 0
         found |= bits
@@ -146,6 +145,7 @@ def rules(task: Task, path_variables: Iterable[int]) -> search.Rules:
         limit=limits[0] if limits else -1,
         memo=path == 0,
         budget=task.step_budget,
+        work=task.pace.work,
     )
 
 
@@ -204,22 +204,3 @@ def _waits(program: Program, moves: tuple[Move, ...], ends: tuple[Negation, ...]
             for hold in move.holds:
                 bits |= 1 << hold.variable | (0 if hold.until is None else 1 << hold.until)
     return bits
-
-
-def _completing(program: Program) -> list[bool]:
-    """Return for each position whether ACCEPT can be reached from it."""
-    before: list[list[int]] = [[] for _ in program.positions]
-    stack = []
-    for position, moves in enumerate(program.follow):
-        for move in moves:
-            if move.target == ACCEPT:
-                stack.append(position)
-            else:
-                before[move.target].append(position)
-    reached = [False] * len(before)
-    while stack:
-        position = stack.pop()
-        if not reached[position]:
-            reached[position] = True
-            stack.extend(before[position])
-    return reached

@@ -15,12 +15,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.match.contract import Pace, Progress
 from outpace.engine.match.operator import Emitted, kept_columns, prepare
 from outpace.engine.state import pack, unpack
 from outpace.engine.window.apply import WindowedApply
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.feed import Feed, in_order, may_forget
-from outpace.engine.window.match import WindowMatcher
+from outpace.engine.window.match import ROWS_IN_STEP, WindowMatcher
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
 from outpace.engine.window.split import make_splitter
@@ -213,10 +214,11 @@ class WholeResult(NamedTuple):
     matches: int
 
 
-def match_windows(query: Query, table: pa.Table) -> WholeResult:
+def match_windows(query: Query, table: pa.Table, pace: Pace | None = None) -> WholeResult:
     """Return the matches of a query in the windows of a complete table."""
     bound, instance, _ = make_instance(query, table.schema)
-    return match_whole(bound, bind_windows(query, table.schema), instance, table)
+    windows = bind_windows(query, table.schema)
+    return match_whole(bound, windows, instance, table, None if pace is None else pace.progress)
 
 
 def make_instance(query: Query, schema: pa.Schema) -> tuple[BoundQuery, Instance, tuple[str, ...]]:
@@ -229,9 +231,13 @@ def make_instance(query: Query, schema: pa.Schema) -> tuple[BoundQuery, Instance
 
 
 def match_whole(
-    bound: BoundQuery, windows: BoundWindows, instance: Instance, table: pa.Table
+    bound: BoundQuery,
+    windows: BoundWindows,
+    instance: Instance,
+    table: pa.Table,
+    progress: Progress | None = None,
 ) -> WholeResult:
-    """Let an instance match all windows of a table at once."""
+    """Let an instance match all windows of a table at once; `progress` is told of its events."""
     # The table is put in order here, so nobody need look again.
     feed, splitter = Feed(bound, windows, checked=False), make_splitter(windows)
     events = feed.number(in_order(bound, table, windows))
@@ -239,7 +245,11 @@ def match_whole(
     closed = joined_windows(split.closed, splitter.finish().closed)
     parts = instance.steps(events, Split(split.opened, closed), ended=True)
     # Only the rows are wanted: what else tells matches apart is not put together.
-    found = [WholeResult(part.table, len(part)) for part in parts]
+    found = []
+    for number, part in enumerate(parts, start=1):
+        found.append(WholeResult(part.table, len(part)))
+        if progress is not None:
+            progress(min(number * ROWS_IN_STEP, table.num_rows), table.num_rows)
     nothing = bound.output.empty_table()
     return WholeResult(
         pa.concat_tables([nothing, *(part.table for part in found)]),
