@@ -156,5 +156,5 @@ def test_keys_of_simple_events_are_a_column_of_their_own():
     table = simple_events(2_000, keys=5).table()
     assert set(table["key"].to_pylist()) == set(range(5))
     assert table.drop_columns("key") == simple_events(2_000).table()
-    with pytest.raises(DataError, match="1 or more keys"):
+    with pytest.raises(DataError, match="keys is a whole number of at least 1"):
         simple_events(1, keys=0)
