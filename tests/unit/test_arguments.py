@@ -94,14 +94,13 @@ def pushed(**opened: object) -> op.StreamMatcher:
     return matcher
 
 
-def scenario(**changed: Any) -> sim.Scenario:
+def scenario() -> sim.Scenario:
     query = sim.Query(
         "q",
         (sim.Producer("in", sim.Uniform(10)), sim.Consumer("out", 1.0)),
         (sim.Edge("in", "out"),),
     )
-    given = {"queries": (query,), "vms": (sim.VM("vm", mips=1),), "duration": 1.0, **changed}
-    return sim.Scenario(**given)
+    return sim.Scenario((query,), (sim.VM("vm", mips=1),), duration=1.0)
 
 
 def log_of(folder: Path) -> op.log.Log:
@@ -301,6 +300,14 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **given: next(op.sources.merged(**given)),
         {"sources": [op.sources.simple_events(3)], "rows": 10},
     ),
+    "simulate.simulate": (sim.simulate, {"scenario": scenario(), "engine": "twin"}),
+    "simulate.plan": (
+        sim.plan,
+        {"scenario": scenario(), "rate": 10.0, "target": sim.LatencyTarget(1.0)},
+    ),
+    "simulate.scenario_text": (sim.scenario_text, {"scenario": scenario()}),
+    "simulate.parse_scenario": (sim.parse_scenario, {"text": "duration = 1"}),
+    "simulate.read_scenario": (sim.read_scenario, {"path": "a"}),
 }
 
 CASES = [(call, argument) for call, (_, given) in CALLS.items() for argument in given]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from outpace.errors import ScenarioError
+from outpace.pattern.argument import a_number, an_instance
 from outpace.simulate.placement_flow import flow_of, mean_rates
 from outpace.simulate.plan_instances import many_instances, one_instance, total_rate
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
@@ -130,6 +131,9 @@ def plan(
     >>> found.instances, 97 < found.knee < 103
     (3, True)
     """
+    an_instance(scenario, Scenario, "a scenario", error=ScenarioError)
+    an_instance(target, LatencyTarget, "a LatencyTarget", error=ScenarioError)
+    rate = a_number(rate, "the rate", error=ScenarioError)
     if not 0 < rate < math.inf:
         raise ScenarioError(f"the rate to plan for is not a number above 0: {rate}")
     loads = _Loads(scenario, target, engine, on_simulation)

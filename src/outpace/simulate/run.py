@@ -8,6 +8,7 @@ from typing import Literal
 
 from outpace.engine.kernels.compiled import is_compiled
 from outpace.errors import ScenarioError
+from outpace.pattern.argument import an_instance
 from outpace.simulate.fast import needs_twin, run_fast
 from outpace.simulate.kernels.ticks import run_group
 from outpace.simulate.layout import Layout, lay_out
@@ -50,7 +51,8 @@ def simulate(
     >>> round(simulate(scenario).throughput("out"), 9)
     10.0
     """
-    if engine not in (None, "fast", "twin"):
+    an_instance(scenario, Scenario, "a scenario", error=ScenarioError)
+    if engine is not None and (not isinstance(engine, str) or engine not in ("fast", "twin")):
         raise ScenarioError(f"unknown engine {engine!r}", hint="known engines: fast, twin")
     own = needs_twin(scenario)
     if engine == "fast" and own is not None:

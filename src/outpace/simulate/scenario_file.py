@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from outpace.errors import DataError, ScenarioError, Span, did_you_mean
+from outpace.pattern.argument import a_path, a_text
 from outpace.plan.small_file import read_small
 from outpace.simulate import toml_places
 from outpace.simulate.generators import Trace
@@ -35,7 +36,7 @@ def read_scenario(path: str | Path, placement: Choice | None = None) -> Scenario
     placement
         How to place the vertices, whatever the file says; as it says if not given.
     """
-    path = Path(path)
+    path = Path(a_path(path, "the path of a scenario", error=ScenarioError))
     try:
         text = read_small(path, _BYTES_MAX)
     except (OSError, DataError) as error:
@@ -81,6 +82,7 @@ def parse_scenario(
     >>> scenario.queries[0].edges
     (Edge(source='in', target='out', selectivity=0.5),)
     """
+    a_text(text, "the text of a scenario", error=ScenarioError)
     try:
         toml_places.check_nesting(text)
         document = tomllib.loads(text)

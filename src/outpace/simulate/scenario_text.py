@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from outpace.errors import ScenarioError
+from outpace.pattern.argument import an_instance
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.scenario_format import TABLES, kind_name
 
@@ -52,6 +53,7 @@ def scenario_text(scenario: Scenario) -> str:
     ]
     <BLANKLINE>
     """
+    an_instance(scenario, Scenario, "a scenario", error=ScenarioError)
     tables = ("vms", "clouds", "queries", "changes")
     chosen = _chosen(scenario)
     settings = {
