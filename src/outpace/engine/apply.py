@@ -14,7 +14,7 @@ from outpace.engine.match.contract import Integers
 from outpace.engine.match.operator import Emitted
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import key_codes, key_tuples, sort_rows
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, require, require_types, unpack
 from outpace.errors import DataError, MatchError, OutpaceError, StateError
 from outpace.pattern.bind import bind_operator
 from outpace.pattern.bound import BoundQuery
@@ -125,15 +125,18 @@ class AppliedOperator:
 
     def restore(self, data: bytes) -> None:
         """Go on from what `state` returned."""
-        header, tables = unpack(data)
+        header, (saved, latest, _) = unpack(data, 3)
         if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
-        self._arrival.latest = tables[1]
+        self._arrival.restore(latest)
         names = self.bound.partition_by
-        keys = self._known(tables[0].select(names)) if names else [()] * tables[0].num_rows
-        for key, content in zip(keys, tables[0].column("").to_pylist(), strict=True):
+        require_types(saved.drop_columns([""]), pa.schema(map(self.bound.schema.field, names)))
+        states = parts(saved, saved.num_rows, "")
+        keys = self._known(saved.select(names)) if names else [()] * len(states)
+        for key, content in zip(keys, states, strict=True):
             self._instances[key] = self._make()
             self._instances[key].restore(content)
+        require(len(self._instances) == len(states), "partitions have the same key")
 
     def _known(self, keys: pa.Table) -> list[tuple[Hashable, ...]]:
         """Return keys as they compare, and note what new ones show."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import integers, pack, require, unpack
 from outpace.engine.window.result import WindowMatches, first_events
 from outpace.engine.window.seen import Seen
 from outpace.errors import StateError
@@ -70,7 +70,8 @@ class Merger:
     def push(self, instance: int, matches: WindowMatches) -> None:
         """Take the next matches of an instance, in their order."""
         if len(matches):
-            assert matches.event[0] >= self._frontiers[instance], "a match is below the frontier"
+            known = matches.event[0] >= self._frontiers[instance]
+            require(known, "a match is below the frontier")
             earliest = int(first_events(matches.identity).min()) if self._distinct else 0
             self._waiting[instance].append((earliest, matches))
 
@@ -86,7 +87,7 @@ class Merger:
         horizon
             No later match starts with an earlier event.
         """
-        assert frontier >= self._frontiers[instance], "a frontier never falls"
+        require(frontier >= self._frontiers[instance], "a frontier falls")
         self._frontiers[instance] = frontier
         self._horizons[instance] = horizon
 
@@ -106,11 +107,12 @@ class Merger:
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        _, (promises, seen) = unpack(data)
+        _, (promises, seen) = unpack(data, 2)
         if promises.num_rows != len(self._frontiers):
             raise StateError("the saved state belongs to another number of instances")
-        self._frontiers = promises.column("frontier").to_pylist()
-        self._horizons = promises.column("horizon").to_pylist()
+        natural = range(ENDED + 1)
+        read = integers(promises, frontier=natural, horizon=natural)
+        self._frontiers, self._horizons = (line.tolist() for line in read)
         self._seen = Seen.from_table(seen)
 
     def _before(self, frontier: int) -> WindowMatches:

@@ -3,6 +3,10 @@
 Layout: the magic `OUTPACE`, a version byte, the CRC-32 of all that follows, the length of a JSON
 header, the header, then one Arrow IPC stream per table. Nothing is ever unpickled; damage, another
 version and another query are told apart and refused with a clear error.
+
+A checksum does not tell who wrote the bytes, so nothing is believed: each part says which tables it
+wrote, and reads numbers with the bounds that they must lie in (`integers`, `integer`), because
+kernels use them as places without looking. What numbers must be to each other, the part requires.
 """
 
 from __future__ import annotations
@@ -10,18 +14,28 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from outpace.engine.match.contract import Integers
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 
-VERSION: Final = 1
+#: Bounds of integers: all that there are, and those that count events, which may still be added to.
+ANY: Final = range(-(1 << 63), 1 << 63)
+NATURAL: Final = range(1 << 62)
+
+VERSION: Final = 2
 _MAGIC: Final = b"OUTPACE"
 _FRAME: Final = struct.Struct("<7sBII")
 _LENGTH: Final = struct.Struct("<Q")
+#: The length of the header is the last part of the frame, and under the checksum.
+_SIZE_BYTES: Final = 4
 
 
 def pack(header: Mapping[str, object], tables: Sequence[pa.Table]) -> bytes:
@@ -34,19 +48,34 @@ def pack(header: Mapping[str, object], tables: Sequence[pa.Table]) -> bytes:
     (2, [1, 2])
     """
     text = json.dumps(dict(header), separators=(",", ":")).encode()
-    parts = [text]
+    written = [text]
     for table in tables:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         content = sink.getvalue().to_pybytes()
-        parts += [_LENGTH.pack(len(content)), content]
-    body = b"".join(parts)
-    return _FRAME.pack(_MAGIC, VERSION, zlib.crc32(body), len(text)) + body
+        written += [_LENGTH.pack(len(content)), content]
+    body = b"".join(written)
+    checksum = zlib.crc32(body, zlib.crc32(len(text).to_bytes(_SIZE_BYTES, "little")))
+    return _FRAME.pack(_MAGIC, VERSION, checksum, len(text)) + body
 
 
-def unpack(data: bytes) -> tuple[dict[str, object], list[pa.Table]]:
-    """Read what `pack` wrote; raise `StateError` for anything else."""
+def unpack(data: bytes, tables: int | None = None) -> tuple[dict[str, Any], list[pa.Table]]:
+    """Read what `pack` wrote, so many tables of it; raise `StateError` for anything else."""
+    header, body = _parted(data)
+    with reading():
+        found = list(_tables(body))
+    require(tables is None or len(found) == tables, f"it has {len(found)} tables")
+    return header, found
+
+
+def read_header(data: bytes) -> dict[str, Any]:
+    """Read the header of what `pack` wrote."""
+    return _parted(data)[0]
+
+
+def _parted(data: bytes) -> tuple[dict[str, Any], memoryview]:
+    """Return the header, and the bytes of the tables."""
     hint = "pass the bytes that state() returned"
     an_instance(data, bytes | bytearray | memoryview, "saved state", hint=hint, error=StateError)
     if len(data) < _FRAME.size:
@@ -59,18 +88,107 @@ def unpack(data: bytes) -> tuple[dict[str, object], list[pa.Table]]:
             f"the saved state has version {version}, this release reads version {VERSION}",
             hint="go on with the release that wrote it, or start again from the input",
         )
-    body = memoryview(data)[_FRAME.size :]
-    if zlib.crc32(body) != checksum:
+    view = memoryview(data)
+    if zlib.crc32(view[_FRAME.size - _SIZE_BYTES :]) != checksum:
         raise StateError(
             "the saved state is damaged", detail="its checksum does not fit its content"
         )
-    header = json.loads(bytes(body[:header_size]))
-    tables = []
-    place = header_size
+    body = view[_FRAME.size :]
+    require(header_size <= len(body), "the header is cut short")
+    with reading():
+        header = json.loads(bytes(body[:header_size]))
+    require(isinstance(header, dict), "the header is no object")
+    return header, body[header_size:]
+
+
+def _tables(body: memoryview) -> Iterator[pa.Table]:
+    place = 0
     while place < len(body):
         (size,) = _LENGTH.unpack_from(body, place)
         place += _LENGTH.size
+        require(size <= len(body) - place, "a table is cut short")
         with pa.ipc.open_stream(pa.py_buffer(bytes(body[place : place + size]))) as reader:
-            tables.append(reader.read_all())
+            table = reader.read_all()
+        table.validate(full=True)
+        yield table
         place += size
-    return header, tables
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Turn whatever goes wrong while state is read into a `StateError`."""
+    try:
+        yield
+    except StateError:
+        raise
+    except Exception as error:
+        # Content that nobody wrote here may be wrong in any way, and so may users' `restore` be.
+        raise StateError(
+            "the saved state cannot be read", detail=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def require(holds: object, what: str) -> None:
+    """Refuse state of which something does not hold."""
+    if not holds:
+        raise StateError("the saved state contradicts itself", detail=what)
+
+
+def integers(table: pa.Table, **bounds: range) -> list[Integers]:
+    """Return columns of integers, each with the bounds of its values, as arrays to write to.
+
+    Examples
+    --------
+    >>> integers(pa.table({"place": [0, 2], "count": [7, 8]}), place=range(3), count=NATURAL)
+    [array([0, 2]), array([7, 8])]
+    >>> integers(pa.table({"place": [0, 3]}), place=range(3))
+    Traceback (most recent call last):
+    ...
+    outpace.errors.StateError: [state] the saved state contradicts itself
+      place is between 0 and 3
+    """
+    return [_integers(table, name, bound) for name, bound in bounds.items()]
+
+
+def integer(header: Mapping[str, Any], name: str, bounds: range = ANY) -> int:
+    """Return an integer of a header."""
+    value = header.get(name)
+    require(type(value) is int and value in bounds, f"{name} is {str(value)[:40]}")
+    return int(str(value))
+
+
+def lists(table: pa.Table, name: str, bounds: range) -> list[Integers]:
+    """Return a column with a list of integers in each row."""
+    require(table.schema.field(name).type == pa.list_(pa.int64()), f"{name} has no integers")
+    column = table.column(name).combine_chunks()
+    require(not column.null_count, f"{name} is NULL")
+    values = _integers(pa.table({name: column.flatten()}), name, bounds)
+    if not len(values):
+        return [values] * len(column)
+    return np.split(values, np.cumsum(pc.list_value_length(column).to_numpy())[:-1])
+
+
+def parts(table: pa.Table, count: int, name: str = "part") -> list[bytes]:
+    """Return so many states that a table holds, each as bytes of its own."""
+    column = table.column(name)
+    require(pa.types.is_binary(column.type) and not column.null_count, f"{name} has no bytes")
+    require(len(column) == count, f"{name} has {len(column)} values")
+    return list(column.to_pylist())
+
+
+def require_types(table: pa.Table, schema: pa.Schema) -> None:
+    """Refuse a table that has other columns than a schema, or other types."""
+    known = table.schema.names == schema.names and table.schema.types == schema.types
+    require(known, f"the columns are {', '.join(table.schema.names)[:200]}")
+
+
+def _integers(table: pa.Table, name: str, bounds: range) -> Integers:
+    require(name in table.column_names, f"there is no {name}")
+    column = table.column(name)
+    require(column.type == pa.int64() and not column.null_count, f"{name} has no integers")
+    values = np.array(column.to_numpy(), np.int64)
+    if len(values):
+        low, high = int(values.min()), int(values.max())
+        fits = bounds.start <= low and high < bounds.stop
+        require(fits, f"{name} is between {low} and {high}")
+    return values

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from outpace.engine.match.operator import Emitted
 from outpace.engine.match.times import as_integer, as_integers, time_of
 from outpace.engine.order.merge import SourceMerge, ticks_of
 from outpace.engine.order.reorder import Released, Reorderer
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, read_header, reading, unpack
 from outpace.engine.stream.operator import (
     StreamOperator,
     joined,
@@ -138,9 +138,9 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
     >>> resume_query(rise, matcher.state()).push({"ts": [2], "x": [6]}).to_pylist()
     [{'at': 2}]
     """
-    header, _ = unpack(state)
-    saved = header.get("sources")
-    sources = map(str, saved) if isinstance(saved, list) else None
+    saved = read_header(state).get("sources")
+    with reading():
+        sources = None if saved is None else SourceMerge(saved).sources
     matcher = open_query(query, sources=sources, timeouts=timeouts)
     matcher.restore(state)
     return matcher
@@ -327,9 +327,9 @@ class StreamMatcher:
         if self._identifiers is None and front is None:
             return inner
         waiting = b"" if front is None else front.state()
-        parts = pa.table({"part": pa.array([inner, waiting], pa.binary())})
+        states = pa.table({"part": pa.array([inner, waiting], pa.binary())})
         header = {"sources": self._identifiers and list(self._identifiers)}
-        return pack({**header, "follows": self._follows}, [parts])
+        return pack({**header, "follows": self._follows}, [states])
 
     def restore(self, state: bytes) -> None:
         """Go on from bytes that `state` returned."""
@@ -348,22 +348,27 @@ class StreamMatcher:
                 else "the saved state belongs to a query with disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        waiting = b""
-        if not in_order:
-            state, waiting = tables[0].column("part").to_pylist()
-            header, tables = unpack(state)
-        if header.get("empty"):
-            return
-        ordered = in_order or self._identifiers is not None
-        # Rows that wait have all columns, those that are kept only what the query needs.
-        self.bind((tables if ordered else unpack(waiting)[1])[-1].schema)
+        with reading():
+            states = [state] if in_order else parts(tables[0], 2)
+            self._restore(states, tables, follows=follows)
+
+    def _restore(
+        self, states: Sequence[bytes], tables: Sequence[pa.Table], *, follows: bool
+    ) -> None:
+        """Go on from the state of the query, and of what waits to be put in order."""
+        if len(states) > 1:
+            if read_header(states[0]).get("empty"):
+                return
+            # Rows that wait have all columns, those that are kept only what the query needs.
+            _, tables = unpack(states[self._identifiers is None])
+        self.bind(tables[-1].schema)
         assert self._operator is not None
-        self._operator.restore(state)
+        self._operator.restore(states[0])
         if follows:
             self._reorderer = self._following(self._operator.bound)
         front = self._merge or self._reorderer
         if front is not None:
-            front.restore(waiting)
+            front.restore(states[1])
 
     @property
     def _ordered(self) -> Released:

@@ -230,10 +230,10 @@ def test_without_duplicates_to_drop_nothing_is_remembered() -> None:
     assert merger.remembered == 0
 
 
-def test_a_frontier_that_falls_is_a_defect() -> None:
+def test_a_frontier_that_falls_is_refused() -> None:
     merger = Merger(SCHEMA, 1, distinct=False)
     merger.advance(0, 5, 0)
-    with pytest.raises(AssertionError, match="never falls"):
+    with pytest.raises(StateError, match="a frontier falls"):
         merger.advance(0, 4, 0)
-    with pytest.raises(AssertionError, match="below the frontier"):
+    with pytest.raises(StateError, match="below the frontier"):
         merger.push(0, matches_of([One(4, 1, 0, 0, 0, 7)]))

@@ -381,6 +381,55 @@ def close_rest(
 
 
 @compiled_when_worth
+def is_consistent(table: Matrix, pool: Matrix, queued: bool, in_ring: bool) -> bool:
+    """Say whether queues, free lines and the ring are what other loops rely on.
+
+    Links lie inside of both arrays. Each line of the pool is in one queue or free, a queue is as
+    long as its partition has open windows, and the ring has the partitions that have any.
+    """
+    used = np.zeros(len(pool), np.bool_)
+    if pool[0, USED] != len(pool) - 1 or table[0, HEAD] or table[0, OPEN_COUNT]:
+        return False
+    places = 0
+    for line in range(len(table)):
+        # Line 0 has no queue, and its place is taken by the free lines.
+        node = table[line, HEAD] if line else pool[0, NEXT]
+        count = 0
+        last = 0
+        while node:
+            if used[node]:
+                return False
+            used[node] = True
+            last = node
+            count += 1
+            node = pool[node, NEXT]
+        places += count
+        if (
+            line
+            and queued
+            and (table[line, OPEN_COUNT] != count or (count and table[line, TAIL] != last))
+        ):
+            return False
+        if line and not queued and (count or table[line, OPEN_COUNT] < 0):
+            return False
+    waiting = 0
+    before = 0
+    line = table[0, AFTER]
+    while line and waiting < len(table):
+        if table[line, BEFORE] != before or not table[line, OPEN_COUNT]:
+            return False
+        waiting += 1
+        before = line
+        line = table[line, AFTER]
+    if line or table[0, BEFORE] != before or table[0, RING] != waiting:
+        return False
+    open_lines = 0
+    for line in range(1, len(table)):
+        open_lines += table[line, OPEN_COUNT] > 0
+    return places == len(pool) - 1 and waiting == (open_lines if in_ring else 0)
+
+
+@compiled_when_worth
 def in_order_of_closing(closed_at: Integers, number: Integers, partition: Integers) -> bool:
     """Say whether windows are sorted by the event that closed them, number and partition."""
     for place in range(1, len(closed_at)):

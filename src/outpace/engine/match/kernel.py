@@ -458,10 +458,11 @@ def _first_ordinals(block: Block) -> Integers:
 
 def _cursor(block: Block, resume: Resume) -> Cursor:
     begin = block.segments[:-1]
-    first = _first_ordinals(block)
+    next_row = begin + (resume.next_start - _first_ordinals(block))
     return Cursor(
         segment=np.zeros(1, np.int64),
-        next_row=begin + (resume.next_start - first),
+        # Kernels go where they are sent, and a saved state may say anything.
+        next_row=np.minimum(np.maximum(next_row, begin), block.segments[1:]),
         number=resume.number.copy(),
         reach=np.zeros(len(begin), np.int64),
         passed=np.full(len(begin), NO_TIME, np.int64),

@@ -53,7 +53,15 @@ from outpace.engine.partition import (
     placed,
     sort_table,
 )
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import (
+    NATURAL,
+    integer,
+    integers,
+    pack,
+    require,
+    require_types,
+    unpack,
+)
 from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind import bind
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
@@ -218,26 +226,47 @@ class MatchOperator:
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        header, tables = unpack(data)
+        header, (known, keys, places, latest, rows) = unpack(data, 5)
         if header.get("query") != fingerprint(self.task.bound):
             raise StateError(
                 "the saved state belongs to another query or another schema",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
         self._begin()
-        known, keys, places, self._arrival.latest, rows = tables
-        self._arrived = int(str(header["arrived"]))
-        self._watermark = int(str(header["watermark"]))
+        self._arrival.restore(latest)
+        self._arrived = integer(header, "arrived", NATURAL)
+        self._watermark = integer(header, "watermark")
         self._partitions.restore(known, keys)
-        key, ordinal, arrival = (_integers(places, name) for name in places.column_names)
+        require_types(rows, self._empty_rows().schema)
+        require(rows.num_rows == places.num_rows, "rows have no places")
+        key, ordinal, arrival = integers(
+            places, key=range(known.num_rows), ordinal=NATURAL, arrival=range(self._arrived)
+        )
+        self._check_places(key, ordinal, arrival)
         kept = Kept(rows.combine_chunks(), key, np.stack([ordinal, arrival]))
         self._kept.replace(self._partitions.numbers(), kept)
-        columns = {name: gather(rows.column(name), None) for name in self._columns}
-        times = time_values(self.task.bound, columns)
+        read = {name: gather(rows.column(name), None) for name in self._columns}
+        times = time_values(self.task.bound, read)
         begin = np.flatnonzero(np.diff(key, prepend=-1))
         ends = np.append(begin[1:], len(key))
         waiting = begin + self._partitions.resume(key[begin]).next_start - ordinal[begin]
         self._wait(key[begin], times, np.minimum(waiting, ends), ends)
+
+    def _check_places(self, key: Integers, ordinal: Integers, arrival: Integers) -> None:
+        """Refuse rows kept that are not the last ones of their partitions, from some row on."""
+        begin = np.flatnonzero(np.diff(key, prepend=-1))
+        sizes = np.diff(begin, append=len(key))
+        require(len(np.unique(key[begin])) == len(begin), "the rows of a partition lie apart")
+        next_start, count = self._partitions.next_start, self._partitions.count
+        left = np.arange(len(key)) - np.repeat(begin + sizes, sizes)
+        require((ordinal == count[key] + left).all(), "the ordinals of rows do not follow")
+        inside = np.ones(len(key), np.bool_)
+        inside[begin] = False
+        require((np.diff(arrival, prepend=-1)[inside] > 0).all(), "arrivals do not rise")
+        first = count[: len(self._partitions)].copy()
+        first[key[begin]] = ordinal[begin]
+        starts = next_start[: len(first)]
+        require(((first <= starts) & (starts <= count[: len(first)])).all(), "a start has no row")
 
     def _pass(self, *, watermark: int = NO_TIME, ended: bool = False) -> Emitted:
         """Let time pass, or the input end."""
@@ -457,10 +486,6 @@ def _grouped(values: Integers, grouping: Grouping) -> Integers:
     grouped = np.empty_like(values)
     scatter_rows(values, grouping.codes, grouping.segments, grouped)
     return grouped
-
-
-def _integers(table: pa.Table, name: str) -> Integers:
-    return np.array(table.column(name).to_numpy(), np.int64)
 
 
 def take_matches(found: Found, order: Integers) -> Found:

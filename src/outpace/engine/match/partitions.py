@@ -18,9 +18,12 @@ from outpace.engine.keyed.grown import grown
 from outpace.engine.keyed.rows import Kept, KeyedRows
 from outpace.engine.match.contract import Integers, Resume
 from outpace.engine.partition import key_codes, key_tuples
+from outpace.engine.state import NATURAL, integers, lists, require, require_types
 
 #: What is known of each partition, and what it is before the first row.
 _FRESH: Final = {"count": 0, "next_start": 0, "barrier": -1, "number": 0, "completed_to": 0}
+#: What it may be, where that is not a natural number.
+_BOUNDS: Final = {"barrier": range(-1, NATURAL.stop)}
 
 
 class Numbered(NamedTuple):
@@ -80,6 +83,11 @@ class Partitions:
     def count(self) -> Integers:
         """How many rows each partition had so far, by number."""
         return self._known["count"]
+
+    @property
+    def next_start(self) -> Integers:
+        """The first start of each partition that is not settled, by number."""
+        return self._known["next_start"]
 
     def number(self, rows: pa.Table) -> Numbered:
         """Number the partitions of rows; those that are new get a number."""
@@ -149,12 +157,26 @@ class Partitions:
 
     def restore(self, known: pa.Table, keys: pa.Table) -> None:
         """Take what `tables` returned, at first; partitions are numbered from 0."""
-        numbers = self._add(key_tuples(keys) if self._names else [()][: known.num_rows], keys)
-        for name, values in self._known.items():
-            values[numbers] = known.column(name).to_numpy()
-        for number, consumed in enumerate(known.column("consumed").to_pylist()):
-            if consumed:
-                self._consumed[number] = np.array(consumed, np.int64)
+        size = known.num_rows
+        if self._names:
+            require_types(keys, self._values.schema)
+            require(keys.num_rows == size, "partitions have no keys")
+        else:
+            require(size <= 1, "a stream without keys has partitions")
+        named = key_tuples(keys) if self._names else [()] * size
+        require(len(set(named)) == size, "partitions have the same key")
+        numbers = self._add(named, keys)
+        read = integers(known, **{name: _BOUNDS.get(name, NATURAL) for name in self._known})
+        for name, values in zip(self._known, read, strict=True):
+            self._known[name][numbers] = values
+        count = self.count[numbers]
+        for name in ("next_start", "barrier", "completed_to"):
+            require((self._known[name][numbers] <= count).all(), f"{name} is behind the rows")
+        consumed = lists(known, "consumed", NATURAL)
+        self._consumed = {number: rows for number, rows in enumerate(consumed) if len(rows)}
+        for number, rows in self._consumed.items():
+            fits = self.next_start[number] <= rows[0] and rows[-1] < count[number]
+            require(fits and (np.diff(rows) > 0).all(), "consumed rows do not rise")
 
     def _add(self, keys: Sequence[tuple[Hashable, ...]], values: pa.Table) -> Integers:
         """Give numbers to keys that have none, and return these."""

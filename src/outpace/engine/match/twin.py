@@ -216,7 +216,7 @@ class _Part:
         self._walk.consumed = {int(c) - self._base for c in resume.consumed[index]}
         self._arrivals = arrivals.of_segment(index)
         self._settled = NO_TIME
-        self._next = int(resume.next_start[index]) - self._base
+        self._next = max(int(resume.next_start[index]) - self._base, 0)
         self._barrier = int(resume.barrier[index]) - self._base
         self._completed = int(resume.completed_to[index]) - self._base
         self.number = int(resume.number[index])

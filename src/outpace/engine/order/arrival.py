@@ -20,6 +20,7 @@ import pyarrow as pa
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.times import as_integers
 from outpace.engine.partition import comparable, key_codes, one_array, sort_rows
+from outpace.engine.state import require, require_types
 from outpace.errors import DataError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.duration import print_duration
@@ -89,6 +90,13 @@ class Arrival:
         last = np.zeros(len(firsts), np.int64)
         last[keys] = np.arange(len(keys))
         self.latest = joined.take(pa.array(last)).combine_chunks()
+
+    def restore(self, latest: pa.Table) -> None:
+        """Go on after the rows that `latest` had when it was saved."""
+        require_types(latest, self.latest.schema)
+        by_key = bool(self._by_key.partition_by)
+        require(by_key or latest.num_rows <= 1, "more than one row is the last")
+        self.latest = latest
 
     def _rises(self, rows: pa.Table) -> bool:
         """Say whether time rises, as far as that is cheap to see."""

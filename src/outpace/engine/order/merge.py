@@ -36,7 +36,7 @@ from outpace.engine.match.contract import NO_TIME, Integers
 from outpace.engine.match.times import as_integers
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.partition import gather, one_array
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import ANY, NATURAL, integer, integers, pack, require, unpack
 from outpace.errors import DataError, StateError, did_you_mean
 
 #: How many events a source may be ahead of the others.
@@ -304,19 +304,25 @@ class SourceMerge:
                 "the saved state belongs to other sources",
                 detail=f"saved {header.get('order')}, now {list(self.sources)}",
             )
-        known: Any = header["known"]
-        waiting = [
-            _Waiting(time=time, number=number, finished=finished, events=events)
-            for time, number, finished, events in known
-        ]
+        waiting = [_Waiting(**one) for one in map(_known, header["known"])]
+        require(len(waiting) == len(self.sources), "a source is missing")
         if tables:
             keys, rows = tables
-            whole = _Piece(rows, _integers(keys, "time"), _integers(keys, "number"))
+            whole = _Piece(rows, *integers(keys, time=ANY, number=range(ANY.stop - 1)))
+            events = sum(one.events for one in waiting)
+            require(rows.num_rows == keys.num_rows == events, "events are missing")
             self._nothing = rows.schema.empty_table()
             start = 0
-            for one in waiting:
+            for source, one in zip(self.sources, waiting, strict=True):
                 if one.events:
-                    one.pieces.append(whole.slice(start, start + one.events))
+                    piece = whole.slice(start, start + one.events)
+                    own = self._piece(source, piece.rows, int(piece.numbers[0]))
+                    require((own.times == piece.times).all(), "times are not those of the events")
+                    require(
+                        not count_out_of_order(piece.times, piece.numbers),
+                        "events are out of order",
+                    )
+                    one.pieces.append(piece)
                 start += one.events
         self._start(waiting)
 
@@ -464,8 +470,14 @@ def _join(pieces: list[_Piece]) -> _Piece:
     return _Piece(rows, times, np.concatenate([piece.numbers for piece in pieces]))
 
 
-def _integers(table: pa.Table, name: str) -> Integers:
-    return np.asarray(table.column(name).to_numpy(), np.int64)
+def _known(saved: list[Any]) -> dict[str, Any]:
+    """Return what a saved state knows of a source."""
+    named = dict(zip(("time", "number", "finished", "events"), saved, strict=True))
+    require(type(named["finished"]) is bool, "a source has neither finished nor not")
+    integer(named, "time")
+    integer(named, "number", range(ANY.stop))
+    integer(named, "events", NATURAL)
+    return named
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -20,6 +20,7 @@ Paper: 4.2 (K-slack with a fixed K, and heartbeats).
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,13 +28,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.contract import NO_TIME, Booleans, Integers
 from outpace.engine.match.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.order.merge import ticks_of
 from outpace.engine.order.reorder_clock import Clock, spans_of
 from outpace.engine.order.reorder_runs import Run, Runs, moved, sorted_run
 from outpace.engine.partition import one_array, sort_groups
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import NATURAL, integer, lists, pack, require, require_types, unpack
 from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind_disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -65,6 +67,10 @@ class Released:
     late: pa.Table
     invalid: pa.Table
     watermark: int
+
+
+#: Lists of numbers in the header of a saved state.
+_LISTS: Final = pa.schema([(name, pa.list_(pa.int64())) for name in ("counts", "runs")])
 
 
 @dataclass(frozen=True)
@@ -213,24 +219,29 @@ class Reorderer:
 
         How far events are out of order may have changed since: what has passed stays passed.
         """
-        header, tables = unpack(data)
-        if header.get("order") != list(self._order.order_by) or len(tables) != 2:
+        header, (last, rows) = unpack(data, 2)
+        if header.get("order") != list(self._order.order_by):
             raise StateError(
                 "the saved state belongs to another order",
                 detail=f"saved {header.get('order')}, now {list(self._order.order_by)}",
             )
-        self._last, rows = tables
         if not rows.schema.equals(self._schema):
             raise StateError("the events that wait in the saved state have other columns")
-        greatest, watermark = int(str(header["greatest"])), int(str(header["watermark"]))
+        require_types(last, self._last.schema)
+        require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
+        greatest, watermark = integer(header, "greatest"), integer(header, "watermark")
         self._clock = replace(self._clock, greatest=greatest, watermark=watermark)
-        counts, sizes = header["counts"], header["runs"]
-        assert isinstance(counts, list)
-        assert isinstance(sizes, list)
-        self._counts = Counts(*map(int, counts))
-        ends = np.cumsum([0, *sizes]).tolist()
-        runs = [rows.slice(end - size, size) for end, size in zip(ends[1:], sizes, strict=True)]
-        self._runs.replace([Run(run, self._ticks_of(run)) for run in runs])
+        saved = pa.table({"counts": [header["counts"]], "runs": [header["runs"]]}, schema=_LISTS)
+        (counts,), (sizes,) = (lists(saved, name, NATURAL) for name in saved.column_names)
+        self._counts = Counts(*counts.tolist())
+        ends = [0, *np.cumsum(sizes).tolist()]
+        require(ends[-1] == rows.num_rows, "events are missing")
+        require(not rows.column(self._time).null_count, "an event has no time")
+        parts = [rows.slice(low, high - low) for low, high in itertools.pairwise(ends)]
+        runs = [Run(part, self._ticks_of(part)) for part in parts]
+        require(all(is_ascending(run.times) for run in runs), "events are out of order")
+        self._last = last
+        self._runs.replace(runs)
 
     def _release(self, rows: pa.Table, before: int | None) -> pa.Table:
         """Let events wait, and take out those before a time, in the total order."""

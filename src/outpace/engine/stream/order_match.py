@@ -16,7 +16,7 @@ import pyarrow as pa
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME, Matcher, Task
 from outpace.engine.match.operator import Emitted
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.operator import make_operator, push_until, reach_back
 from outpace.engine.stream.ordering import TAKES, Ordering
@@ -117,13 +117,13 @@ class OrderMatchStage:
 
     def state(self) -> bytes:
         """Return what waits for its turn and what the operator keeps."""
-        parts = [self._ordering.state(), self._operator.state()]
-        return pack({}, [pa.table({"part": pa.array(parts, pa.binary())})])
+        states = [self._ordering.state(), self._operator.state()]
+        return pack({}, [pa.table({"part": pa.array(states, pa.binary())})])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned."""
-        _, (parts,) = unpack(data)
-        waiting, kept = parts.column("part").to_pylist()
+        _, (saved,) = unpack(data, 1)
+        waiting, kept = parts(saved, 2)
         self._ordering.restore(waiting)
         self._operator.restore(kept)
 

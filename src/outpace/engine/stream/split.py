@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, require, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.ordering import TAKES, Ordering
 from outpace.engine.stream.travel import Parcel
@@ -74,13 +74,14 @@ class SplitStage:
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        parts = [self._ordering.state(), self._router.state(), self._sent.tobytes()]
-        return pack({}, [pa.table({"part": pa.array(parts, pa.binary())})])
+        states = [self._ordering.state(), self._router.state(), self._sent.tobytes()]
+        return pack({}, [pa.table({"part": pa.array(states, pa.binary())})])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned."""
-        _, (parts,) = unpack(data)
-        ordering, router, sent = parts.column("part").to_pylist()
+        _, (saved,) = unpack(data, 1)
+        ordering, router, sent = parts(saved, 3)
+        require(len(sent) == self._sent.nbytes, "an instance is missing")
         self._ordering.restore(ordering)
         self._router.restore(router)
         self._sent = np.frombuffer(sent, np.int64).copy()

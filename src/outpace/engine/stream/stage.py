@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from outpace.engine.match.contract import Matcher
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, reading, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind, add_reports, in_order
 from outpace.errors import StateError
 
@@ -97,7 +97,7 @@ def restore_stage(spec: StageSpec, number: int, data: bytes | None) -> Stage:
     stage = spec.make(number)
     if data is None:
         return stage
-    header, tables = unpack(data)
+    header, (saved,) = unpack(data, 1)
     for name, value in _header(spec).items():
         if header.get(name) != value:
             raise StateError(
@@ -108,7 +108,8 @@ def restore_stage(spec: StageSpec, number: int, data: bytes | None) -> Stage:
                 hint="go on with the query and the settings that it was started with, or start "
                 "with a new checkpoint folder from the retained input",
             )
-    stage.restore(tables[0].column("state")[0].as_py())
+    with reading():
+        stage.restore(*parts(saved, 1, "state"))
     return stage
 
 

@@ -14,21 +14,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.apply import fitted_rows, operator_errors, row_count
 from outpace.engine.match.contract import Integers
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import (
+    ANY,
+    NATURAL,
+    integer,
+    integers,
+    pack,
+    parts,
+    require,
+    require_types,
+    unpack,
+)
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.match import ENDED
+from outpace.engine.window.opened import require_same
 from outpace.engine.window.result import CLOSING, COMPLETING, WindowMatches, with_numbers
 from outpace.errors import StateError
 from outpace.pattern.bind import bind_operator
 from outpace.pattern.bound import NUMBERING
 from outpace.pattern.operator import EventOperator, Operator, Rows
 from outpace.pattern.query import Query
+
+#: What a saved state knows of an open window.
+_PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "last")
 
 
 @dataclass
@@ -168,30 +183,35 @@ class WindowedApply:
     def state(self) -> bytes:
         """Return the operators' own states, by window."""
         windows = [window for own in self._open.values() for window in own.values()]
-        names = ("partition", "number", "first", "start_time", "end_time", "last")
         places = {
             name: pa.array([getattr(window, name) for window in windows], pa.int64())
-            for name in names
+            for name in _PLACES
         }
         states = pa.array([window.operator.state() for window in windows], pa.binary())
         header = {"operator": self.bound.query.name, "frontier": self._frontier}
         keys = self._keys(windows)
         return pack(header, [pa.table({**places, "state": states}), keys])
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, opened: Windows | None = None) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        header, tables = unpack(data)
-        if header.get("operator") != self.bound.query.name or len(tables) != 2:
+        header, (places, keys) = unpack(data, 2)
+        if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
-        self._frontier = int(str(header["frontier"]))
+        self._frontier = integer(header, "frontier", range(ANY.stop))
         self._open = {}
-        places, keys = tables
-        for place, key in zip(places.to_pylist(), keys.to_pylist(), strict=True):
+        require_types(keys, self._keys([]).schema)
+        names = self.bound.partition_by
+        bounds = {"first": NATURAL, "last": range(-1, NATURAL.stop)}
+        read = integers(places, **{name: bounds.get(name, ANY) for name in _PLACES})
+        states = parts(places, places.num_rows, "state")
+        for state, key, *place in zip(states, keys.to_pylist(), *read, strict=True):
             operator = self._make()
-            operator.restore(place.pop("state"))
-            key.pop("")
-            window = _Open(operator, key=tuple(key.values()), **place)
+            operator.restore(state)
+            known = dict(zip(_PLACES, map(int, place), strict=True))
+            window = _Open(operator, key=tuple(key[name] for name in names), **known)
             self._open.setdefault(window.partition, {})[window.number] = window
+        require(self.open_windows == len(states), "a window is there twice")
+        require_same(opened, *read[:3])
 
     def _add(self, opened: Windows, groups: dict[int, _Group]) -> None:
         names = self.bound.partition_by

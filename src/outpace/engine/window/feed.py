@@ -13,9 +13,10 @@ from outpace.engine.match.contract import Integers
 from outpace.engine.match.times import valid_times
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import sort_groups
-from outpace.engine.state import pack, unpack
-from outpace.engine.window.contract import Events
+from outpace.engine.state import pack, parts, require, unpack
+from outpace.engine.window.contract import Events, Windows
 from outpace.engine.window.number import EventNumbers
+from outpace.engine.window.split_base import Splitter
 from outpace.pattern.bind_windows import BoundWindows, ByTime
 from outpace.pattern.bound import BoundQuery
 
@@ -90,8 +91,19 @@ class Feed:
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned."""
-        _, (numbers, self._arrival.latest) = unpack(data)
-        self._numbers.restore(numbers.column(0)[0].as_py())
+        _, (numbers, latest) = unpack(data, 2)
+        self._arrival.restore(latest)
+        self._numbers.restore(*parts(numbers, 1, ""))
+
+    def require_same(self, splitter: Splitter, opened: Windows) -> None:
+        """Refuse the saved state of a splitter, with these open windows, that took other events."""
+        numbers, seen = self._numbers, splitter.seen
+        taken = numbers.taken
+        same = len(seen) <= len(taken) and (seen == taken[: len(seen)]).all()
+        same = same and not taken[len(seen) :].any() and splitter.arrived == numbers.arrived
+        require(same, "windows have other events than the stream")
+        require((opened.first < opened.stop).all(), "a window has no events")
+        require(not np.isin(opened.partition, numbers.forgotten).any(), "a partition is forgotten")
 
 
 def _time(bound: BoundQuery, windows: BoundWindows) -> str | None:

@@ -21,14 +21,24 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Integers, Matcher, Task
+from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
 from outpace.engine.match.operator import count_starts, fingerprint, kept_columns
+from outpace.engine.match.reach import reach_of
 from outpace.engine.match.times import as_integers
-from outpace.engine.state import pack, unpack
-from outpace.engine.window.contract import Events, Split
+from outpace.engine.state import (
+    ANY,
+    NATURAL,
+    integer,
+    integers,
+    pack,
+    require,
+    require_types,
+    unpack,
+)
+from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.covered import CoveredWindows
-from outpace.engine.window.opened import OpenWindows
+from outpace.engine.window.opened import OpenWindows, require_same
 from outpace.engine.window.pieces import pieces
 from outpace.engine.window.result import WindowMatches
 from outpace.engine.window.rows import no_events
@@ -181,27 +191,52 @@ class WindowMatcher:
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
         return pack({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
+    def restore(self, data: bytes, opened: Windows | None = None) -> None:
+        """Go on from bytes that `state` returned, maybe in another process.
+
+        These windows are open, where that is known.
+        """
         header, tables = unpack(data)
         if header.get("query") != self._fingerprint:
             raise StateError(
                 "the saved state belongs to another query or another schema",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        self._frontier = int(str(header["frontier"]))
+        self._frontier = integer(header, "frontier", range(ENDED + 1))
         if not tables:
+            require(opened is None or not len(opened), "windows are missing")
             return
         numbers, times, rows, *kept = tables
+        partitions = range(min(self._frontier, NATURAL.stop))
         held = Events(
             rows,
-            _integers(numbers, "partition"),
-            _integers(numbers, "ordinal"),
-            _integers(numbers, "arrival"),
-            _integers(times, "times"),
+            *integers(numbers, partition=partitions, ordinal=NATURAL, arrival=partitions),
+            *integers(times, times=ANY),
         )
-        self._strategy = self._make(str(header["kind"]))
+        self._require_rows(held)
+        kind = header.get("kind")
+        require(kind in ("separate", sharing(self.task, self.matcher)), f"windows are {kind}")
+        names = integers(kept[0], partition=partitions, number=ANY, first=NATURAL)
+        require_same(opened, *names)
+        begin = np.flatnonzero(np.diff(held.partition, prepend=-1))
+        require(np.isin(held.partition[begin], names[0]).all(), "rows have no window")
+        if kind == "separate":
+            OpenWindows.from_table(kept[0]).require_rows(held, reach_of(self.task).back)
+        self._strategy = self._make(str(kind))
         self._strategy.restore(kept, held)
+
+    def _require_rows(self, held: Events) -> None:
+        """Refuse rows that are not by partition, and in each without a gap."""
+        require_types(held.rows, self._nothing.rows.schema)
+        size = len(held.partition)
+        require(held.rows.num_rows == size, "rows have no numbers")
+        timed = self.task.bound.within is not None or len(held.times)
+        require(len(held.times) == (size if timed else 0), "rows have no times")
+        step = np.diff(held.partition)
+        require((step >= 0).all(), "rows are not by partition")
+        inside = step == 0
+        require((np.diff(held.ordinal)[inside] == 1).all(), "rows are missing")
+        require((np.diff(held.arrival)[inside] > 0).all(), "arrivals do not rise")
 
     @property
     def _fingerprint(self) -> str:
@@ -245,7 +280,3 @@ class WindowMatcher:
         else:
             strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
         return TouchedWindows(strategy) if self.task.bound.partition_by else strategy
-
-
-def _integers(table: pa.Table, name: str) -> Integers:
-    return np.array(table.column(name).to_numpy(), np.int64)

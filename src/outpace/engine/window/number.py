@@ -19,7 +19,7 @@ from outpace.engine.kernels.windows import count_events
 from outpace.engine.match.contract import Integers
 from outpace.engine.match.times import valid_times
 from outpace.engine.partition import key_codes, key_tuples
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
 from outpace.engine.window.contract import Events
 from outpace.errors import StateError
 
@@ -128,6 +128,16 @@ class EventNumbers:
             del self._numbers[self._given[number]]
             self._free.append(number)
 
+    @property
+    def taken(self) -> Integers:
+        """How many events of each partition were taken, by its number."""
+        return self._counts[: len(self._given)] if self._names else np.array([self._arrived])
+
+    @property
+    def forgotten(self) -> Integers:
+        """The numbers of partitions that were forgotten."""
+        return np.array(self._free, np.int64)
+
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
         counts = pa.table({"count": self._counts[: len(self._given)]})
@@ -136,15 +146,20 @@ class EventNumbers:
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        header, (counts, keys, free) = unpack(data)
+        header, (counts, keys, free) = unpack(data, 3)
         if keys.schema != self._keys[0].schema:
             raise StateError("the saved state belongs to a stream with other partitions")
-        self._arrived = int(str(header["arrived"]))
-        self._given, self._free = key_tuples(keys), free.column("number").to_pylist()
+        size = counts.num_rows
+        require(not self._names or keys.num_rows == size, "partitions have no keys")
+        self._arrived = integer(header, "arrived", NATURAL)
+        (self._counts,) = integers(counts, count=range(self._arrived + 1))
+        (numbers,) = integers(free, number=range(size))
+        self._given, self._free = key_tuples(keys), numbers.tolist()
         gone = set(self._free)
+        require(len(gone) == len(self._free), "a partition was forgotten twice")
         self._numbers = {key: at for at, key in enumerate(self._given) if at not in gone}
         self._keys, self._keys_size, self._rows = [keys], keys.num_rows, list(range(keys.num_rows))
-        self._counts = np.array(counts.column("count").to_numpy(), np.int64)
+        require(len(self._numbers) + len(gone) == len(self._given), "partitions have the same key")
 
     def _piece(self, keys: pa.Table) -> _Piece:
         """Return the partitions of a piece that has these keys, with their counts before it."""

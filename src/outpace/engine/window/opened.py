@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Integers, Resume
+from outpace.engine.state import ANY, NATURAL, integers, lists, require
 from outpace.engine.window.contract import OPEN, Events, Windows
 from outpace.engine.window.stretches import take_windows, taken
-from outpace.errors import StateError
 
 
 @dataclass
@@ -104,43 +103,73 @@ class OpenWindows:
     @staticmethod
     def at_cursors(table: pa.Table) -> OpenWindows:
         """Return windows whose searches stand at the ordinals in `cursor`."""
-        windows = _windows(table)
-        cursor = _column(table, "cursor")
+        windows = saved_windows(table)
+        begun_at, cursor = integers(table, begun_at=NATURAL, cursor=NATURAL)
         resume = Resume.fresh(len(windows))
         resume.next_start[:] = cursor - windows.first
-        return OpenWindows(windows, resume, _column(table, "begun_at"), cursor)
+        return OpenWindows(windows, resume, begun_at, cursor)
 
     @staticmethod
     def from_table(table: pa.Table) -> OpenWindows:
         """Return what `table` wrote."""
-        column = partial(_column, table)
-        windows = _windows(table)
-        resume = Resume(
-            column("next_start"),
-            column("barrier"),
-            column("matches"),
-            column("completed_to"),
-            [np.asarray(part, np.int64) for part in table.column("consumed").to_pylist()],
+        windows = saved_windows(table)
+        low = range(-1, NATURAL.stop)
+        next_start, barrier, matches, completed_to = integers(
+            table, next_start=NATURAL, barrier=low, matches=NATURAL, completed_to=NATURAL
         )
-        return OpenWindows(windows, resume, column("begun_at"), column("keep"))
+        consumed = lists(table, "consumed", NATURAL)
+        resume = Resume(next_start, barrier, matches, completed_to, consumed)
+        begun_at, keep = integers(table, begun_at=NATURAL, keep=NATURAL)
+        require((keep >= windows.first).all(), "rows before a window are kept")
+        return OpenWindows(windows, resume, begun_at, keep)
+
+    def require_rows(self, held: Events, back: int) -> None:
+        """Refuse windows of a saved state that need rows which are not held."""
+        windows, resume = self.windows, self.resume
+        partition, begin = np.unique(held.partition, return_index=True)
+        ends = np.append(begin[1:], len(held.partition))
+        if not len(partition):
+            require(not any(map(len, resume.consumed)), "consumed rows are missing")
+            return
+        at = np.minimum(np.searchsorted(partition, windows.partition), len(partition) - 1)
+        there = partition[at] == windows.partition
+        low, high = held.ordinal[begin[at]], held.ordinal[ends[at] - 1] + 1
+        start = windows.first + resume.next_start
+        first = np.maximum(self.keep - back, windows.first)
+        fits = (first >= low) & (self.keep <= high) & (start <= high) & (windows.first <= high)
+        require((fits | ~there).all(), "rows of a window are missing")
+        for place in np.flatnonzero(np.fromiter(map(len, resume.consumed), np.int64)).tolist():
+            rows = windows.first[place] + resume.consumed[place]
+            known = there[place] and low[place] <= rows[0] and rows[-1] < high[place]
+            require(known and (np.diff(rows) > 0).all(), "consumed rows are missing")
 
 
-def _column(table: pa.Table, name: str) -> Integers:
-    if name not in table.column_names:
-        raise StateError(f"the saved windows have no '{name}'")
-    return np.array(table.column(name).to_numpy(), np.int64)
-
-
-def _windows(table: pa.Table) -> Windows:
-    return Windows(
-        _column(table, "partition"),
-        _column(table, "number"),
-        _column(table, "first"),
-        np.full(table.num_rows, OPEN, np.int64),
-        _column(table, "start_time"),
-        _column(table, "end_time"),
-        np.full(table.num_rows, -1, np.int64),
+def saved_windows(table: pa.Table) -> Windows:
+    """Return the open windows of a saved state."""
+    partition, number, first, start_time, end_time = integers(
+        table, partition=NATURAL, number=ANY, first=NATURAL, start_time=ANY, end_time=ANY
     )
+    still_open, not_closed = (np.full(table.num_rows, value, np.int64) for value in (OPEN, -1))
+    return Windows(partition, number, first, still_open, start_time, end_time, not_closed)
+
+
+def require_same(
+    opened: Windows | None, partition: Integers, number: Integers, first: Integers
+) -> None:
+    """Refuse windows of a saved state that do not begin one after the other, or are not open.
+
+    Which are open need not be known.
+    """
+    order = np.lexsort((number, partition))
+    named = partition[order], number[order], first[order]
+    rises = (np.diff(named[1]) > 0) & (np.diff(named[2]) >= 0)
+    require((rises | (np.diff(named[0]) > 0)).all(), "windows are out of order")
+    if opened is not None:
+        require(len(opened) == len(number), "windows are missing")
+        order = np.lexsort((opened.number, opened.partition))
+        known = opened.partition, opened.number, opened.first
+        same = all((ours == theirs[order]).all() for ours, theirs in zip(named, known, strict=True))
+        require(same, "other windows are open")
 
 
 class OpenedWindows:

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Pace, Progress
 from outpace.engine.match.operator import Emitted, kept_columns, prepare
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, unpack
 from outpace.engine.window.apply import WindowedApply
-from outpace.engine.window.contract import Events, Split
+from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.feed import Feed, in_order, may_forget
 from outpace.engine.window.match import ROWS_IN_STEP, WindowMatcher
 from outpace.engine.window.result import WindowMatches
@@ -82,8 +82,8 @@ class Instance(Protocol):
         """Return all that is kept, as bytes for `restore`."""
         ...
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned."""
+    def restore(self, data: bytes, opened: Windows | None = None) -> None:
+        """Go on from bytes that `state` returned; these windows are open, where that is known."""
         ...
 
 
@@ -167,8 +167,9 @@ class WindowedOperator:
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
         self._check_open()
-        parts = [self._feed.state(), self._splitter.state(), self._instance.state()]
-        return pack({"windows": True}, [pa.table({"part": parts}), self.bound.schema.empty_table()])
+        states = [self._feed.state(), self._splitter.state(), self._instance.state()]
+        rows = self.bound.schema.empty_table()
+        return pack({"windows": True}, [pa.table({"part": states}), rows])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
@@ -178,11 +179,13 @@ class WindowedOperator:
                 "the saved state belongs to a query without windows",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        parts, _ = tables
-        feed, splitter, instance = parts.column("part").to_pylist()
-        self._instance.restore(instance)
+        saved, _ = tables
+        feed, splitter, instance = parts(saved, 3)
         self._feed.restore(feed)
         self._splitter.restore(splitter)
+        opened = self._splitter.opened()
+        self._feed.require_same(self._splitter, opened)
+        self._instance.restore(instance, opened)
 
     def _step(self, events: Events, split: Split, *, ended: bool = False) -> Emitted:
         self._closed_because = "an earlier push failed"

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
+from outpace.engine.state import ANY, NATURAL, integers, require
 from outpace.engine.window.contract import Windows
 
 
@@ -61,16 +62,29 @@ class Placed:
         names = np.array(list(self._names or ()), np.int64).reshape(-1, 2)
         return [places, pa.table({"partition": names[:, 0], "number": names[:, 1]})]
 
-    def restore(self, tables: list[pa.Table]) -> None:
-        """Go on from what `tables` returned."""
+    def restore(self, tables: list[pa.Table], instances: int, opened: Windows | None) -> None:
+        """Go on from what `tables` returned, with so many instances.
+
+        These windows are open, where that is known.
+        """
         places, names = tables
-        self._key, self._instance = (_integers(places, name) for name in ("key", "instance"))
+        self._key, self._instance = integers(places, key=ANY, instance=range(instances))
+        require((np.diff(self._key) > 0).all(), "windows are out of order")
         self._size = places.num_rows
         self._alive = np.ones(self._size, np.bool_)
-        if self._names is not None:
-            pairs = zip(names["partition"].to_pylist(), names["number"].to_pylist(), strict=True)
+        given = True
+        if self._names is None and opened is not None:
+            given = np.array_equal(self._key, np.sort(opened.number))
+        elif self._names is not None:
+            partition, number = integers(names, partition=NATURAL, number=ANY)
+            pairs = zip(partition.tolist(), number.tolist(), strict=True)
             self._names = dict(zip(pairs, self._key.tolist(), strict=True))
+            require(len(self._names) == self._size, "a window is there twice")
+            if opened is not None:
+                known = zip(opened.partition.tolist(), opened.number.tolist(), strict=True)
+                given = self._names.keys() == set(known)
             self._opened = int(self._key[-1]) + 1 if self._size else 0
+        require(given, "windows are not given to instances")
 
     def _drop_closed(self, added: int) -> None:
         kept = np.flatnonzero(self._alive[: self._size])
@@ -79,7 +93,3 @@ class Placed:
         self._key = np.resize(self._key[kept], room)
         self._instance = np.resize(self._instance[kept], room)
         self._alive = np.arange(room) < self._size
-
-
-def _integers(table: pa.Table, name: str) -> Integers:
-    return np.array(table.column(name).to_numpy(), np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import NO_TIME
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import pack, parts, unpack
 from outpace.engine.window.contract import Events, Split
 from outpace.engine.window.feed import Feed, may_forget
 from outpace.engine.window.schedule import Delivery, Schedule, scheduler_of
@@ -102,16 +102,18 @@ class Router:
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        parts = [self._feed.state(), self.splitter.state(), self.schedule.state()]
-        return pack({}, [pa.table({"part": pa.array(parts, pa.binary())})])
+        states = [self._feed.state(), self.splitter.state(), self.schedule.state()]
+        return pack({}, [pa.table({"part": pa.array(states, pa.binary())})])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        _, (parts,) = unpack(data)
-        feed, splitter, schedule = parts.column("part").to_pylist()
+        _, (saved,) = unpack(data, 1)
+        feed, splitter, schedule = parts(saved, 3)
         self._feed.restore(feed)
         self.splitter.restore(splitter)
-        self.schedule.restore(schedule)
+        opened = self.splitter.opened()
+        self._feed.require_same(self.splitter, opened)
+        self.schedule.restore(schedule, opened)
 
 
 def finds_again(query: Query) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Integers
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.engine.window.placed import Placed
 from outpace.engine.window.stretches import take_windows
@@ -166,18 +166,28 @@ class Schedule:
         numbers = [pa.table({"": values}) for values in (self._open, self._counts)]
         return pack({"instances": self._instances, **counted}, [*numbers, *placed])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
+    def restore(self, data: bytes, opened: Windows | None = None) -> None:
+        """Go on from bytes that `state` returned, maybe in another process.
+
+        These windows are open, where that is known.
+        """
         header, (open_windows, counts, *placed) = unpack(data)
-        if header["instances"] != self._instances or bool(placed) is (self._placed is None):
+        lengths = 0 if self._placed is None else 2
+        if header.get("instances") != self._instances or len(placed) != lengths:
             raise StateError("the saved state belongs to another schedule")
-        self._opened = int(str(header["opened"]))
-        self.events_in, self.events_sent = int(str(header["in"])), int(str(header["sent"]))
-        self._open, self._counts = (
-            np.array(table.column(0).to_numpy(), np.int64) for table in (open_windows, counts)
+        self._opened = integer(header, "opened", NATURAL)
+        self.events_in, self.events_sent = (
+            integer(header, name, NATURAL) for name in ("in", "sent")
         )
+        (self._open,) = integers(open_windows, **{"": NATURAL})
+        (self._counts,) = integers(counts, **{"": NATURAL})
+        require(len(self._open) == len(self._counts) * self._lanes, "partitions are missing")
+        if opened is not None:
+            counted = self._open.reshape(-1, self._lanes).sum(axis=1)
+            there = np.bincount(opened.partition, minlength=len(counted))
+            require(np.array_equal(counted, there), "windows are not given to instances")
         if self._placed is not None:
-            self._placed.restore(placed)
+            self._placed.restore(placed, self._instances, opened)
 
     def _assign(self, split: Split, places: _Places, loads: Sequence[float]) -> Integers:
         """Return the instance of each window that opens."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.match.contract import Booleans, Integers
+from outpace.engine.state import NATURAL, integers, require
 from outpace.engine.window.contract import OPEN
 from outpace.engine.window.result import WindowMatches, first_events
 
@@ -85,8 +86,12 @@ class Seen:
     def from_table(table: pa.Table) -> Seen:
         """Return what `table` wrote."""
         seen = Seen()
-        identity = pa.concat_arrays([_NONE.identity, *table.column("identity").chunks])
-        partition = np.array(table.column("partition").to_numpy(), np.int64)
+        (partition,) = integers(table, partition=NATURAL)
+        known = table.column("identity")
+        require(pa.types.is_binary(known.type) and not known.null_count, "matches have no identity")
+        identity = pa.concat_arrays([_NONE.identity, *known.chunks])
+        sizes = pc.binary_length(identity).to_numpy(zero_copy_only=False)
+        require(((sizes > 0) & (sizes % 8 == 0)).all(), "a match has no events")
         seen._append(_Lot.of(partition, identity))
         return seen
 

@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from outpace.engine.kernels.chains import NONE, Slots, add_windows, end_windows
 from outpace.engine.match.contract import Integers
+from outpace.engine.state import NATURAL, integers, require
 from outpace.engine.window.contract import OPEN, Windows
+from outpace.engine.window.opened import saved_windows
 
 #: Slots of windows that have closed are given again once they are so many and the larger part.
 _CLOSED_MAX = 1024
@@ -123,9 +125,10 @@ class WindowSlots:
     def end(self, closed: Windows, stop_row: Integers) -> Integers:
         """Note where windows end, as rows, and return their slots."""
         slots = np.empty(len(closed), np.int64)
+        require(int(closed.partition.max(initial=-1)) < len(self._heads), "windows are missing")
         end_windows(closed.partition, self._slots.queue, self._heads, self._tails, slots)
         in_turn = (slots != NONE) & (self._slots.number[slots] == closed.number)
-        assert in_turn.all(), "windows of a partition close in the order of their numbers"
+        require(in_turn.all(), "windows do not close in the order of their numbers")
         self._slots.stop[slots] = stop_row
         self._slots.closed_at[slots] = closed.closed_at
         self._live -= len(closed)
@@ -143,20 +146,10 @@ class WindowSlots:
 
     def restore(self, table: pa.Table, starts: int) -> None:
         """Take what `table` returned, at first; so many starts of a window are searched apart."""
-        column = {
-            name: np.array(table.column(name).to_numpy(), np.int64) for name in table.column_names
-        }
-        count = table.num_rows
-        windows = Windows(
-            column["partition"],
-            column["number"],
-            column["first"],
-            np.full(count, OPEN, np.int64),
-            column["start_time"],
-            column["end_time"],
-            np.full(count, -1, np.int64),
-        )
-        slots, cursor = self.add(windows, column["begun_at"]), column["cursor"]
+        windows = saved_windows(table)
+        begun_at, cursor = integers(table, begun_at=NATURAL, cursor=NATURAL)
+        require((cursor >= windows.first).all(), "a search is before its window")
+        slots = self.add(windows, begun_at)
         apart = cursor < windows.first + starts
         self.entering, self.entering_cursor = slots[apart], cursor[apart]
         self.group_first = self.group_last = slots[~apart]

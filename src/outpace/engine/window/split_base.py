@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.contract import NO_TIME, Integers
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import NATURAL, integer, pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind_windows import BoundWindows
@@ -102,9 +102,9 @@ class Splitter(ABC):
                 "the saved state belongs to other windows",
                 detail=f"it was saved by {header.get('windows')}, these are {self._spec}",
             )
+        self._arrived = integer(header, "arrived", NATURAL)
+        self._watermark = integer(header, "watermark")
         self._set_tables(tables)
-        self._arrived = int(str(header["arrived"]))
-        self._watermark = int(str(header["watermark"]))
 
     @property
     def _spec(self) -> str:
@@ -118,6 +118,15 @@ class Splitter(ABC):
     def _pass(self, watermark: int) -> Split:
         """Say what the passing of time closes."""
         return Split(Windows.none(), Windows.none())
+
+    @property
+    @abstractmethod
+    def seen(self) -> Integers:
+        """How many events each partition has had, by its number."""
+
+    @abstractmethod
+    def opened(self) -> Windows:
+        """Return the windows that are open, as they would close if the input ended."""
 
     @abstractmethod
     def _rest(self) -> Split:

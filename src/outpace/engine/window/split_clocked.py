@@ -20,6 +20,8 @@ from outpace.pattern.bind_windows import BoundWindows, BySession, ByTime
 class ClockedSplitter(TableSplitter):
     """Windows that time closes, where an event, a watermark or the end of the input tells it."""
 
+    _in_ring = True
+
     def idle(self, partitions: Integers) -> Integers:
         """Return those of some partitions that have no open window."""
         return self._without_windows(partitions)

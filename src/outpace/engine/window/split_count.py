@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pyarrow as pa
 
 from outpace.engine.kernels import windows as kernels
 from outpace.engine.kernels.windows import Integers, Matrix
+from outpace.engine.state import NATURAL, require
 from outpace.engine.window.contract import Events, Linear, Split, Windows
 from outpace.engine.window.split_table import TableSplitter
 from outpace.pattern.bind_windows import BoundWindows, ByCount
@@ -46,6 +50,23 @@ class CountSplitter(TableSplitter):
             )
 
         return self._split(loop, len(events.arrival))
+
+    @property
+    def _queued(self) -> bool:
+        return self.windows.time is not None
+
+    def _set_tables(self, tables: Sequence[pa.Table]) -> None:
+        super()._set_tables(tables)
+        lines = self._table[1 : self._lines]
+        events, numbers = lines[:, kernels.EVENTS], lines[:, kernels.NUMBER]
+        kind = self._kind
+        begun = np.maximum((events - 1 - kind.offset) // kind.slide + 1, self._lowest)
+        ended = np.maximum((events - kind.offset - kind.size) // kind.slide + 1, 0)
+        seen = events > 0
+        require(((events >= 0) & (events < NATURAL.stop)).all(), "events were not counted")
+        require((numbers == np.where(seen, begun, 0)).all(), "windows do not fit their events")
+        still = np.where(seen, begun - np.maximum(ended, self._lowest), 0)
+        require((lines[:, kernels.OPEN_COUNT] == still).all(), "windows do not fit their events")
 
     def _rest(self) -> Split:
         if self.windows.time is not None:

@@ -13,6 +13,8 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.match.contract import Integers
+from outpace.engine.state import ANY, NATURAL, integers, parts, require
 from outpace.engine.window.contract import OPEN, Events, Split, Windows
 from outpace.engine.window.split_base import Splitter
 from outpace.pattern.bind_windows import BoundWindows, ByPredicate
@@ -101,6 +103,18 @@ class PredicateSplitter(Splitter):
         self._schema = events.rows.schema
         return Split(_as_windows(opened), _as_windows(closed))
 
+    @property
+    def seen(self) -> Integers:
+        """How many events each partition has had, by its number."""
+        known = self._partitions
+        seen = np.zeros(max(known, default=-1) + 1, np.int64)
+        seen[list(known)] = [one.events for one in known.values()]
+        return seen
+
+    def opened(self) -> Windows:
+        """Return the windows that are open, as they would close if the input ended."""
+        return self._rest().closed
+
     def _rest(self) -> Split:
         closed = [
             replace(
@@ -144,19 +158,30 @@ class PredicateSplitter(Splitter):
         partitions, places, firsts = tables
         self._schema = firsts.schema
         self._partitions = {}
-        for row in partitions.to_pylist():
+        read = integers(
+            partitions, partition=range(self._arrived), number=NATURAL, events=NATURAL, last=ANY
+        )
+        states = parts(partitions, partitions.num_rows, "state")
+        for state, partition, number, events, last in zip(states, *_lists(read), strict=True):
             predicate = self._predicate.clone()
-            predicate.restore(row["state"])
-            kept = _Partition(predicate, row["number"], row["events"], row["last"])
-            self._partitions[row["partition"]] = kept
-        for place, event in zip(places.to_pylist(), firsts.to_pylist(), strict=True):
-            kept = self._partitions[place["partition"]]
-            kept.windows.append(
-                _Window(
-                    place["partition"], place["number"], place["first"], start_time=place["start"]
-                )
-            )
-            kept.seen.append(OpenWindow(place["number"], event, place["events"]))
+            predicate.restore(state)
+            self._partitions[partition] = _Partition(predicate, number, events, last)
+        require(len(self._partitions) == len(states), "a partition is there twice")
+        read = integers(
+            places, partition=NATURAL, number=NATURAL, first=NATURAL, start=ANY, events=NATURAL
+        )
+        for event, *place in zip(firsts.to_pylist(), *_lists(read), strict=True):
+            partition, number, first, start, events = place
+            kept = self._partitions[partition]
+            before = kept.windows[-1].number if kept.windows else -1
+            require(before < number < kept.number, "windows are out of order")
+            require(first < kept.events, "a window has no events")
+            kept.windows.append(_Window(partition, number, first, start_time=start))
+            kept.seen.append(OpenWindow(number, event, events))
+
+
+def _lists(read: Sequence[Integers]) -> list[list[int]]:
+    return [line.tolist() for line in read]
 
 
 def _closed_by(partition: _Partition, event: Mapping[str, object], arrival: int) -> list[_Window]:

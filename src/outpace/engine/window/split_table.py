@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from outpace.engine.kernels import windows as kernels
 from outpace.engine.kernels.windows import Integers, Matrix
+from outpace.engine.state import ANY, integers
 from outpace.engine.window.contract import OPEN, Events, Linear, LinearWindows, Split, Windows
 from outpace.engine.window.split_base import Splitter
 from outpace.errors import StateError
@@ -50,6 +51,9 @@ _WHILE_OPEN = {"stop": Linear(OPEN), "end_time": Linear(0), "closed_at": Linear(
 class TableSplitter(Splitter):
     """A splitter whose state is a table of partitions and a pool of open windows."""
 
+    #: Whether partitions with open windows wait for time in the ring.
+    _in_ring = False
+
     def __init__(self, windows: BoundWindows) -> None:
         super().__init__(windows)
         self._table = np.zeros((2, kernels.TABLE_COLUMNS), np.int64)
@@ -68,10 +72,28 @@ class TableSplitter(Splitter):
         return int(self._table[1 : self._lines, kernels.OPEN_COUNT].sum())
 
     @property
+    def _queued(self) -> bool:
+        """Whether open windows are queued."""
+        return True
+
+    @property
     def integers_kept(self) -> int:
         """How many integers the state is made of."""
         queued = int(self._pool[0, kernels.USED])
         return self._lines * kernels.TABLE_COLUMNS + queued * kernels.POOL_COLUMNS
+
+    @property
+    def seen(self) -> Integers:
+        """How many events each partition has had, by its number."""
+        return self._table[1 : self._lines, kernels.EVENTS]
+
+    def opened(self) -> Windows:
+        """Return the windows that are open, as they would close if the input ended."""
+        kept = self._table.copy(), self._pool.copy()
+        self._closed = np.empty((kernels.CLOSED_LINES, ROOM + self.open_windows), np.int64)
+        closed = self._rest().closed
+        self._table, self._pool = kept
+        return closed
 
     def _without_windows(self, partitions: Integers) -> Integers:
         """Return those of some partitions that have no open window."""
@@ -143,12 +165,17 @@ class TableSplitter(Splitter):
 
     def _set_tables(self, tables: Sequence[pa.Table]) -> None:
         """Take over what `_tables` returned."""
-        table, pool = (_as_matrix(one) for one in tables[:2])
+        saved_table, saved_pool = tables
+        table = _as_matrix(saved_table, kernels.TABLE_COLUMNS)
+        pool = _as_matrix(saved_pool, kernels.POOL_COLUMNS)
         links = (table[:, [kernels.HEAD, kernels.TAIL]], pool[:, [kernels.NEXT]])
         ring = table[:, [kernels.BEFORE, kernels.AFTER]]
         if (
-            any(((link < 0) | (link >= len(pool))).any() for link in links)
+            not len(table)
+            or not len(pool)
+            or any(((link < 0) | (link >= len(pool))).any() for link in links)
             or ((ring < 0) | (ring >= len(table))).any()
+            or not kernels.is_consistent(table, pool, self._queued, self._in_ring)
         ):
             raise StateError("the saved state of the windows contradicts itself")
         self._lines = len(table)
@@ -179,5 +206,5 @@ def _as_table(matrix: Matrix) -> pa.Table:
     return pa.table({str(column): matrix[:, column].copy() for column in range(matrix.shape[1])})
 
 
-def _as_matrix(table: pa.Table) -> Matrix:
-    return np.stack([column.to_numpy() for column in table.columns], axis=1).astype(np.int64)
+def _as_matrix(table: pa.Table, size: int) -> Matrix:
+    return np.stack(integers(table, **{str(column): ANY for column in range(size)}), axis=1)

@@ -12,18 +12,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.kernels import time_windows as kernel
 from outpace.engine.match.contract import Integers
+from outpace.engine.state import ANY, integers
 from outpace.engine.window.contract import OPEN, Events, Linear, LinearWindows, Split, Windows
 from outpace.engine.window.queue import Queue
 from outpace.engine.window.split_base import END_OF_TIME, Splitter
 from outpace.engine.window.split_table import ROOM, as_read, enlarged
 from outpace.errors import StateError
 from outpace.pattern.bind_windows import BoundWindows, ByCount, ByTime
+
+#: What adding and multiplying spans of windows to leaves within 64 bits.
+_FAR: Final = range(-(1 << 62), 1 << 62)
 
 _ZERO, _STILL_OPEN, _NOT_CLOSED = Linear(0), Linear(OPEN), Linear(-1)
 
@@ -47,6 +52,19 @@ class UnkeyedSplitter(Splitter):
         return len(self._open(self._numbers))
 
     @property
+    def seen(self) -> Integers:
+        """How many events each partition has had, by its number."""
+        return self._numbers[:1]
+
+    def opened(self) -> Windows:
+        """Return the windows that are open, as they would close if the input ended."""
+        numbers, kept = self._numbers.copy(), self._kept.values
+        closed = self._rest().closed
+        self._numbers, self._kept = numbers, Queue()
+        self._kept.add(kept)
+        return closed
+
+    @property
     def integers_kept(self) -> int:
         """How many integers the state is made of."""
         return len(self._numbers) + len(self._kept)
@@ -61,7 +79,7 @@ class UnkeyedSplitter(Splitter):
     def _set_tables(self, tables: Sequence[pa.Table]) -> None:
         names = [table.column_names for table in tables]
         if names == [["numbers"], ["kept"]] and tables[0].num_rows == len(self._numbers):
-            numbers, kept = (np.array(one.column(0).to_numpy(), np.int64) for one in tables)
+            (numbers,), (kept,) = integers(tables[0], numbers=_FAR), integers(tables[1], kept=ANY)
             if len(kept) == (0 if self.windows.time is None else len(self._open(numbers))):
                 self._numbers, self._kept = numbers, Queue()
                 self._kept.add(kept)

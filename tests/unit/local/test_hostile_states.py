@@ -1,0 +1,19 @@
+"""A saved state is safe to read from anywhere: it is refused, or a stream goes on from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "hostile_states.py"
+
+
+def test_states_that_nobody_wrote_end_no_process_and_raise_nothing_else() -> None:
+    """Longer runs, by hand: `python tests/hostile_states.py SEED COUNT`."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "1", "200"], capture_output=True, text=True, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 0, f"state {last} ended the process"
+    assert "wrong" not in done.stdout, done.stdout
