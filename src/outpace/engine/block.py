@@ -46,13 +46,16 @@ def block_cells(blocks: Sequence[pa.RecordBatch]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(blocks), [None, pa.py_buffer(offsets), space])
 
 
-def read_block(cell: pa.Buffer, schema: pa.Schema) -> dict[str, pa.Array]:
+def read_block(cell: pa.Buffer, schema: pa.Schema, *, checked: bool = False) -> dict[str, pa.Array]:
     """Return the columns of a block that a schema has, which tells their types.
 
-    Columns that it does not have are left where they are.
+    Columns that it does not have are left where they are. A block that others may have written is
+    to be checked: its offsets and codes may lead anywhere.
     """
     with pa.ipc.open_stream(cell, options=_ALIGNED) as reader:
         rows = reader.read_next_batch()
+    if checked:
+        rows.validate(full=True)
     return {
         field.name: widen(field, column, schema.field(field.name).type)
         for field, column in zip(rows.schema, rows.columns, strict=True)

@@ -207,15 +207,15 @@ def read_events(data: Data, schema: pa.Schema, *, sequence: str = "seq") -> pa.T
     header = read_header(data)
     body = pa.py_buffer(data).slice(len(data) - header.body_bytes)
     try:
-        columns = read_block(body, schema)
+        columns = read_block(body, schema, checked=True)
+        if any(len(column) != header.rows for column in columns.values()):
+            raise DataError(f"the block does not have {header.rows} rows as its header says")
+        if sequence not in columns:
+            numbers = np.arange(header.first[1], header.first[1] + header.rows, dtype=np.int64)
+            columns[sequence] = pa.array(numbers).cast(schema.field(sequence).type)
     except (ValueError, ArithmeticError, OSError, pa.ArrowException) as error:
         # The checksum fits, so nothing was damaged on the way: it was written by somebody else.
         raise DataError("the body of the block cannot be read", detail=str(error)) from error
-    if any(len(column) != header.rows for column in columns.values()):
-        raise DataError(f"the block does not have {header.rows} rows as its header says")
-    if sequence not in columns:
-        numbers = np.arange(header.first[1], header.first[1] + header.rows, dtype=np.int64)
-        columns[sequence] = pa.array(numbers).cast(schema.field(sequence).type)
     missing = [name for name in schema.names if name not in columns]
     if missing:
         raise DataError(f"the block has no column '{missing[0]}'")

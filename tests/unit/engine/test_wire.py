@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outpace.engine.block import block_cells
 from outpace.engine.wire import (
     FIXED_BYTES,
+    Header,
     Kind,
+    _joined,
     block_bytes,
     read_events,
     read_header,
@@ -163,3 +166,24 @@ def test_a_block_that_others_wrote_is_read_or_refused():
         except DataError:
             refused += 1
     assert refused
+
+
+def test_texts_that_lead_elsewhere_are_refused():
+    offsets, data = pa.py_buffer(np.array([0, 1000, 1], np.int32)), pa.py_buffer(b"abc")
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
+    rows = pa.RecordBatch.from_pydict({"ts": pa.array([1, 2]), "name": texts})
+    (cell,) = block_cells([rows])
+    header = Header(Kind.EVENTS, "s", "a", 2, (1, 0), (2, 1), 2, len(cell.as_buffer()))
+    schema = pa.schema({"ts": pa.int64(), "name": pa.string(), "seq": pa.int64()})
+    with pytest.raises(DataError, match="the body of the block cannot be read"):
+        read_events(_joined(header, cell.as_buffer()), schema)
+
+
+def test_numbers_beyond_the_last_one_are_refused():
+    (cell,) = block_cells([pa.RecordBatch.from_pydict({"ts": pa.array([1, 2])})])
+    last = int(np.iinfo(np.int64).max)
+    header = Header(Kind.EVENTS, "s", "a", 2, (1, last), (2, last), 2, len(cell.as_buffer()))
+    with pytest.raises(DataError, match="the body of the block cannot be read"):
+        read_events(
+            _joined(header, cell.as_buffer()), pa.schema({"ts": pa.int64(), "seq": pa.int64()})
+        )
