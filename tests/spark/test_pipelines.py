@@ -27,8 +27,10 @@ from pyspark.pipelines.output import Output
 from pyspark.sql import SparkSession
 
 import outpace as op
+from outpace.spark.session import ROCKSDB
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STORAGE = "file:///tmp/outpace-pipeline"
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("java")]
@@ -43,7 +45,7 @@ def pipeline(tmp_path: Path) -> Path:
     text = specification.read_text(encoding="utf-8")
     assert STORAGE in text
     own = text.replace(STORAGE, (copy / "storage").as_uri())
-    specification.write_text(own, encoding="utf-8")
+    specification.write_text(f"{own}  {PROVIDER}: {ROCKSDB}\n", encoding="utf-8")
     return copy
 
 
@@ -97,10 +99,42 @@ def rows(table: pa.Table) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in plain.to_pylist())
 
 
+#: A streaming table of the same pipeline.
+STREAMED = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
+import outpace as op
+from outpace.spark.schema import with_schema
+
+spark = SparkSession.active()
+TICKS = StructType().add("symbol", StringType()).add("ts", TimestampType())
+TICKS = TICKS.add("price", DoubleType())
+
+@dp.table
+def falls():
+    trades = spark.readStream.schema(TICKS).json({folder!r})
+    return op.match(with_schema(trades, TICKS), {query})
+"""
+FALL = (
+    op.Query("fall")
+    .partition_by("symbol")
+    .order_by("ts")
+    .pattern("A B")
+    .define(B="price < A.price")
+    .measures(at="B.ts")
+    .within("1 hour")
+)
+
+
 def test_a_pipeline_stores_what_is_found_in_process(pipeline: Path, spark: SparkSession) -> None:
+    streamed = STREAMED.format(folder=str(pipeline / "data"), query=FALL.to_python())
+    (pipeline / "transformations" / "streamed.py").write_text(streamed, encoding="utf-8")
     done = spark_pipelines("run", pipeline)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Run is COMPLETED" in done.stdout
+    # What Spark does not answer inside a flow is not asked.
+    assert " ERROR " not in done.stderr
     stored = {
         folder.name: pa.parquet.read_table(folder)
         for folder in (pipeline / "spark-warehouse").iterdir()
@@ -125,6 +159,7 @@ def test_a_pipeline_stores_what_is_found_in_process(pipeline: Path, spark: Spark
         "dips": dips,
         "double_dips": op.match(dips, example.DOUBLE_DIP),
         "large_trades": op.match(ticks, large),
+        "falls": op.match(ticks, FALL),
         "lowest": lowest.rename_columns(["symbol", "dips", "bottom"]),
     }
     assert {name: rows(table) for name, table in stored.items()} == {
