@@ -10,7 +10,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "features.md"
 
 #: How many rows each group of capabilities has.
-GROUPS = {"L": 8, "P": 10, "Q": 9, "R": 9, "O": 9, "C": 14, "S": 7}
+GROUPS = {"L": 10, "P": 12, "Q": 9, "R": 9, "O": 9, "C": 15, "S": 8}
 IDS = [f"{group}{number}" for group, count in GROUPS.items() for number in range(1, count + 1)]
 
 
