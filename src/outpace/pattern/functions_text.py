@@ -51,10 +51,14 @@ def _takes(result: pa.DataType, *kinds: str) -> Resolve:
 
 
 def _upper(text: str) -> str:
+    if text.isascii():
+        return text.upper()
     return "".join(u if len(u := c.upper()) == 1 else c for c in text)
 
 
 def _lower(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     return "".join(u if len(u := c.lower()) == 1 else c for c in text)
 
 

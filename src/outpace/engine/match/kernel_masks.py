@@ -28,6 +28,9 @@ from outpace.pattern.values import computed
 #: A dictionary with more values is not worth evaluating apart from its rows.
 _VALUES_MAX = 1 << 16
 
+#: One with more values than the block has rows is not either, unless it has few.
+_VALUES_FEW = 1 << 8
+
 
 def mask_type(predicates: int) -> npt.DTypeLike:
     """Return a small type with a bit for each predicate; there are few, as kernels know each."""
@@ -169,7 +172,8 @@ def _only_column(predicate: Predicate) -> str | None:
 def _values(column: pa.Array) -> pa.Array | None:
     """Return all values that a column can have, in the order of their codes, or None."""
     if pa.types.is_dictionary(column.type):
-        return column.dictionary if len(column.dictionary) <= _VALUES_MAX else None
+        worth = min(_VALUES_MAX, max(_VALUES_FEW, len(column)))
+        return column.dictionary if len(column.dictionary) <= worth else None
     if column.type == pa.int8():
         return pa.array(np.arange(256).astype(np.uint8).view(np.int8))
     if column.type == pa.uint8():
