@@ -1,7 +1,7 @@
 """`outpace run`: a user's own query over files from the shell, in process or on Spark.
 
 Bad input of any kind ends with one message that names the place and with exit code 2; then no
-output is left, and what was there before is untouched. Names that are not there are refused before
+output is left, and what was there before is untouched. Unknown names are refused before
 Spark is started.
 """
 

@@ -70,7 +70,7 @@ def why_spark(asked: Query | SqlText, inputs: Sequence[Input]) -> str | None:
 
 
 def check_query(asked: Query | SqlText, inputs: Sequence[Input], *, catalog: bool) -> None:
-    """Refuse names that are not there before anything is started.
+    """Refuse unknown names before anything is started.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def target_of(
 
 
 def check_parent(path: Path) -> None:
-    """Refuse an output whose folder is not there, or where nothing can be written."""
+    """Refuse an output whose folder does not exist, or where nothing can be written."""
     if not path.parent.is_dir():
         raise DataError(f"there is no folder '{path.parent}' for the output")
     if not os.access(path.parent, os.W_OK | os.X_OK):

@@ -13,12 +13,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from outpace.errors import BindError, DataError, OutpaceError, Span, did_you_mean
 from outpace.pattern.lexer import Source, tokenize
 from outpace.pattern.query import Query
 from outpace.plan.dialect import OWN
-from outpace.plan.statement import Statement, split
+from outpace.plan.small_file import read_small
+from outpace.plan.statement import MOST_NESTED, Statement, split
+
+#: How large a file with a statement may be.
+_BYTES_MAX: Final = 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +92,10 @@ def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace")
 
 
 def _from_sql(path: Path, dialect: str) -> Query | SqlText:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"'{path}' is not UTF-8 text", detail=str(error)) from error
+    text = read_small(path, _BYTES_MAX)
     statement = SqlText(text, dialect, path)
     try:
-        first = tokenize(Source(text, where=str(path), dialect=dialect))[0]
+        first = tokenize(Source(text, where=str(path), dialect=dialect), MOST_NESTED)[0]
         if first.key == "MATCH_RECOGNIZE":
             return Query.from_sql(text, dialect=dialect, name=path.stem)
     except OutpaceError as error:

@@ -86,6 +86,8 @@ class Source:
         the caller fills it in (`OutpaceError.located`).
     dialect
         The SQL dialect; "outpace" is the library's own.
+    is_pattern
+        Whether the text is a pattern, in which a dollar is the end of the input and no string.
     """
 
     text: str
@@ -93,6 +95,7 @@ class Source:
     offset: int = 0
     whole: str | None = None
     dialect: str = "outpace"
+    is_pattern: bool = False
 
     @property
     def shown(self) -> str | None:
@@ -152,8 +155,15 @@ _COMMENT = re.compile(r"/\*|\*/")
 _UNCLOSED = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 
-def tokenize(source: Source) -> list[Token]:
+def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
     """Split a text into tokens; the last one has the kind END.
+
+    Parameters
+    ----------
+    source
+        The text.
+    nested_max
+        How many parentheses may be open; a text with more is refused where they are met.
 
     Examples
     --------
@@ -165,12 +175,16 @@ def tokenize(source: Source) -> list[Token]:
     text, offset = source.text, source.offset
     tokens: list[Token] = []
     position = 0
+    #: How many parentheses are open in a pattern.
+    inside = int(source.is_pattern)
+    nested = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
         assert found is not None, "every character starts a token"
         group = found.lastgroup
         end = found.end()
-        special = _special_string(source, position, found)
+        anchor = inside > 0 and found.group() == "$"
+        special = None if anchor else _special_string(source, position, found)
         if special is not None:
             tokens.append(special)
             end = special.end - offset
@@ -179,6 +193,14 @@ def tokenize(source: Source) -> list[Token]:
             tokens.append(Token(Kind.WORD, word.upper(), word, position + offset, end + offset))
         elif group == "symbol":
             symbol = found.group()
+            if symbol == "(" and (inside or (tokens and tokens[-1].key == "PATTERN")):
+                inside += 1
+            elif symbol == ")":
+                inside = max(0, inside - 1)
+            nested += (symbol == "(") - (symbol == ")")
+            if nested_max is not None and nested > nested_max:
+                place = Span(position + offset, end + offset)
+                raise source.error("the statement is nested too deeply", place)
             tokens.append(Token(Kind.SYMBOL, symbol, symbol, position + offset, end + offset))
         elif group == "number":
             tokens.append(Token(Kind.NUMBER, "", found.group(), position + offset, end + offset))

@@ -71,7 +71,7 @@ def parse_pattern(
         mode=<Mode.GREEDY: 'greedy'>, link=<Link.NEXT: 'next'>, until=None)),
         links=(<Link.NEXT: 'next'>,))
     """
-    cursor = Cursor(Source(text, where, offset, whole, dialect))
+    cursor = Cursor(Source(text, where, offset, whole, dialect, is_pattern=True))
     pattern = read_pattern(cursor, fold)
     cursor.expect_end()
     return pattern

@@ -142,7 +142,7 @@ def split(
     """
     dialect = check_dialect(dialect)
     source = Source(text, where="statement", dialect=dialect)
-    tokens = _one_statement(source, tokenize(source))
+    tokens = _one_statement(source, tokenize(source, MOST_NESTED))
     while prefix.lower() in text.lower():
         prefix += "_"
     return _Splitter(source, tokens, database, prefix).split()
@@ -453,8 +453,6 @@ def _partners(source: Source, tokens: list[Token]) -> dict[int, int]:
     for index, token in enumerate(tokens):
         if token.key == "(":
             opened.append(index)
-            if len(opened) > MOST_NESTED:
-                raise source.error("the statement is nested too deeply", token.span)
         elif token.key == ")":
             if not opened:
                 raise source.error("there is no '(' for this ')'", token.span)

@@ -9,6 +9,7 @@ value.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -184,12 +185,15 @@ def _head(
         text = line[mark:].decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError("the header is not UTF-8", where=f"{path}, line 1") from error
-    names = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter), [])
     place = f"{path}, line 1"
+    try:
+        names = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise DataError("the header is not CSV", where=place, detail=str(error)) from error
     if not names:
         raise DataError("the file has no header", where=place, hint="CSV begins with names")
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise DataError(f"column '{name}' is twice in the header", where=place)
     return _Head(path, tuple(names), len(line))
 

@@ -41,6 +41,9 @@ class LineBreakError(Exception):
     """The rows of a block are not its lines."""
 
 
+_NULL: Final = re.compile(rb"\s*+null")
+_NULL_LINE: Final = re.compile(rb"\n\s*+null")
+
 #: What parsing a block can raise.
 PARSE_ERRORS: Final = (pa.ArrowException, UnicodeError, LineBreakError)
 
@@ -146,6 +149,7 @@ def _parse_csv(schema: pa.Schema, names: Sequence[str], delimiter: str, block: b
 def _parse_json(schema: pa.Schema, block: bytes) -> pa.Table:
     if not block.strip():
         return schema.empty_table()
+    check_objects(block)
     # Arrow takes the bytes of a JSON string as they are.
     pa.array([block], pa.large_binary()).cast(pa.large_string())
     fields = [pa.field(f.name, json_type(f.type)) for f in schema]
@@ -160,6 +164,21 @@ def _parse_json(schema: pa.Schema, block: bytes) -> pa.Table:
     )
     _check_rows(table, block)
     return table.select(schema.names).cast(schema)
+
+
+def check_objects(block: bytes) -> None:
+    r"""Refuse a line that is null: Arrow takes it for a row, and ends the process at a first one.
+
+    Examples
+    --------
+    >>> check_objects(b'{"x": null}')
+    >>> check_objects(b'{"x": 1} \n null')
+    Traceback (most recent call last):
+    ...
+    outpace.plan.text_parse.LineBreakError
+    """
+    if _NULL.match(block) or _NULL_LINE.search(block):
+        raise LineBreakError
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
@@ -233,6 +252,8 @@ def _not_an_object(line: bytes) -> str | None:
     except json.JSONDecodeError as error:
         said = error.msg[:1].lower() + error.msg[1:]
         return f"the line is not JSON: {said} at character {error.pos + 1}"
+    except ValueError:
+        return "a number of the line has too many digits"
     except RecursionError:
         return "the line is nested too deeply"
     if isinstance(value, dict):

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
@@ -25,6 +26,7 @@ from outpace.plan.text_parse import (
     Fault,
     Parse,
     TextFormat,
+    check_objects,
     does_parse,
     fault_of,
     first_bad,
@@ -33,6 +35,9 @@ from outpace.plan.text_parse import (
     shown_line,
 )
 
+#: Columns whose types are told may be nested so deeply.
+_MOST_NESTED: Final = 64
+_JSON_STRING: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"')
 #: What most values of a column may be, as a regular expression.
 _KINDS: Final = {
     "numbers": r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$",
@@ -73,6 +78,9 @@ def tell_schema(
         if not told:
             return known
         infer = partial(_infer_csv, tuple(names), told, delimiter)
+    elif (index := _deep_line(block)) is not None:
+        line = block.split(b"\n")[index]
+        return Fault(index, shown_line(line), "the line is nested too deeply")
     try:
         table = infer(block)
         if not is_csv:
@@ -93,6 +101,15 @@ def tell_schema(
     return pa.schema([(name, types[name]) for name in order])
 
 
+def _deep_line(block: bytes) -> int | None:
+    """Return which line of JSON is nested too deeply for its types to be told."""
+    plain = _JSON_STRING.sub(b"", block)
+    codes = np.frombuffer(plain, np.uint8)
+    opened, closed = (np.isin(codes, np.frombuffer(marks, np.uint8)) for marks in (b"[{", b"]}"))
+    deep = np.cumsum(opened.astype(np.int64) - closed) > _MOST_NESTED
+    return plain.count(b"\n", 0, int(deep.argmax())) if deep.any() else None
+
+
 def _infer_csv(names: Sequence[str], told: Sequence[str], delimiter: str, block: bytes) -> pa.Table:
     return arrow_csv.read_csv(
         io.BytesIO(block),
@@ -108,6 +125,7 @@ def _infer_csv(names: Sequence[str], told: Sequence[str], delimiter: str, block:
 
 def _infer_json(known: pa.Schema, block: bytes) -> pa.Table:
     explicit = pa.schema([pa.field(f.name, json_type(f.type)) for f in known])
+    check_objects(block)
     return arrow_json.read_json(
         io.BytesIO(block),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(len(block), 1)),

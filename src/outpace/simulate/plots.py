@@ -6,6 +6,7 @@ there are in all. The plots are Plotly figures.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -63,7 +64,7 @@ def curve(
     return go.Scatter(
         x=list(places),
         y=[None if math.isnan(value) else value for value in values],
-        name=name,
+        name=html.escape(name, quote=False),  # plotly takes a name for markup
         mode="lines+markers" if len(places) < 100 else "lines",
         connectgaps=True,
         line={"color": colour, "dash": dash, "width": 2},

@@ -97,6 +97,24 @@ def test_a_page_has_tables_and_plots_and_needs_no_network(scenario: Path, tmp_pa
     assert text.count("<table>") == 4
 
 
+HOSTILE = """</script><img src=x onerror=alert(1)><a href='https://evil.example'>"""
+
+
+def test_names_stay_text_in_a_page(scenario: Path, tmp_path: Path) -> None:
+    text = re.sub(r'"(sensors|filter|alarms|worker)"', f'"{HOSTILE}\\1"', scenario.read_text())
+    assert text.count(HOSTILE) > 3
+    scenario.write_text(text)
+    page = tmp_path / "report.html"
+    assert outpace("run", scenario, "--html", page).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "onerror" in text
+    assert "<img src=x" not in text
+    assert "</script>&lt;" not in text
+    # Plots take their names for markup, in which entities are text.
+    assert "\\u003cimg" not in text
+    assert "\\u003ca href" not in text
+
+
 def test_a_page_that_cannot_be_written_fails_at_once(scenario: Path, tmp_path: Path) -> None:
     done = outpace("run", scenario, "--html", tmp_path / "nowhere" / "report.html")
     assert done.exit_code == 2

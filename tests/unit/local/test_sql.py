@@ -385,6 +385,12 @@ def test_strings_of_duckdb_inside_the_clause() -> None:
         )
 
 
+def test_a_dollar_in_a_pattern_is_the_end_of_the_input() -> None:
+    clause = CLAUSE.replace("(A D+)", "((A D+$)|(X$A$))").replace("price < PREV", "price <> PREV")
+    text = f"SELECT $$it's$$ AS s, m.low FROM {DIPS} {clause}"
+    assert op.sql(duckdb.connect(), text).to_pylist() == [{"s": "it's", "low": 75}]
+
+
 def test_a_dollar_in_a_name_begins_no_string() -> None:
     text = f"SELECT m.low AS a$b$c, 'x' AS d FROM {DIPS} {CLAUSE}"
     assert op.sql(duckdb.connect(), text).to_pylist() == [{"a$b$c": 70, "d": "x"}]

@@ -286,3 +286,30 @@ def test_an_error_in_a_schema_shows_the_place() -> None:
     assert "ts bigint, kind strin"[caught.value.span.start :] == "strin"
     with pytest.raises(OutpaceError, match="twice"):
         parse_schema("ts bigint, ts double")
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema([("ts", pa.int64())])], ids=["told", "named"])
+@pytest.mark.parametrize(
+    ("content", "said", "line"),
+    [
+        (b"null\n", "not a JSON object", 1),
+        (b'{"ts": 1}\n  null\n', "not a JSON object", 2),
+        (b'{"ts": 1}\n{"ts": [' + b"9" * 5000 + b"]}\n", "ts|digits", 2),
+        (b'{"ts": 1}\n{"ts": ' + b"[" * 5000 + b"]" * 5000 + b"}\n", "nested too deeply", 2),
+    ],
+)
+def test_lines_that_arrow_does_not_survive_are_told(
+    tmp_path: Path, schema: pa.Schema | None, content: bytes, said: str, line: int
+) -> None:
+    path = tmp_path / "events.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=said) as raised:
+        rows_of(list_text(TextFormat.JSON, [str(path)], schema=schema))
+    assert f"line {line}" in str(raised.value)
+
+
+def test_a_header_that_is_no_csv_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_bytes(b"ts,x\r1,2\r")
+    with pytest.raises(DataError, match=r"the header is not CSV\n.*events\.csv, line 1"):
+        list_text(TextFormat.CSV, [str(path)])
