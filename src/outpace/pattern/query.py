@@ -216,8 +216,9 @@ class Query(Clauses):
         if self.tree is None:
             return replace(self, tree=tree)
         had, has = (set(ast.predicates(each)) for each in (self.tree, tree))
-        known = {**dict(self.set_aside), **dict(self.definitions)}
-        gone = {name for name in known if name in had or name in dict(self.set_aside)} - has
+        now, aside = dict(self.definitions), dict(self.set_aside)
+        known = {**now, **aside, **now}
+        gone = {name for name in known if name in had or name in aside} - has
         return replace(
             self,
             tree=tree,
