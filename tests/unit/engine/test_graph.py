@@ -8,6 +8,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from matching import Case, block_of, cases, push_all
 
+from outpace.engine.kernels.compiled import call
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.graph import make_graph_matcher
@@ -206,3 +207,16 @@ def test_rows_that_within_has_passed_are_given_up():
     # The next event has a time of 19 or later: a start at 17 may still be in its window.
     assert outcome.keep_from.tolist() == [17]
     assert outcome.resume.next_start.tolist() == [17]
+
+
+def test_a_signal_that_comes_while_arrays_are_handed_over_is_not_lost():
+    """Numba finds it too late, and says only that the kernel returned with an exception set."""
+
+    def interrupted():
+        try:
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        except SystemError as inner:
+            raise SystemError("returned a result with an exception set") from inner
+
+    with pytest.raises(KeyboardInterrupt):
+        call(interrupted)

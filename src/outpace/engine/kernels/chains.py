@@ -241,8 +241,8 @@ class Walked(NamedTuple):
 @compiled
 def walk_chains(
     outcomes: Outcomes, groups: Groups, slots: Slots, ahead: int, every: bool
-) -> Walked:
-    """Lead all groups through the outcomes of their starts.
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Lead all groups through the outcomes of their starts; return what `Walked` has.
 
     Parameters
     ----------
@@ -347,7 +347,8 @@ def walk_chains(
                 there = at[place]
                 at[place] = active if there == NONE else join_lists(following, there, active)
                 active = NONE
-    return Walked(
+    # A plain tuple: a named one is made by Python code, where a signal would end the process.
+    return (
         found[:, :runs], windows[: counts[LISTED]], left[:, : counts[LEFT]],
         parked[:, :parks],
     )  # fmt: skip

@@ -61,6 +61,22 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def call(kernel: Callable[..., R], *args: Any) -> R:
+    """Call a kernel that returns arrays.
+
+    A signal that arrives while they are handed over is reported as the cause of a SystemError.
+    """
+    try:
+        return kernel(*args)
+    except SystemError as error:
+        cause: BaseException = error
+        while isinstance(cause, SystemError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if cause is error:
+            raise
+        raise cause from None
+
+
 def _is_small(args: tuple[object, ...]) -> bool:
     return sum(len(value) for value in args if isinstance(value, Sized)) <= _SMALL
 

@@ -47,7 +47,7 @@ SEGMENT, NEXT_ROW, FIRST_LANE, END_LANE, WORK = range(5)
 
 
 class Lanes(NamedTuple):
-    """What the kernel works in, handed back so that a later call can go on."""
+    """What the kernel works in, handed back, as a plain tuple, so that a later call can go on."""
 
     numbers: Matrix
     scratch: Matrix
@@ -124,7 +124,7 @@ def count_rows(
     work: int,
     counts: Integers,
     held: Lanes,
-) -> tuple[Lanes, int]:
+) -> tuple[tuple[Integers, ...], int]:
     """Fill in how many matches each row completes; return the lanes and how the call ended.
 
     `bounds` has for each segment the first row and the end. `within` is 0 where time ends no lane,
@@ -149,7 +149,7 @@ def count_rows(
                 place[FIRST_LANE] = low
                 place[END_LANE] = high
                 place[WORK] = spent
-                return Lanes(lanes, scratch, lane_rows, place), PAUSED
+                return (lanes, scratch, lane_rows, place), PAUSED
             line = machine.symbols[symbols[row]]
             spent += 1 + (high - low) * (1 + line[BOTH_END] - line[BOTH])
             if mode:
@@ -190,5 +190,5 @@ def count_rows(
                     lane_rows[high] = row
                     high += 1
             if seen < 0:
-                return Lanes(lanes, scratch, lane_rows, place), OVERFLOWED
-    return Lanes(lanes, scratch, lane_rows, place), COUNTED
+                return (lanes, scratch, lane_rows, place), OVERFLOWED
+    return (lanes, scratch, lane_rows, place), COUNTED

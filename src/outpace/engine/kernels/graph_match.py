@@ -84,6 +84,9 @@ _PLACE_SIZE = 15
 class Tables(NamedTuple):
     """What a kernel works in and writes, handed back so that a later call can go on.
 
+    Kernels return it as a plain tuple: a named one is made by Python code, and a signal that
+    arrives there would end the process.
+
     `place` says where a call paused. `found` and `taken` are the matches and their takes, up to the
     levels in `filled`; `ends` and `keep` have for each segment the matches up to its end and the
     first row that is still needed.
@@ -168,7 +171,7 @@ def match_by_completion(
     nodes_kept: int,
     work: int,
     tables: Tables,
-) -> tuple[Tables, int]:
+) -> tuple[tuple[Integers, ...], int]:
     """Write all matches of all segments in the order of the events that complete them.
 
     `floors` is empty, or has for each row the first one that a match it completes may start with.
@@ -258,11 +261,11 @@ def match_by_completion(
                 layout, high - 1, start_low, step_low, nodes, entries, lists, newest
             )
             keep[segment] = min(high, live)
-    tables = Tables(
+    held = (
         nodes, entries, edges, lists, newest, fill, visited, links, ways, path, rivals,
         found, taken, filled, lows, ends, keep, place,
     )  # fmt: skip
-    return tables, status
+    return held, status
 
 
 @compiled_within
@@ -344,7 +347,7 @@ def match_by_start(
     takes_max: int,
     work: int,
     tables: Tables,
-) -> tuple[Tables, int]:
+) -> tuple[tuple[Integers, ...], int]:
     """Write the matches of each start, up to the limits, start by start.
 
     Parameters and results as in `match_by_completion`; `barriers`, `numbers` and `consumed` are
@@ -475,8 +478,8 @@ def match_by_start(
             break
         barriers[segment] = filled[BARRIER]
         ends[segment] = filled[MATCHES]
-    tables = Tables(
+    held = (
         nodes, entries, edges, lists, newest, fill, visited, links, ways, path, rivals,
         found, taken, filled, lows, ends, keep, place,
     )  # fmt: skip
-    return tables, status
+    return held, status

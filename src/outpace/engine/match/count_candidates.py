@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.count_rows import (
     BY_START,
     BY_TAKE,
@@ -17,6 +18,7 @@ from outpace.engine.kernels.count_rows import (
     ONE_LANE,
     PAUSED,
     WORK,
+    Lanes,
     count_rows,
     new_lanes,
 )
@@ -135,9 +137,12 @@ def _count(
     lanes, status = new_lanes(machine.states, mode), PAUSED
     turns = Turns(task, len(symbols))
     while status == PAUSED:
-        lanes, status = count_rows(
-            machine, symbols, times, mode, within, floors, bounds, task.pace.work, counts, lanes
+        held, status = call(
+            count_rows,
+            *(machine, symbols, times, mode, within, floors, bounds),
+            *(task.pace.work, counts, lanes),
         )
+        lanes = Lanes(*held)
         if status == PAUSED:
             turns.end(int(lanes.place[WORK]), int(lanes.place[NEXT_ROW]))
     if status == COUNTED:

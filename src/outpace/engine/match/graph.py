@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import is_compiled
+from outpace.engine.kernels.compiled import call, is_compiled
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
     LAST_ROW,
@@ -44,6 +44,7 @@ from outpace.engine.kernels.graph_match import (
     PREVIOUS_TO_CURRENT,
     UNLIMITED,
     WORK,
+    Tables,
     match_by_completion,
     match_by_start,
     new_tables,
@@ -251,11 +252,13 @@ class GraphMatcher:
             )  # fmt: skip
         tables = new_tables(self.layout, block.size if rules.kind else 0, len(bounds))
         turns = Turns(self.task, block.size)
-        tables, status = turn(tables)
+        status = PAUSED
         while status == PAUSED:
-            place = tables.place
-            turns.end(int(place[WORK]), int(place[AT_START if self._by_start else NEXT_ROW]))
-            tables, status = turn(tables)
+            held, status = call(turn, tables)
+            tables = Tables(*held)
+            if status == PAUSED:
+                row = int(tables.place[AT_START if self._by_start else NEXT_ROW])
+                turns.end(int(tables.place[WORK]), row)
         filled, ends, keep = tables.filled, tables.ends, tables.keep
         found, taken = tables.found[: filled[MATCHES]], tables.taken[: filled[TAKES]]
         if status == TOO_MANY:

@@ -23,6 +23,7 @@ from outpace.engine.kernels.chains import (
     link_groups,
     walk_chains,
 )
+from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Integers, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Swept
@@ -217,7 +218,8 @@ class SharedWindows:
             found.settled,
             swept.looked,
         )
-        return walk_chains(outcomes, groups, self._slots.chained, self._ahead, self._every)
+        walked = call(walk_chains, outcomes, groups, self._slots.chained, self._ahead, self._every)
+        return Walked(*walked)
 
     def _ends_of(self, held: Events, left: Integers) -> list[WindowMatches]:
         """Return what windows find in their last rows by themselves."""
