@@ -3,6 +3,8 @@
 import doctest
 import importlib.metadata
 import inspect
+import subprocess
+import sys
 import types
 
 import pytest
@@ -83,3 +85,9 @@ def test_the_version_is_that_of_the_package() -> None:
     assert outpace.__version__ == importlib.metadata.version("outpace")
     with pytest.raises(AttributeError, match="no attribute 'vesrion'"):
         getattr(outpace, "vesrion")  # noqa: B009 - type checkers know that it is not there
+
+
+def test_the_import_loads_no_pandas() -> None:
+    """Arrow loads it, where it is installed, for the first value that is made: half a second."""
+    program = "import sys, outpace; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

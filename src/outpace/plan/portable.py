@@ -1,8 +1,9 @@
 """Which statements mean the same on Spark and on DuckDB, so that a command may choose.
 
 Only what is known to agree passes: names of columns, `count`, `min` and `max`, comparisons within
-one kind of values, joins, groups, orders and limits. Everything else (arithmetic, casts, functions)
-differs somewhere between databases, in a result's type if nowhere else.
+one kind of values, sums, differences and products of double numbers, joins, groups, orders and
+limits. Everything else (other arithmetic, casts, functions) differs somewhere between databases, in
+a result's type if nowhere else.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from sqlglot.errors import SqlglotError
 from outpace.plan.statement import Statement
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
+_ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul)
 _LITERALS: Final = (exp.Literal, exp.Boolean, exp.Neg)
 _PORTABLE: Final = (
     *(exp.Select, exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered),
     *(exp.Limit, exp.With, exp.CTE, exp.Subquery, exp.Table, exp.TableAlias, exp.Distinct),
     *(exp.Column, exp.Identifier, exp.Star, exp.Alias, exp.Literal, exp.Null, exp.Boolean),
     *(exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.Count, exp.Min, exp.Max),
-    *(exp.Neg, *_COMPARISONS),
+    *(exp.Neg, *_COMPARISONS, *_ARITHMETIC),
 )
+#: A double holds every whole number of so many digits.
+_EXACT_DIGITS: Final = 15
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|\+00:00)?)?")
 
@@ -48,6 +52,7 @@ def differences(statement: Statement, schemas: Mapping[str, Iterable[pa.Field]])
     >>> differences(split("SELECT price FROM ticks WHERE price > 3", database="spark"), ticks)
     >>> differences(split("SELECT price / 2 AS half FROM ticks", database="spark"), ticks)
     'SQL that may differ elsewhere (Div)'
+    >>> differences(split("SELECT price * 1.1 AS more FROM ticks", database="spark"), ticks)
     """
     kinds: dict[str, set[str]] = {}
     for fields in schemas.values():
@@ -70,6 +75,8 @@ def differences(statement: Statement, schemas: Mapping[str, Iterable[pa.Field]])
             return f"SQL that may differ elsewhere ({type(node).__name__})"
         if isinstance(node, _COMPARISONS) and not _is_plain(node, kinds):
             return "a comparison of different types"
+        if isinstance(node, _ARITHMETIC) and _kinds(node, kinds) != {"double"}:
+            return "arithmetic of other numbers than doubles"
     return None
 
 
@@ -109,8 +116,8 @@ def kind_of(column: pa.DataType) -> str:
 
     Examples
     --------
-    >>> kind_of(pa.int8()), kind_of(pa.float32())
-    ('number', '')
+    >>> kind_of(pa.int8()), kind_of(pa.float64()), kind_of(pa.float32())
+    ('number', 'double', '')
     """
     if pa.types.is_string(column):
         return "text"
@@ -120,8 +127,10 @@ def kind_of(column: pa.DataType) -> str:
         return "date"
     if pa.types.is_timestamp(column):
         return "moment"
+    if pa.types.is_float64(column):
+        return "double"
     exact = pa.types.is_signed_integer(column) or pa.types.is_decimal128(column)
-    return "number" if exact or pa.types.is_float64(column) else ""
+    return "number" if exact else ""
 
 
 def _parsed(text: str) -> exp.Select | None:
@@ -176,7 +185,7 @@ def _is_plain(node: exp.Expr, kinds: Mapping[str, set[str]]) -> bool:
     """Say whether a comparison is of values of one kind, in the form that both databases read."""
     sides = [node.this, *_others(node)]
     told = [_kinds(side, kinds) for side in sides if not isinstance(side, _LITERALS)]
-    every = set().union(*told)
+    every = {"number" if kind == "double" else kind for kind in set().union(*told)}
     if len(every) != 1 or "" in every:
         return False
     kind = next(iter(every))
@@ -187,9 +196,20 @@ def _kinds(node: exp.Expr, kinds: Mapping[str, set[str]]) -> set[str]:
     """Return of which kinds a column, or what is computed from one, may be; "" is unknown."""
     if isinstance(node, exp.Count):
         return {"number"}
-    if isinstance(node, exp.Min | exp.Max):
-        node = node.this
+    if isinstance(node, exp.Min | exp.Max | exp.Paren):
+        return _kinds(node.this, kinds)
+    if isinstance(node, _ARITHMETIC):
+        sides = [one for one in (node.this, node.expression) if not _is_short_number(one)]
+        return set().union(*(_kinds(one, kinds) for one in sides)) if sides else {""}
     return kinds.get(node.name.lower(), {""}) if isinstance(node, exp.Column) else {""}
+
+
+def _is_short_number(node: exp.Expr) -> bool:
+    """Say whether a node is a number that becomes the same double in every database."""
+    node = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return False
+    return len(node.this.replace(".", "")) <= _EXACT_DIGITS and "e" not in node.this.lower()
 
 
 def _others(node: exp.Expr) -> list[exp.Expr]:

@@ -94,6 +94,7 @@ def test_bad_data_is_named_and_leaves_nothing(folder: Path) -> None:
     [
         (f"SELECT bottom / 2 AS half FROM ticks {CLAUSE}", "SQL that may differ elsewhere (Div)"),
         (f"SELECT symbol FROM ticks {CLAUSE} WHERE symbol > 3", "a comparison of different types"),
+        (f"SELECT ticks - 1 AS n FROM ticks {CLAUSE}", "arithmetic of other numbers than doubles"),
         ("SELECT count(*) AS n FROM range(9)", "SQL that may differ elsewhere (Anonymous)"),
     ],
 )

@@ -35,9 +35,10 @@ Kernel = Callable[[Apply, Sequence[Operand]], pa.Array]
 _MOST_IN_RE2 = 256
 
 
-#: A day inside the years 1 to 9999, in microseconds since 1970.
+#: A day inside the years 1 to 9999, in microseconds since 1970. (Arrow loads pandas, if it is
+#: there, to make a value.)
 _FIRST, _LAST = (
-    int(pa.scalar(day, pa.timestamp("us")).value)
+    (day - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
     for day in (datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 31))
 )
 
