@@ -59,7 +59,7 @@ lint: $(READY) ## run ruff, mypy --strict and the import rules; needs .venv alon
 	$(BIN)/lint-imports --no-logo
 
 unit: setup $(WARM) ## run the tests only, after setup; choose with ARGS, for example ARGS="tests/unit -k parser"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 10 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --durations 10 $(ARGS)
 
 soak: setup $(WARM) ## after setup, run the tests that take long, then every property with new examples
 	$(BIN)/python -m pytest -m soak $(ARGS)

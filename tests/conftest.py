@@ -4,10 +4,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from postgres_server import programs, server
+from xdist.scheduler import LoadScopeScheduling
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -31,17 +33,26 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+class SparkAside(LoadScopeScheduling):
+    """Gives all that needs Spark to one worker: two local sessions would share the cores."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(("tests/spark/", "tests/chaos/")) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkAside:
+    """Let several workers share the tests that way."""
+    return SparkAside(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long unless it is asked for, and give all of Spark to one worker."""
-    if not config.getoption("markexpr"):
-        left_out = [item for item in items if item.get_closest_marker("soak")]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if not item.get_closest_marker("soak")]
-    for item in items:
-        # Two sessions beside each other would share the cores, and start Java twice.
-        if "java" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """Leave out what takes long unless the command line selects by marker itself."""
+    if config.getoption("markexpr"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 @pytest.fixture(scope="session")
