@@ -14,53 +14,60 @@ The public names, nothing else:
 - `spark.session`: a Spark session for scripts;
 - `simulate`: what latency and throughput queries will have on which machines;
 - `__version__`: which version this is.
+
+A name is loaded when it is first used, so that the import itself takes no longer than Arrow's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Final
 
-from outpace import log as log
-from outpace import schedulers as schedulers
-from outpace import simulate as simulate
-from outpace import sources as sources
-from outpace import spark as spark
-from outpace import windows as windows
-from outpace.errors import (
-    BindError,
-    DataError,
-    InstanceError,
-    MatchError,
-    OutpaceError,
-    PatternSyntaxError,
-    ScenarioError,
-    StateError,
-    UnsupportedError,
-)
-from outpace.host import explain, match, search, sql
-from outpace.local.match import Search
-from outpace.local.parallel.control import RateControl
-from outpace.local.parallel.host import Run, run
-from outpace.local.stream import StreamMatcher
-from outpace.local.stream import open_query as open
-from outpace.local.stream import resume_query as resume
-from outpace.pattern.builder import (
-    classifier,
-    col,
-    first,
-    fn,
-    last,
-    lit,
-    match_number,
-    next,
-    permute,
-    prev,
-    step,
-)
-from outpace.pattern.disorder import InOrder, KSlack, Watermark
-from outpace.pattern.operator import EventOperator, Operator
-from outpace.pattern.query import Query
-from outpace.plan.files import parquet
+from outpace.pattern.query import Explained, Query, register_explainer
+
+if TYPE_CHECKING:
+    from outpace import log as log
+    from outpace import schedulers as schedulers
+    from outpace import simulate as simulate
+    from outpace import sources as sources
+    from outpace import spark as spark
+    from outpace import windows as windows
+    from outpace.errors import (
+        BindError,
+        DataError,
+        InstanceError,
+        MatchError,
+        OutpaceError,
+        PatternSyntaxError,
+        ScenarioError,
+        StateError,
+        UnsupportedError,
+    )
+    from outpace.host import explain, match, search, sql
+    from outpace.local.match import Search
+    from outpace.local.parallel.control import RateControl
+    from outpace.local.parallel.host import Run, run
+    from outpace.local.stream import StreamMatcher
+    from outpace.local.stream import open_query as open
+    from outpace.local.stream import resume_query as resume
+    from outpace.pattern.builder import (
+        classifier,
+        col,
+        first,
+        fn,
+        last,
+        lit,
+        match_number,
+        next,
+        permute,
+        prev,
+        step,
+    )
+    from outpace.pattern.disorder import InOrder, KSlack, Watermark
+    from outpace.pattern.operator import EventOperator, Operator
+    from outpace.plan.files import parquet
+
+    __version__: str
 
 __all__ = [
     "BindError",
@@ -103,14 +110,54 @@ __all__ = [
     "step",
 ]
 
-if TYPE_CHECKING:
-    __version__: str
-else:
+#: Where public names live, by module; each module is loaded when one of its names is first used.
+_HOMES: Final = {
+    "outpace": ("log", "schedulers", "simulate", "sources", "spark", "windows"),
+    "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "outpace.host": ("explain", "match", "search", "sql"),
+    "outpace.local.match": ("Search",),
+    "outpace.local.parallel.control": ("RateControl",),
+    "outpace.local.parallel.host": ("Run", "run"),
+    "outpace.local.stream": ("StreamMatcher", "open", "resume"),
+    "outpace.pattern.builder": (
+        *("classifier", "col", "first", "fn", "last", "lit", "match_number", "next", "permute"),
+        *("prev", "step"),
+    ),
+    "outpace.pattern.disorder": ("InOrder", "KSlack", "Watermark"),
+    "outpace.pattern.operator": ("EventOperator", "Operator"),
+    "outpace.plan.files": ("parquet",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+_SUBMODULES: Final = _HOMES["outpace"]
+#: Names that would hide Python's own where they live.
+_NAMES_THERE: Final = {"open": "open_query", "resume": "resume_query"}
 
-    def __getattr__(name: str) -> str:
-        # Only who asks for the version waits for the package's metadata.
+
+def _explain(query: Query, data: object) -> Explained:
+    from outpace.host import explain
+
+    return explain(query, data)
+
+
+register_explainer(_explain)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
         if name == "__version__":
             from importlib.metadata import version
 
             return version("outpace")
-        raise AttributeError(f"module 'outpace' has no attribute '{name}'")
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module 'outpace' has no attribute '{name}'")
+        if name in _SUBMODULES:
+            return importlib.import_module(f"outpace.{name}")
+        value = globals()[name] = getattr(
+            importlib.import_module(home), _NAMES_THERE.get(name, name)
+        )
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

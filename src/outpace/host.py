@@ -13,7 +13,7 @@ from outpace.local.match import Search
 from outpace.local.match import match as match_table
 from outpace.local.match import search as search_table
 from outpace.pattern.argument import a_text
-from outpace.pattern.query import Query, checked_query, register_explainer
+from outpace.pattern.query import Query, checked_query
 from outpace.plan.batch import plan_batch
 from outpace.plan.explain import Explanation
 from outpace.plan.explain import explain as explain_plan
@@ -164,9 +164,6 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         planned = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
         return explain_plan(query, schema, planned.lines())
     return explain_plan(query, to_arrow(data, query).schema)
-
-
-register_explainer(explain)
 
 
 @overload

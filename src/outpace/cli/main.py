@@ -1,5 +1,8 @@
 """The command `outpace`: one Typer application, one module for each of its commands.
 
+A command's module is loaded when the command is asked for, since most of them need what others do
+not.
+
 Any `OutpaceError`, also one that was raised in a task of Spark, becomes its message on standard
 error and exit code 2, for every command; so does what Spark itself says of a failed job, and what
 the system says of a file that cannot be opened or written. A character that standard output cannot
@@ -8,23 +11,29 @@ show becomes a question mark; rows are written as bytes, and stay as they are.
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from outpace.cli.bench import bench
-from outpace.cli.demo import demo
-from outpace.cli.log import log
-from outpace.cli.run import run
-from outpace.cli.simulate import simulations
-from outpace.cli.stream import stream
-from outpace.cli.study import studies
-from outpace.cli.top import top
 from outpace.errors import OutpaceError
 from outpace.spark.failure import comes_from_spark, spark_error
+
+#: The commands: the module of each, and its function or its own application there.
+_COMMANDS: Final = {
+    "demo": "demo",
+    "bench": "bench",
+    "run": "run",
+    "stream": "stream",
+    "top": "top",
+    "log": "log",
+    "simulate": "simulations",
+    "study": "studies",
+}
 
 
 class CommandGroup(TyperGroup):
@@ -36,6 +45,14 @@ class CommandGroup(TyperGroup):
             if isinstance(said, io.TextIOWrapper) and said.errors == "strict":
                 said.reconfigure(errors="replace")
         return super().main(*args, **kwargs)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load a command."""
+        return _load(cmd_name) if cmd_name in _COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -87,11 +104,14 @@ def outpace(
     """Find patterns in event streams."""
 
 
-app.command()(demo)
-app.command()(bench)
-app.command()(run)
-app.command()(stream)
-app.command()(top)
-app.add_typer(log, name="log")
-app.add_typer(simulations, name="simulate")
-app.add_typer(studies, name="study")
+@lru_cache
+def _load(name: str) -> Any:
+    found = getattr(importlib.import_module(f"outpace.cli.{name}"), _COMMANDS[name])
+    home = typer.Typer(add_completion=False, rich_markup_mode=None)
+    home.callback()(outpace)
+    if isinstance(found, typer.Typer):
+        home.add_typer(found, name=name)
+    else:
+        home.command(name)(found)
+    group: Any = typer.main.get_command(home)
+    return group.commands[name]

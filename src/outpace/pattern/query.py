@@ -494,7 +494,7 @@ class Explained(Protocol):
         """The automaton as SVG."""
 
 
-#: What `Query.explain` calls: the host registers itself, as this package cannot import it.
+#: What `Query.explain` calls: the package registers it, as this module cannot import a host.
 _explainers: list[Callable[[Query, object], Explained]] = []
 
 
