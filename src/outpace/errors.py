@@ -152,9 +152,9 @@ class DataError(OutpaceError):
 
     Examples
     --------
-    >>> print(DataError("the time 'ts' is NULL", detail="sorted row 3"))
+    >>> print(DataError("the time 'ts' is NULL", detail="row 3 of the input"))
     [data] the time 'ts' is NULL
-      sorted row 3
+      row 3 of the input
     """
 
     code = "data"

@@ -420,6 +420,8 @@ def test_a_time_that_is_null_is_named_by_its_row(query: op.Query) -> None:
 def test_a_pushed_time_that_is_null_is_named_by_its_row() -> None:
     ordered = op.Query().order_by("ts").pattern("A B")
     rows = {"ts": [1, None, 3]}
+    windows = ordered.over(op.windows.time(10))
+    assert "row 1 of the input" in said(lambda: op.open(windows).push({"ts": [1, None]}))
     assert "row 1 of the input" in said(lambda: op.open(ordered.within(5)).push(rows))
     # Without WITHIN a NULL has its place in the order: the last one.
     assert "ts is 3, after NULL" in said(lambda: op.open(ordered).push(rows))

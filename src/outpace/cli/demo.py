@@ -52,7 +52,7 @@ def demo(
         str | None, typer.Option(help="Where Spark runs; local[*] by default.")
     ] = None,
 ) -> None:
-    """Find three patterns in generated stock trades on Spark and draw them on a page."""
+    """Find three patterns in generated stock trades and draw them on a page."""
     console = Console()
     ticks = generate_ticks(rows, mean_gap_ms=MEAN_GAP_MS)
     out.mkdir(parents=True, exist_ok=True)

@@ -115,7 +115,7 @@ def check_columns(asked: Query | SqlText, inputs: Sequence[Input]) -> None:
 def found_in_process(asked: Query | SqlText, inputs: Sequence[Input]) -> TableResult:
     """Read the inputs and return what is found."""
     if isinstance(asked, Query):
-        return TableResult.of(match(read_table(inputs[0]), asked))
+        return TableResult.of(match(read_table(inputs[0]), asked, progress=True))
     return TableResult.of(_run_statement(asked, {one.name: read_table(one) for one in inputs}))
 
 

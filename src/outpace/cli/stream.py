@@ -139,7 +139,7 @@ def stream(
         list[str] | None, typer.Option("--conf", help="A setting of Spark, KEY=VALUE.")
     ] = None,
 ) -> None:
-    """Run a query over a stream; Ctrl-C stops it, and the same command goes on."""
+    """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on."""
     settings = pairs(conf, "--conf")
     timing = trigger_of(trigger)
     asked = read_query(query, name=name, dialect=dialect)

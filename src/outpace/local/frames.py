@@ -58,6 +58,7 @@ def to_arrow(
     outpace.errors.DataError: [data] cannot read a table from an object of type int
       hint: pass an Arrow table, a pandas or polars frame, a list of dictionaries, ...
     """
+    data = _columns_of(data)
     try:
         table = _without_views(_read(data, schema))
     except DataError:
@@ -67,14 +68,19 @@ def to_arrow(
         # relation is a query that runs now.
         readable = _without(data, _unused_broken(data, query, problem))
         table = _without_views(_read(readable, schema))
-    repeated = [name for name, times in Counter(table.column_names).items() if times > 1]
+    _check_repeated(table.column_names)
+    return table
+
+
+def _check_repeated(names: Iterable[Any]) -> None:
+    names = list(names)
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise DataError(
             f"column '{repeated[0]}' is there twice",
-            detail=f"the columns are {', '.join(table.column_names)}",
+            detail=f"the columns are {', '.join(map(str, names))}",
             hint="give every column a name of its own",
         )
-    return table
 
 
 def columns_named(query: Query) -> frozenset[str] | None:
@@ -111,6 +117,7 @@ def _texts(part: object) -> Iterator[str]:
 
 def _unused_broken(data: TableLike, query: Query | None, problem: Exception) -> list[Any]:
     """Return the columns that cannot be read and that a query does not use; fail for others."""
+    _check_repeated(_names(data))
     broken = _broken_columns(data)
     used = None if query is None else columns_named(query)
     for name, reason in broken.items():
@@ -160,10 +167,8 @@ def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:
         return pa.Table.from_batches([data])
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
-    if isinstance(data, Mapping):
-        return _columns(data, schema)
-    if isinstance(data, list | tuple):
-        return _events(data, schema)
+    if isinstance(data, dict):
+        return pa.table({name: _column(name, values, schema) for name, values in data.items()})
     if hasattr(data, "__arrow_c_stream__"):
         return _without_index(pa.RecordBatchReader.from_stream(data).read_all())
     if hasattr(data, "__arrow_c_array__"):
@@ -175,25 +180,33 @@ def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:
     )
 
 
-def _columns(data: Mapping[Any, Any], schema: pa.Schema | None) -> pa.Table:
-    """Read a dictionary: of columns, or of the values of one event."""
-    names = [name for name in data if not isinstance(name, str)]
-    if names:
-        raise DataError(f"the name of a column is text, not {shown(names[0])}")
+def _columns_of(data: TableLike) -> TableLike:
+    """Return columns of Python values as a dictionary, also those of a list of events or of one."""
+    if isinstance(data, list | tuple):
+        return _columns_of_events(data)
+    if not isinstance(data, Mapping):
+        return data
+    _check_names(data)
     single = [name for name, value in data.items() if _is_value(value)]
     if not single:
-        return pa.table({name: _column(name, values, schema) for name, values in data.items()})
+        return dict(data)
     if len(single) < len(data):
         column = next(name for name in data if name not in single)
         raise DataError(
             f"'{column}' is a column, but '{single[0]}' is a single value",
             hint="for one event with a list among its values, pass a list of one dictionary",
         )
-    return _events([data], schema)
+    return _columns_of_events([data])
 
 
-def _events(data: Sequence[Any], schema: pa.Schema | None) -> pa.Table:
-    """Read a list of events, each a dictionary; what an event lacks is NULL."""
+def _check_names(names: Iterable[object]) -> None:
+    strange = [name for name in names if not isinstance(name, str)]
+    if strange:
+        raise DataError(f"the name of a column is text, not {shown(strange[0])}")
+
+
+def _columns_of_events(data: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the columns of a list of events, each a dictionary; what an event lacks is NULL."""
     strange = [row for row, event in enumerate(data) if not isinstance(event, Mapping)]
     if strange:
         raise DataError(
@@ -206,8 +219,8 @@ def _events(data: Sequence[Any], schema: pa.Schema | None) -> pa.Table:
             "an empty list has no columns", hint="leave it out, or pass an empty Arrow table"
         )
     names = dict.fromkeys(name for event in data for name in event)
-    columns = {name: [plain(event.get(name)) for event in data] for name in names}
-    return pa.table({name: _column(name, values, schema) for name, values in columns.items()})
+    _check_names(names)
+    return {name: [plain(event.get(name)) for event in data] for name in names}
 
 
 def _column(name: str, values: Any, schema: pa.Schema | None) -> Any:

@@ -57,7 +57,7 @@ def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
-    with show_progress(progress, query.name if isinstance(query, Query) else "") as told:
+    with show_progress(progress, checked_query(query).name) as told:
         return search(data, query, progress=told).table()
 
 
@@ -167,7 +167,7 @@ class Search:
 
     @cached_property
     def _in_windows(self) -> WholeResult:
-        return match_windows(self._query, self._table, self._pace)
+        return match_windows(self._query, self._table, self._pace.progress)
 
     @cached_property
     def _task(self) -> Task:

@@ -14,7 +14,8 @@ order, and its own deadlines pass without another match.
 from __future__ import annotations
 
 import datetime
-import json
+import logging
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -42,11 +43,15 @@ from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind_disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Watermark
+from outpace.pattern.disorder import Late, Watermark
 from outpace.pattern.query import Query, Rows, checked_query
+from outpace.plan.late_events import LateEvents
 
-#: Where the matches of a stream say how far time has come: no later one has an event before it.
-_TOLD: Final = b"outpace.told"
+_LOG: Final = logging.getLogger("outpace.stream")
+
+#: How far time had come in a stream when it returned a table, by the table's identity and column:
+#: no later match has an event before it. A copy, or a table from a file, is just a table.
+_times_told: Final[dict[int, dict[str, int]]] = {}
 
 
 def open_query(
@@ -178,6 +183,7 @@ class StreamMatcher:
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._merge: SourceMerge | None = None
         self._reorderer: Reorderer | None = None
+        self._dropped: LateEvents | None = None
         #: How far time has come, how far before that a later match may lie, and where it shows it.
         self._time = int(NO_TIME)
         self._reach: int | None = None
@@ -203,6 +209,7 @@ class StreamMatcher:
             self._merge = SourceMerge(self._identifiers, time=_time_column(operator.bound))
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
+            self._dropped = LateEvents(self._query) if disorder.late is Late.DROP else None
             self._reorderer = Reorderer(operator.bound, disorder, schema)
         self._reach = reach_back(operator)
         if self._reach is not None:
@@ -223,10 +230,8 @@ class StreamMatcher:
         source
             Which one.
         """
+        told = _times_told.get(id(data), {})
         table = to_arrow(data, self._query, self._schema)
-        told = _told_by(table)
-        if told:
-            table = table.replace_schema_metadata(None)
         if self._operator is None:
             self.bind(table.schema)
         operator = self._bound("push")
@@ -409,6 +414,10 @@ class StreamMatcher:
         """Match the events whose turn it is, and let time pass up to the watermark."""
         operator = self._bound("go on")
         self._released = released
+        if self._dropped is not None:
+            warning = self._dropped.take(released.late.num_rows)
+            if warning is not None:
+                _LOG.warning(warning)
         self._time = max(self._time, released.watermark)
         self._failed = True
         emitted = push_until(operator, released.rows, released.watermark)
@@ -463,21 +472,10 @@ class StreamMatcher:
             return matches
         assert self._reach is not None
         told = self._time if self._time == NEVER else self._time - self._reach
-        return matches.replace_schema_metadata(
-            {_TOLD: json.dumps(dict.fromkeys(self._timed, told))}
-        )
-
-
-def _told_by(table: pa.Table) -> dict[str, int]:
-    """Return the columns of matches that tell the time, and how far it has come in them."""
-    written = (table.schema.metadata or {}).get(_TOLD, b"{}")
-    try:
-        told = json.loads(written)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(told, dict):
-        return {}
-    return {name: time for name, time in told.items() if type(time) is int and abs(time) <= NEVER}
+        marked = matches.slice(0)  # an object of its own
+        _times_told[id(marked)] = dict.fromkeys(self._timed, told)
+        weakref.finalize(marked, _times_told.pop, id(marked))
+        return marked
 
 
 def _compiled_soon(task: Task) -> Matcher:

@@ -9,6 +9,7 @@ Builders are immutable; every method returns a new one.
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -461,7 +462,7 @@ class Steps:
         Flink's `greedy()` is more: an event that the repetition can take is never given to the next
         step. That is `possessive()` here, `A++`.
         """
-        return self._modify(lambda repeat: replace(repeat, mode=Mode.GREEDY), both=True)
+        return self._modify(_made_greedy, both=True)
 
     def reluctant(self) -> Steps:
         """Prefer as few repetitions as possible: `A+?`."""
@@ -571,6 +572,15 @@ def _variable(name: str) -> str:
     if not a_text(name, "a variable"):
         raise BindError("a variable needs a name")
     return name
+
+
+def _made_greedy(repeat: ast.Repeat) -> ast.Repeat:
+    if repeat.mode is Mode.GREEDY:
+        warnings.warn(
+            "every quantifier is greedy unless told otherwise; Flink's greedy() is possessive()",
+            stacklevel=4,
+        )
+    return replace(repeat, mode=Mode.GREEDY)
 
 
 def _own(repeat: ast.Repeat, link: Link) -> Link:

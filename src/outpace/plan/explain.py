@@ -33,7 +33,7 @@ from outpace.plan.picture import Picture, dot, picture_of
 from outpace.plan.picture_svg import svg
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What is known of a query; `str()` gives the text, a notebook shows text and picture.
 
@@ -69,6 +69,8 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text
+
+    __repr__ = __str__
 
     @cached_property
     def text(self) -> str:

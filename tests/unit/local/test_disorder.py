@@ -262,7 +262,7 @@ def test_invalid_events_are_set_aside_with_a_reason():
     rows = pa.table({"ts": ts, "id": [0, 1, 2, 3], "kind": ["a", "a", "a", "b"]})
     matcher.push(rows)
     assert matcher.invalid.select(["reason", "id"]).to_pylist() == [
-        {"reason": "the time is NULL", "id": 1},
+        {"reason": "the time 'ts' is NULL", "id": 1},
         {"reason": "the time 999 is too far ahead of 2", "id": 2},
     ]
     assert matcher.finish()["ids"].to_pylist() == [[0, 3]]

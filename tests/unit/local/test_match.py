@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
+from types import MappingProxyType
 
 import duckdb
 import numpy as np
@@ -192,7 +193,8 @@ def test_pandas_missing_values_are_null() -> None:
 def test_a_column_without_one_type_only_stops_a_query_that_uses_it() -> None:
     mixed = {"ts": [1, 2], "v": [1, 2], "Junk": [1, "a"]}
     query = op.Query("q").order_by("ts").pattern("A").define(A="v > 1").measures(at="A.ts")
-    for data in (mixed, pd.DataFrame(mixed)):
+    events = [dict(zip(mixed, values, strict=True)) for values in zip(*mixed.values(), strict=True)]
+    for data in (mixed, MappingProxyType(mixed), events, pd.DataFrame(mixed)):
         assert op.match(data, query).to_pylist() == [{"at": 2}]
         assert op.open(query).push(data).to_pylist() == [{"at": 2}]
         for using in (query.all_rows_per_match(), query.measures(m="A.junk")):

@@ -349,6 +349,17 @@ def test_the_matches_of_one_stream_are_events_of_another(
     assert early > len(expected) / 2
 
 
+def test_a_copy_of_matches_is_a_table_like_any_other() -> None:
+    rise = op.Query().order_by("ts").pattern("A B").define(B="x > A.x").within(9)
+    rise = rise.measures(at="B.ts")
+    pairs = op.open(op.Query().order_by("at").pattern("P Q").measures(p="P.at", q="Q.at"))
+    for day in (0, 1000):
+        stream = op.open(rise)
+        pieces = [stream.push({"ts": [day, day + 1], "x": [1, 2]}), stream.finish()]
+        copied = pa.concat_tables(reversed(pieces))
+        assert pairs.push(copied).num_rows == bool(day)
+
+
 def test_matches_of_a_stream_that_come_twice_are_refused() -> None:
     first = op.Query("first").order_by("ts").pattern("A").within(2).measures(at="A.ts")
     second = op.Query("second").order_by("at").pattern("P").measures(at="P.at")

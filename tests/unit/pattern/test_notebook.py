@@ -88,7 +88,8 @@ def test_greedy_is_told_apart_from_what_flink_calls_so() -> None:
     with pytest.raises(op.BindError, match="no quantifier") as caught:
         op.step("A").greedy()
     assert "possessive()" in str(caught.value.hint)
-    greedy = op.step("A").one_or_more().greedy()
+    with pytest.warns(UserWarning, match="Flink's greedy\\(\\) is possessive"):
+        greedy = op.step("A").one_or_more().greedy()
     assert greedy.tree == op.step("A").one_or_more().tree
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import signal
 from collections.abc import Callable, Sized
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numba
@@ -34,9 +36,8 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that only other kernels call: without the code for a call from Python."""
     options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    kernel = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False, **options)(
-        function
-    )
+    kernel = numba.njit(nogil=True, error_model="numpy", boundscheck=False, **options)(function)
+    add_cache(kernel, function)
     return cast("Callable[P, R]", kernel)
 
 
@@ -52,7 +53,7 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not cast("Any", kernel).overloads and _is_small(args) and not is_cached(kernel):
+        if not getattr(kernel, "overloads", True) and _is_small(args) and not is_cached(kernel):
             # Compiled integers wrap around without a word, and kernels check for it themselves.
             with np.errstate(all="ignore"):
                 return function(*args, **kwargs)
@@ -64,17 +65,24 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
 def call(kernel: Callable[..., R], *args: Any) -> R:
     """Call a kernel that returns arrays.
 
-    A signal that arrives while they are handed over is reported as the cause of a SystemError.
+    Numba hands them over with Python code of its own, and an exception there leaves holes in the
+    result. So Ctrl-C is noted while a kernel runs, and acted upon when it has returned.
     """
-    try:
+    noted: list[tuple[int, FrameType | None]] = []
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
         return kernel(*args)
-    except SystemError as error:
-        cause: BaseException = error
-        while isinstance(cause, SystemError) and cause.__cause__ is not None:
-            cause = cause.__cause__
-        if cause is error:
-            raise
-        raise cause from None
+    try:
+        signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+    except ValueError:
+        return kernel(*args)  # Signals arrive in the main thread alone.
+    try:
+        result = kernel(*args)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if noted:
+        handler(*noted[0])
+    return result
 
 
 def _is_small(args: tuple[object, ...]) -> bool:

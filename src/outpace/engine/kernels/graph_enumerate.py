@@ -221,10 +221,12 @@ def rivals_of_step(
     rivals: Integers,
     low: int,
     high: int,
+    filled: Integers,
 ) -> int:
     """Append the nodes that a preferred run with the same labels reaches by the same step.
 
     The rivals of the step before are `rivals[low:high]`; the new ones follow. Returns their end.
+    What is looked at counts as work: with many ways to the same match it is nearly all of it.
     """
     node = ways[way, TO]
     row, label = nodes[node, ROW], layout.positions[nodes[node, POSITION], VARIABLE]
@@ -237,9 +239,11 @@ def rivals_of_step(
         if not layout.header[GROUPED]:
             onward = first_way_to(nodes, ways, onward, onward_end, row)
         while onward < onward_end:
+            filled[DONE_WORK] += 1
             other = ways[onward, TO]
             if nodes[other, ROW] == row:
                 if layout.positions[nodes[other, POSITION], VARIABLE] == label:
+                    filled[DONE_WORK] += end - high
                     end = add_rival(rivals, high, end, other)
             elif not layout.header[GROUPED]:
                 break
@@ -356,7 +360,7 @@ def walk(
         low, high = path[depth, RIVALS], path[depth + 1, RIVALS]
         end = high
         if layout.header[AMBIGUOUS]:
-            end = rivals_of_step(layout, nodes, ways, way, node, rivals, low, high)
+            end = rivals_of_step(layout, nodes, ways, way, node, rivals, low, high, filled)
             filled[DONE_WORK] += end - low
             overtaken = False
             for place in range(high, end):

@@ -15,7 +15,7 @@ from typing import Final
 
 from outpace.engine.match.contract import NO_TIME, STEPS_PER_ROW
 from outpace.engine.match.masks import Ask
-from outpace.engine.match.program import ACCEPT, Move, Negation, Program
+from outpace.engine.match.program import ACCEPT, Move, Negation, Program, completing
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.query import WithinKind
@@ -126,7 +126,7 @@ class Plan:
         remember: bool,
     ) -> Plan:
         """Prepare a program; `reads_run` says it of each variable."""
-        useful = _accepting(program)
+        useful = completing(program)
         initial, *follow = (
             tuple(move for move in moves if move.target == ACCEPT or useful[move.target])
             for moves in (program.initial, *program.follow)
@@ -464,19 +464,6 @@ def _is_plain(moves: tuple[Move, ...], ends: tuple[Negation, ...]) -> bool:
     return not ends and all(
         move.link is Link.STRICT and not move.untils and not move.holds for move in moves
     )
-
-
-def _accepting(program: Program) -> list[bool]:
-    """Return for each position whether ACCEPT can be reached from it."""
-    before: list[list[int]] = [[] for _ in program.positions]
-    found = []
-    for position, moves in enumerate(program.follow):
-        for move in moves:
-            if move.target == ACCEPT:
-                found.append(position)
-            else:
-                before[move.target].append(position)
-    return _closure(before, found)
 
 
 def _pure(program: Program, reads_run: Sequence[bool]) -> tuple[bool, ...]:

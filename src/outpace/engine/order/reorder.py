@@ -318,13 +318,11 @@ class Reorderer:
             f"the time {column[int(row)]} is too far ahead of {shown}"
             if known[row]
             else reason_of(column, self._time, int(row))
-            if column[int(row)].is_valid
-            else "the time is NULL"
             for row in bad
         ]
         if self._disorder.invalid is Invalid.FAIL:
             raise DataError(
-                f"{reasons[0]}, in column '{self._time}'",
+                reasons[0],
                 detail=f"row {int(bad[0])} of a piece of {rows.num_rows}",
                 hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
             )

@@ -198,4 +198,4 @@ class EventNumbers:
     def _times(self, rows: pa.Table) -> Integers:
         if self._time is None:
             return np.zeros(0, np.int64)
-        return valid_times(self._time, rows.column(self._time))
+        return valid_times(self._time, rows.column(self._time), range(rows.num_rows))

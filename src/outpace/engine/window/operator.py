@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.contract import Pace, Progress
+from outpace.engine.match.contract import Progress
 from outpace.engine.match.operator import Emitted, kept_columns, prepare
 from outpace.engine.state import pack, parts, unpack
 from outpace.engine.window.apply import WindowedApply
@@ -217,11 +217,11 @@ class WholeResult(NamedTuple):
     matches: int
 
 
-def match_windows(query: Query, table: pa.Table, pace: Pace | None = None) -> WholeResult:
+def match_windows(query: Query, table: pa.Table, progress: Progress | None = None) -> WholeResult:
     """Return the matches of a query in the windows of a complete table."""
     bound, instance, _ = make_instance(query, table.schema)
     windows = bind_windows(query, table.schema)
-    return match_whole(bound, windows, instance, table, None if pace is None else pace.progress)
+    return match_whole(bound, windows, instance, table, progress)
 
 
 def make_instance(query: Query, schema: pa.Schema) -> tuple[BoundQuery, Instance, tuple[str, ...]]:
@@ -251,8 +251,11 @@ def match_whole(
     found = []
     for number, part in enumerate(parts, start=1):
         found.append(WholeResult(part.table, len(part)))
-        if progress is not None:
-            progress(min(number * ROWS_IN_STEP, table.num_rows), table.num_rows)
+        done = number * ROWS_IN_STEP
+        if progress is not None and done < table.num_rows:
+            progress(done, table.num_rows)
+    if progress is not None:
+        progress(table.num_rows, table.num_rows)
     nothing = bound.output.empty_table()
     return WholeResult(
         pa.concat_tables([nothing, *(part.table for part in found)]),

@@ -1,0 +1,51 @@
+"""What a stream says of late events that it drops: how many, and what that may mean for matches.
+
+Whoever drops events by a setting that was never made should hear of it: a pattern with a negation
+may match falsely then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outpace.pattern import ast
+from outpace.pattern.query import Query
+
+#: It is said again when so many times as many events came late as when it was last said.
+_AGAIN: Final = 10
+
+
+class LateEvents:
+    """Counts the events that a query drops.
+
+    Examples
+    --------
+    >>> dropped = LateEvents(Query("alarm").pattern("A -> !B"))
+    >>> print(dropped.take(1))
+    query 'alarm': 1 event was late and dropped so far; with !B in the pattern, matches may be
+    FALSE ALARMS. Let it wait longer with .disorder(op.KSlack(...)), or see them with late="side"
+    >>> dropped.take(5)
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._name = query.name
+        nodes = () if query.tree is None else ast.walk(query.tree)
+        self._negated = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, ast.Not)))
+        self._count = 0
+        self._told = 0
+
+    def take(self, count: int) -> str | None:
+        """Count events; return what is to be said where that is news."""
+        self._count += count
+        if not count or self._count < _AGAIN * self._told:
+            return None
+        self._told = self._count
+        events = "1 event was" if self._count == 1 else f"{self._count} events were"
+        text = f"query '{self._name}': {events} late and dropped so far"
+        if self._negated:
+            names = ", ".join(f"!{name}" for name in self._negated)
+            text += f"; with {names} in the pattern, matches may be FALSE ALARMS"
+        return (
+            f"{text}. Let it wait longer with .disorder(op.KSlack(...)), or see them with "
+            'late="side"'
+        )
