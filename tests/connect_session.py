@@ -33,9 +33,18 @@ STREAM = (150, 3)
 STREAMED = {name: streamed.QUERIES[name] for name in ("keyed", "three stages")}
 
 COMMANDS = [
-    ["statement.sql", "-i", "ticks.parquet", "-o", "found.parquet"],
-    ["program.py", "-i", "ticks.csv", "--limit", "1"],
-    ["statement.sql", "-i", "ticks=bad.csv", "--schema", "price double", "-o", "bad.json"],
+    ["statement.sql", "--spark", "-i", "ticks.parquet", "-o", "found.parquet"],
+    ["program.py", "--spark", "-i", "ticks.csv", "--limit", "1"],
+    [
+        "statement.sql",
+        "--spark",
+        "-i",
+        "ticks=bad.csv",
+        "--schema",
+        "price double",
+        "-o",
+        "bad.json",
+    ],
 ]
 
 

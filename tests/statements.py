@@ -126,12 +126,27 @@ def ticks() -> pa.Table:
     )
 
 
-def public_cases() -> list[Any]:
-    """The public cases as parameters of a test; one that is skipped where they are missing."""
+def public_cases(*, sampled: bool = False) -> list[Any]:
+    """The public cases as parameters of a test; one that is skipped where they are missing.
+
+    All but a sample are left to the soak tests where asked for.
+    """
     if not PUBLIC.is_file():
         reason = "the folder ../shared is not here"
         return [pytest.param({}, marks=pytest.mark.skip(reason=reason), id="missing")]
-    return [pytest.param(case, id=case["id"]) for case in read_public_cases()]
+
+    def left_out(number: int) -> bool:
+        return sampled and not is_sample(number)
+
+    return [
+        pytest.param(case, id=case["id"], marks=pytest.mark.soak if left_out(number) else [])
+        for number, case in enumerate(read_public_cases())
+    ]
+
+
+def is_sample(number: int) -> bool:
+    """Say whether a public case is run on Spark in every test; all of them are run in process."""
+    return number % 6 == 0
 
 
 def read_public_cases() -> Iterator[dict[str, Any]]:

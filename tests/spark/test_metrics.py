@@ -167,6 +167,7 @@ def test_a_closed_watch_hears_nothing(spark: SparkSession, tmp_path: Path) -> No
     assert watched.text() == ""
 
 
+@pytest.mark.soak
 def test_a_connect_session_is_watched(java: None, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, CONNECT, tmp_path],

@@ -282,6 +282,7 @@ def test_a_crash_after_the_transaction_neither_doubles_rows_nor_stops_the_state(
     assert sorted(rows(database, table)) == [(1,), (2,), (3,), (4,)]
 
 
+@pytest.mark.soak
 def test_the_example_goes_on_where_it_was(postgres: str, java: None, tmp_path: Path) -> None:
     said = []
     for _ in range(2):
@@ -309,6 +310,7 @@ def test_the_example_goes_on_where_it_was(postgres: str, java: None, tmp_path: P
     assert f"{len(found)} dips in {ticks.num_rows} trades" in said[1]
 
 
+@pytest.mark.soak
 def test_a_stream_on_connect_is_written_once(
     postgres: str, java: None, database: psycopg.Connection, tmp_path: Path, table: str
 ) -> None:

@@ -29,7 +29,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-@pytest.mark.parametrize("case", public_cases())
+@pytest.mark.parametrize("case", public_cases(sampled=True))
 def test_public_case_on_classic(
     spark: SparkSession, connection: duckdb.DuckDBPyConnection, case: dict[str, Any]
 ) -> None:

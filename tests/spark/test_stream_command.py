@@ -150,6 +150,7 @@ def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
     assert ordered(written("found")) == good
 
 
+@pytest.mark.soak
 def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Started) -> None:
     Path("in").mkdir()
     rows = [
@@ -216,6 +217,7 @@ def test_a_stream_on_spark_connect_that_is_stopped(started: Started, folder: Pat
     assert ordered(written("late")) == ordered(table.slice(0, 3).to_pylist())
 
 
+@pytest.mark.soak
 def test_any_source_and_any_sink_of_spark(started: Started, folder: Path) -> None:
     table = events(60, 3)
     Path("in").mkdir()
@@ -234,6 +236,7 @@ def test_any_source_and_any_sink_of_spark(started: Started, folder: Path) -> Non
     assert error.endswith(f"{len(good)} rows; the same command goes on from {folder / 'kept'}\n")
 
 
+@pytest.mark.soak
 def test_a_stream_into_postgresql_that_is_stopped_and_resumed(
     started: Started, folder: Path, postgres: str
 ) -> None:
@@ -264,6 +267,7 @@ def test_a_stream_into_postgresql_that_is_stopped_and_resumed(
     assert ordered(rows()) == good
 
 
+@pytest.mark.soak
 def test_sparks_own_generator_goes_into_nowhere_until_stopped_and_sparks_pages_name_it(
     started: Started, folder: Path
 ) -> None:

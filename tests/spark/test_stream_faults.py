@@ -133,6 +133,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+@pytest.mark.soak
 def test_a_full_disk_stops_the_stream_until_there_is_room(
     streaming: SparkSession, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -200,7 +201,10 @@ def test_poisoned_records_are_set_aside_and_nothing_is_lost(
     assert {row["id"] for row in invalid if not row["_corrupt_record"]} == {2, 3, 4}
 
 
-@pytest.mark.parametrize("poison", [*POISON, "a time too far ahead"])
+@pytest.mark.parametrize(
+    "poison",
+    ["a time too far ahead", *(pytest.param(name, marks=pytest.mark.soak) for name in POISON)],
+)
 def test_a_poisoned_record_stops_the_stream_until_it_is_removed(
     streaming: SparkSession, tmp_path: Path, poison: str
 ) -> None:
