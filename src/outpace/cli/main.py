@@ -52,7 +52,7 @@ class CommandGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a command."""
-        return _load(cmd_name) if cmd_name in _COMMANDS else None
+        return _load(cmd_name) if cmd_name in _COMMANDS else super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

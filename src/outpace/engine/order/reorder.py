@@ -323,7 +323,7 @@ class Reorderer:
         if self._disorder.invalid is Invalid.FAIL:
             raise DataError(
                 reasons[0],
-                detail=f"row {int(bad[0])} of a piece of {rows.num_rows}",
+                detail=f"row {int(bad[0])} of a piece of {rows.num_rows}, column '{self._time}'",
                 hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
             )
         return _with_reasons(rows.take(pa.array(bad)), reasons)
