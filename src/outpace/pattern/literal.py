@@ -225,7 +225,14 @@ def read_timestamp(text: str) -> datetime.datetime:
         int(fraction[:6]),
     )
     zone = _zone(found["zone"]) if found["zone"] else None
-    return datetime.datetime.combine(read_date(found["date"]), time, zone)
+    moment = datetime.datetime.combine(read_date(found["date"]), time, zone)
+    if zone is None:
+        return moment
+    try:
+        moment.astimezone(datetime.UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is not in the years 1 to 9999 of UTC") from None
+    return moment
 
 
 def _zone(text: str) -> datetime.tzinfo:

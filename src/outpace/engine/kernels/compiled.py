@@ -18,6 +18,7 @@ import numba
 import numpy as np
 
 from outpace.engine.kernels.cache import add_cache
+from outpace.errors import MatchError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,6 +79,11 @@ def call(kernel: Callable[..., R], *args: Any) -> R:
         return kernel(*args)  # Signals arrive in the main thread alone.
     try:
         result = kernel(*args)
+    except MemoryError as error:
+        raise MatchError(
+            "the matches do not fit into memory",
+            hint="count them with .count(), take some with .limit(n), or shorten WITHIN",
+        ) from error
     finally:
         signal.signal(signal.SIGINT, handler)
     if noted:
