@@ -240,15 +240,18 @@ def test_an_operator_that_dies_is_reported() -> None:
 
 def test_an_operator_that_fails_is_reported_with_its_traceback() -> None:
     query = op.Query().order_by("ts").apply(Fails).over(op.windows.count(30)).instances(2)
-    with pytest.raises(op.InstanceError, match="ZeroDivisionError: nothing can be") as failure:
+    with pytest.raises(op.MatchError, match="ZeroDivisionError: nothing can be") as failure:
         op.match(table(), query)
-    assert "parallel_operators.py" in str(failure.value)
-    assert "in process" in str(failure.value)
+    assert "operator Fails failed\n  window " in str(failure.value)
+    notes = "".join(failure.value.__notes__)
+    assert "raised in instance" in notes
+    assert "parallel_operators.py" in notes
+    assert "in process" in notes
 
 
 def test_a_connection_that_an_operator_loses_is_not_taken_for_that_of_the_instance() -> None:
     query = op.Query().order_by("ts").apply(Loses).over(op.windows.count(30)).instances(2)
-    with pytest.raises(op.InstanceError, match="BrokenPipeError: the service is gone"):
+    with pytest.raises(op.MatchError, match="BrokenPipeError: the service is gone"):
         op.match(table(), query)
 
 
