@@ -482,7 +482,8 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with their parent")
 def test_instances_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    environment = {**os.environ, "OUTPACE_STUCK": str(tmp_path)}
+    shared = str(Path(__file__).resolve().parents[3])
+    environment = {**os.environ, "OUTPACE_STUCK": str(tmp_path), "PYTHONPATH": shared}
     parent = subprocess.Popen([sys.executable, "-c", STUCK], env=environment)
     instances: list[int] = []
     try:
