@@ -375,7 +375,7 @@ def test_a_column_that_is_there_twice_is_named() -> None:
     twice = pa.table([[1], [2], [3]], names=["ts", "x", "x"])
     assert "column 'x' is there twice" in said(lambda: op.match(twice, RISE))
     frame = pd.DataFrame([[1, 2, 3]], columns=["ts", "x", "x"])
-    assert "['ts', 'x', 'x']" in said(lambda: op.match(frame, RISE))
+    assert "column 'x' is there twice" in said(lambda: op.match(frame, RISE))
 
 
 def test_definitions_without_names_are_asked_for_them() -> None:
