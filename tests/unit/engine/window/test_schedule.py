@@ -293,9 +293,7 @@ def test_a_chosen_batch_adds_at_most_the_share_of_one_instance(slide: int, insta
 
 
 def test_a_batch_has_at_least_one_window() -> None:
-    with pytest.raises(
-        BindError, match="a whole number of at least 1, not 0"
-    ):
+    with pytest.raises(BindError, match="a whole number of at least 1, not 0"):
         Batches(size=0)
 
 
