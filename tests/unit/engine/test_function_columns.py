@@ -107,7 +107,9 @@ def _checked(calls: Iterable[ex.Call], columns: dict[str, pa.Array]) -> set[str]
         if expression is None:
             continue
         used = {part.parts[0] for part in call.arguments if isinstance(part, ex.Name)}
-        _check(expression, {name: columns[name] for name in used or {"long"}}, str(call)[:1000])
+        held = {name: columns[name] for name in used or {"long"}}
+        _check(expression, held, str(call)[:1000])
+        _check(expression, {name: column[:0] for name, column in held.items()}, f"no rows: {call}")
         names.add(call.name)
     return names
 
