@@ -317,3 +317,21 @@ def test_disorder_changes_nothing_for_a_table():
     expected = op.match(table, query).to_pylist()
     assert expected
     assert op.match(table, query.disorder(op.KSlack(1, late="side"))).to_pylist() == expected
+
+
+@pytest.mark.parametrize(("pattern", "alarms"), [("A -> !B", True), ("A -> B", False)])
+def test_late_events_that_are_dropped_are_told(
+    pattern: str, alarms: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = op.Query("alarm").order_by("ts").pattern(pattern).within(5)
+    query = query.define(A="kind = 'a'", B="kind = 'b'")
+    stream = op.open(query.disorder(op.KSlack(1)))
+    for time, kind in ((1, "a"), (10, "z"), (3, "b"), (4, "b"), (20, "z")):
+        stream.push({"ts": time, "kind": kind})
+    (said,) = caplog.messages
+    assert said.startswith("query 'alarm': 1 event was late and dropped so far")
+    assert ("FALSE ALARMS" in said) is alarms
+    aside = op.open(query.disorder(op.KSlack(1, late="side")))
+    aside.push({"ts": [10, 20], "kind": ["z", "z"]})
+    aside.push({"ts": 3, "kind": "b"})
+    assert len(caplog.messages) == 1
