@@ -266,6 +266,10 @@ def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segme
         segment = scan(folder, base)
     if segment.stop < index.synced.stop:
         return lost_behind(segment, path, index.synced.stop)
+    seen = before if before is not None and before.base == base else segment
+    if segment.stop < seen.stop and seen.end <= size:
+        # Frames that were read before their headers were in the index, which is only just made.
+        return seen
     return segment
 
 

@@ -195,6 +195,17 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
+def test_a_reader_does_not_go_back_while_an_index_is_made(whole: op.log.Log) -> None:
+    index = whole.folder.index_file(0)
+    index.unlink()
+    reader = op.log.open(whole.folder.path)
+    assert reader.refresh() == STOP
+    # Room for the mark and the first headers, before they are written.
+    index.write_bytes(bytes(1024))
+    assert reader.refresh() == STOP
+    assert values(reader.read()) == list(range(STOP))
+
+
 def test_without_any_index_the_frames_tell(whole: op.log.Log) -> None:
     whole.folder.index_file(0).unlink()
     assert values(op.log.read(whole.folder.path)) == list(range(STOP))
