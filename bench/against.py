@@ -334,7 +334,7 @@ def stream(names: list[str]) -> Iterator[Measured]:
 def on_spark(host: str, names: list[str], n: str, repeat: str) -> Iterator[Measured]:
     for kind in dict.fromkeys(name.split("-")[0] for name in names):
         workloads = [name.split("-")[1] for name in names if name.split("-")[0] == kind]
-        options = ("--input", kind, "--n", n, "--repeat", repeat, "--data", os.environ["DATA"])
+        options = ("--input", kind, "--n", n, "--repeat", repeat, "--data", os.environ["AGAINST_DATA"])
         for found in bench(host, workloads, *options):
             name = f"{kind}-{found['workload']}"
             yield Measured(name, found["events_per_s_plain"], "events/s")
@@ -510,7 +510,7 @@ class Tree:
             "NUMBA_CACHE_DIR": str(self.kernels),
             "OUTPACE_CACHE_DIR": str(self.kernels / "own"),
             "PYSPARK_PYTHON": sys.executable,
-            "DATA": str(self.data),
+            "AGAINST_DATA": str(self.data),
         }
         with tempfile.TemporaryDirectory(prefix="outpace-against-") as folder:
             return run_alone([sys.executable, *arguments], environment, Path(folder))
