@@ -334,7 +334,8 @@ def stream(names: list[str]) -> Iterator[Measured]:
 def on_spark(host: str, names: list[str], n: str, repeat: str) -> Iterator[Measured]:
     for kind in dict.fromkeys(name.split("-")[0] for name in names):
         workloads = [name.split("-")[1] for name in names if name.split("-")[0] == kind]
-        options = ("--input", kind, "--n", n, "--repeat", repeat, "--data", os.environ["AGAINST_DATA"])
+        data = os.environ["AGAINST_DATA"]
+        options = ("--input", kind, "--n", n, "--repeat", repeat, "--data", data)
         for found in bench(host, workloads, *options):
             name = f"{kind}-{found['workload']}"
             yield Measured(name, found["events_per_s_plain"], "events/s")
