@@ -29,11 +29,18 @@ from outpace.pattern.functions_signature import (
 )
 from outpace.pattern.values import MOST_CHARACTERS, check_length, joined_text
 
-#: The longest text of regexp_replace: with each part that it finds, RE2 searches the rest anew.
-MOST_SEARCHED = 1 << 14
-
 #: The longest regular expression.
 MOST_SOUGHT = 10_000
+
+#: How many steps a search may take: the parts of the expression times the characters of the text.
+MOST_STEPS = 20_000_000
+
+#: The most parts of an expression that is searched in a whole column at once: row by row, a search
+#: that takes long can be stopped.
+MOST_PARTS_IN_COLUMNS = 1_000
+
+#: So many characters to trim are looked through one by one.
+_FEW_CHARACTERS = 32
 
 #: The most pairs of characters that are compared: levenshtein_distance looks at all of them.
 MOST_PAIRS = 1_000_000
@@ -74,6 +81,14 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
 
 def _trimmed(side: str) -> Any:
     def trim(text: str, characters: str = " ") -> str:
+        if len(characters) > _FEW_CHARACTERS:
+            # Python would look through all of them for each character of the text.
+            unwanted = frozenset(characters)
+            kept = [place for place, c in enumerate(text) if c not in unwanted]
+            if not kept:
+                return ""
+            first = 0 if side == "right" else kept[0]
+            return text[first:] if side == "left" else text[first : kept[-1] + 1]
         if side == "left":
             return text.lstrip(characters)
         return text.rstrip(characters) if side == "right" else text.strip(characters)
@@ -172,6 +187,61 @@ _PARTS = re.compile(
 )
 
 
+@lru_cache(maxsize=256)
+def pattern_parts(pattern: str) -> int:
+    r"""Return how many parts a regular expression has with its repetitions written out.
+
+    Examples
+    --------
+    >>> pattern_parts("ab{3}"), pattern_parts("(ab{3}){10}"), pattern_parts(r"[a-z]\{9}")
+    (4, 40, 5)
+    """
+    # In each group that is open: its parts, and those of what a repetition would repeat.
+    groups = [(0, 0)]
+    for found in _ITEMS.finditer(pattern):
+        if found[0] == "(":
+            groups.append((0, 0))
+            continue
+        count, last = groups.pop()
+        if found["least"] is not None:
+            times = max(int(found["least"]), int(found["most"] or 0), 1)
+            groups.append((count + last * (times - 1), last * times))
+            continue
+        # A class of Unicode has many ranges.
+        size = 8 if found[0] in (r"\p", r"\P") else len(found[0]) if found["quoted"] else 1
+        if found[0] == ")" and groups:
+            size = max(count, 1)
+            count, _ = groups.pop()
+        groups.append((count + size, size))
+    return sum(count for count, _ in groups)
+
+
+_ITEMS = re.compile(
+    r"(?P<quoted>\\Q.*?(?:\\E|\Z))|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"
+    r"|\{(?P<least>\d{1,9})(?:,(?P<most>\d{0,9}))?\}|.",
+    re.DOTALL,
+)
+
+
+def search_steps(length: int, pattern: str) -> int:
+    """Return how many steps a search in a text of some length may take."""
+    return length * pattern_parts(pattern)
+
+
+def replacement_steps(length: int, pattern: str) -> int:
+    """Return how many steps a replacement may take: after each part the rest is searched anew."""
+    return length * length // 8 * pattern_parts(pattern)
+
+
+def _check_steps(steps: int, length: int) -> None:
+    if steps > MOST_STEPS:
+        raise DataError(
+            f"a text of {length} characters is too long for this regular expression",
+            detail=f"the search may take {steps} steps, the most is {MOST_STEPS}",
+            hint="take a part of the text, or smaller repetitions",
+        )
+
+
 def _regular(result: pa.DataType, *kinds: str) -> Resolve:
     """Return a rule that refuses a broken constant pattern at once."""
     takes = _takes(result, *kinds)
@@ -192,6 +262,7 @@ def _regular(result: pa.DataType, *kinds: str) -> Resolve:
 
 def _found(text: str, pattern: str) -> bool:
     named_groups(pattern)
+    _check_steps(search_steps(len(text), pattern), len(text))
     return bool(pc.match_substring_regex(pa.scalar(text), pattern).as_py())
 
 
@@ -199,14 +270,14 @@ def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
     named, last = named_groups(pattern)
     if not 0 <= group <= last:
         raise DataError(f"{values.shown(pattern)} has no group {group}")
+    _check_steps(search_steps(len(text), pattern), len(text))
     found = pc.extract_regex(pa.scalar(text), named).as_py()
     return None if found is None else found[f"g{group}"]
 
 
 def _replaced(text: str, pattern: str, replacement: str = "") -> str:
     named_groups(pattern)
-    if len(text) > MOST_SEARCHED:
-        raise DataError(f"regexp_replace takes at most {MOST_SEARCHED} characters")
+    _check_steps(replacement_steps(len(text), pattern), len(text))
     if replaced_length(len(text), len(text) + 1, replacement) > MOST_CHARACTERS:
         count = pc.count_substring_regex(pa.scalar(text), pattern).as_py()
         check_length(replaced_length(len(text), count, replacement))

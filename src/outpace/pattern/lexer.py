@@ -155,6 +155,10 @@ _COMMENT = re.compile(r"/\*|\*/")
 _UNCLOSED = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 
+#: How many tokens a text may have: to read, bind and plan it takes time in proportion to them.
+MOST_TOKENS = 20_000
+
+
 def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
     """Split a text into tokens; the last one has the kind END.
 
@@ -210,6 +214,12 @@ def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
             end = token.end - offset
         elif group == "block_comment":
             end = _comment_end(source, position)
+        if len(tokens) > MOST_TOKENS:
+            raise source.error(
+                f"the text has more than {MOST_TOKENS} words and signs",
+                tokens[-1].span,
+                hint="put long lists of values into a table or a column of the input",
+            )
         position = end
     tokens.append(Token(Kind.END, "", "", len(text) + offset, len(text) + offset))
     return tokens

@@ -31,9 +31,6 @@ Fold = Callable[[str, bool], str]
 #: The largest bound of a quantifier.
 MOST_REPETITIONS = 1_000_000
 
-#: How many steps a text may have. Written out, a pattern has a bound of its own.
-MOST_STEPS = 50_000
-
 _LINKS = {"->": ast.Link.NEXT, "->>": ast.Link.ANY, ".": ast.Link.STRICT}
 _QUANTIFIERS = frozenset({"*", "+", "?", "{"})
 _CLOSERS = {"(": ")", "{-": "-}", "PERMUTE": ")"}
@@ -104,7 +101,6 @@ class _Reader:
         self.stack: list[_Frame] = [_Frame("", cursor.token)]
         #: The quantifiers whose own link the text sets, by identity.
         self.explicit: set[int] = set()
-        self.steps = 0
 
     def read(self) -> ast.Pattern:
         cursor = self.cursor
@@ -129,9 +125,6 @@ class _Reader:
     def _step(self, frame: _Frame) -> None:
         cursor = self.cursor
         token = cursor.token
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise cursor.error(f"the pattern has more than {MOST_STEPS} steps", token.span)
         if token.key == "PERMUTE" and cursor.ahead().key == "(":
             cursor.advance()
             self._open("PERMUTE", token)

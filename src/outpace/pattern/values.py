@@ -28,7 +28,7 @@ CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
 _BEYOND_INTEGERS = 1 << 65
 
 #: A text or array longer than this is not made: no value of real data comes near it.
-MOST_CHARACTERS = 10_000_000
+MOST_CHARACTERS = 1_000_000
 
 EPOCH = datetime.datetime(1970, 1, 1)
 #: The most characters that all values of a column together may have where functions make them;

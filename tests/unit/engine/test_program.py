@@ -209,6 +209,7 @@ def test_rows_that_fit_no_variable_leave_no_trace_where_a_program_skips_them(cas
         "((){1000000}){1000000}",
         "((^){1000}){1000} A",
         "(A?){1400}",
+        "A{0,20000}",
         "A* " * 1000,
         "A*+ " * 2000,
         "A? ->> " * 1000 + "B",

@@ -94,8 +94,8 @@ def test_every_case_is_refused_with_a_place_or_a_clause() -> None:
         assert clauses, title
 
 
-def test_a_hundred_thousand_parentheses_are_refused() -> None:
-    text = "(" * 100_000 + "price" + ")" * 100_000 + " > 1"
+def test_thousands_of_parentheses_are_refused() -> None:
+    text = "(" * 9_000 + "price" + ")" * 9_000 + " > 1"
     with pytest.raises(OutpaceError, match="nested"):
         Query().pattern("A").define(A=text)
 

@@ -1,7 +1,7 @@
 import pytest
 
-from outpace.errors import PatternSyntaxError
-from outpace.pattern.lexer import Cursor, Kind, Source, tokenize
+from outpace.errors import PatternSyntaxError, Span
+from outpace.pattern.lexer import MOST_TOKENS, Cursor, Kind, Source, tokenize
 
 
 def values(text, dialect="outpace"):
@@ -75,3 +75,10 @@ def test_long_unclosed_text_is_refused_in_linear_time(opener):
     # A scan that tries every split of the rest would not end.
     with pytest.raises(PatternSyntaxError, match="never closed"):
         tokenize(Source(opener + "x''" * 200_000))
+
+
+def test_a_text_has_a_bound_of_tokens():
+    assert len(tokenize(Source("x " * MOST_TOKENS))) == MOST_TOKENS + 1
+    with pytest.raises(PatternSyntaxError, match="more than 20000 words and signs") as refused:
+        tokenize(Source("x " * (MOST_TOKENS + 1)))
+    assert refused.value.span == Span(2 * MOST_TOKENS, 2 * MOST_TOKENS + 1)

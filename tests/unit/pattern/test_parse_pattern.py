@@ -199,12 +199,12 @@ def test_an_offset_moves_places_and_errors():
 
 
 def test_a_long_flat_pattern_is_read():
-    tree = parse_pattern("A -> " * 10_000 + "B")
+    tree = parse_pattern("A -> " * 9_000 + "B")
     assert isinstance(tree, Concat)
-    assert len(tree.items) == 10_001
-    tree = parse_pattern(" | ".join(["A B"] * 10_000))
+    assert len(tree.items) == 9_001
+    tree = parse_pattern(" | ".join(["A B"] * 6_000))
     assert isinstance(tree, Alternate)
-    assert len(tree.options) == 10_000
+    assert len(tree.options) == 6_000
 
 
 def test_the_deepest_pattern_can_be_compared_hashed_shown_and_printed():
@@ -221,7 +221,7 @@ def test_the_deepest_pattern_can_be_compared_hashed_shown_and_printed():
 
 
 @pytest.mark.parametrize("opener", ["(", "{-", "PERMUTE(", "(A ", "(A | "])
-@pytest.mark.parametrize("depth", [MOST_NESTED + 1, 100_000])
+@pytest.mark.parametrize("depth", [MOST_NESTED + 1, 3_000])
 def test_deep_nesting_is_refused(opener, depth):
     with pytest.raises(PatternSyntaxError, match="nested deeper"):
         parse_pattern(opener * depth + "A" + ")" * depth)
@@ -229,5 +229,5 @@ def test_deep_nesting_is_refused(opener, depth):
 
 @pytest.mark.parametrize("text", ["A " * 60_000, "A | " * 60_000 + "A"])
 def test_a_text_with_very_many_steps_is_refused(text):
-    with pytest.raises(PatternSyntaxError, match="the pattern has more than 50000 steps"):
+    with pytest.raises(PatternSyntaxError, match="the text has more than 20000 words"):
         parse_pattern(text)

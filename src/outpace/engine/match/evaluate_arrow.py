@@ -20,10 +20,14 @@ from outpace.pattern import types
 from outpace.pattern.bound import Apply
 from outpace.pattern.functions_operator import Piece, like_pieces
 from outpace.pattern.functions_text import (
-    MOST_SEARCHED,
+    MOST_PARTS_IN_COLUMNS,
+    MOST_STEPS,
     named_groups,
+    pattern_parts,
     replaced_length,
+    replacement_steps,
     replacement_template,
+    search_steps,
 )
 from outpace.pattern.values import MOST_CHARACTERS, MOST_TEXT
 
@@ -167,6 +171,7 @@ def _constants(operands: Sequence[Operand]) -> list[Any]:
 def _found(_: Apply, operands: Sequence[Operand]) -> pa.Array:
     (pattern,) = _constants(operands[1:])
     named_groups(pattern)
+    _check_steps(search_steps(_longest(operands[0]), pattern), pattern)
     return pc.match_substring_regex(operands[0], pattern)
 
 
@@ -175,18 +180,29 @@ def _extracted(_: Apply, operands: Sequence[Operand]) -> pa.Array:
     named, last = named_groups(pattern)
     if not 0 <= group <= last:
         raise _unsuitable("no such group")
+    _check_steps(search_steps(_longest(operands[0]), pattern), pattern)
     return pc.struct_field(pc.extract_regex(operands[0], named), f"g{group}")
 
 
 def _replaced(_: Apply, operands: Sequence[Operand]) -> pa.Array:
     column = operands[0]
     pattern, replacement = (*_constants(operands[1:]), "")[:2]
-    longest = pc.max(pc.utf8_length(column)).as_py() or 0
+    longest = _longest(column)
+    _check_steps(replacement_steps(longest, pattern), pattern)
     # A text may have so many parts; the row evaluator counts them where that is too much.
     most = replaced_length(longest, longest + 1, replacement)
-    if longest > MOST_SEARCHED or most > MOST_CHARACTERS or most * len(column) > MOST_TEXT:
+    if most > MOST_CHARACTERS or most * len(column) > MOST_TEXT:
         raise _unsuitable("long texts")
     return pc.replace_substring_regex(column, pattern, replacement_template(replacement))
+
+
+def _longest(column: Operand) -> int:
+    return pc.max(pc.utf8_length(column)).as_py() or 0
+
+
+def _check_steps(steps: int, pattern: str) -> None:
+    if steps > MOST_STEPS or pattern_parts(pattern) > MOST_PARTS_IN_COLUMNS:
+        raise _unsuitable("a search that may take long")
 
 
 def _case(node: Apply, operands: Sequence[Operand]) -> pa.Array:
@@ -228,7 +244,7 @@ def _joined(node: Apply, operands: Sequence[Operand]) -> pa.Array:
     if not types.is_string(node.type):
         raise _unsuitable("only text")
     parts = [operand.cast(node.type) for operand in operands]
-    longest = sum(pc.max(pc.utf8_length(part)).as_py() or 0 for part in parts)
+    longest = sum(map(_longest, parts))
     most = longest * max(len(part) for part in parts if isinstance(part, pa.Array))
     if longest > MOST_CHARACTERS or most > MOST_TEXT:
         raise _unsuitable("long texts")

@@ -23,7 +23,7 @@ ACCEPT: Final = -1
 #: Bounds on the size of a program and on the work of making it: the places that take an event, the
 #: parts of the pattern with all repetitions written out, and the ways between places that are
 #: looked at. A larger pattern is refused before it takes a second.
-POSITIONS_MAX: Final = 20_000
+POSITIONS_MAX: Final = 10_000
 PARTS_MAX: Final = 200_000
 WAYS_MAX: Final = 200_000
 
