@@ -70,6 +70,8 @@ def column_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
             return [_in_utc(stamp) for stamp in column.cast(types.TIMESTAMP).to_pylist()]
         plain = column.to_pylist()
         return [native(value, kind) for value in plain] if _nested(kind) else plain
+    except UnicodeDecodeError as problem:
+        raise DataError("a text of a column is not UTF-8", detail=str(problem)) from problem
     except (OverflowError, ValueError) as problem:
         raise DataError("a time of a column is outside of the years 1 to 9999") from problem
 

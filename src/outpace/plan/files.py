@@ -268,13 +268,14 @@ def _footer(system: fs.FileSystem, path: str) -> tuple[pa.Schema, pq.FileMetaDat
     try:
         with pq.ParquetFile(system.open_input_file(path)) as file:
             schema, metadata = file.schema_arrow, file.metadata
-    except (OSError, pa.ArrowException) as error:
+        names = schema.names
+    except (OSError, UnicodeError, pa.ArrowException) as error:
         raise DataError(
             f"cannot read '{path}' as Parquet",
             detail=str(error),
             hint="the file is of another format, or damaged or cut short",
         ) from error
-    repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(f"column '{repeated[0]}' is twice in '{path}'")
     return pa.schema([_plain(field) for field in schema]), metadata

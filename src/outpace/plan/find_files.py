@@ -8,6 +8,7 @@ opened, only listed; the memory is that of the paths.
 from __future__ import annotations
 
 import fnmatch
+import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,10 @@ def find_files(
     found: dict[str, Place] = {}
     common: fs.FileSystem | None = filesystem
     for path in paths:
-        system, inner = _resolve(path, filesystem)
+        try:
+            system, inner = _resolve(path, filesystem)
+        except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
+            raise DataError(f"cannot read the address '{path}'", detail=str(error)) from error
         if common is not None and not system.equals(common):
             raise DataError(
                 "the files are on different file systems",
@@ -46,7 +50,7 @@ def find_files(
         common = system
         try:
             places = list(_expand(system, inner))
-        except OSError as error:
+        except (OSError, UnicodeError, pa.ArrowException) as error:
             raise DataError(f"cannot list '{path}'", detail=str(error)) from error
         if not places:
             raise DataError(
@@ -73,10 +77,7 @@ def _resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem
         # An address is parsed strictly, so the part with wildcards is put back afterwards.
         fixed, _, last = fixed.rpartition("/")
         rest = f"/{last}{rest}"
-    try:
-        system, inner = fs.FileSystem.from_uri(fixed)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"cannot read the address '{path}'", detail=str(error)) from error
+    system, inner = fs.FileSystem.from_uri(fixed)
     return system, inner + rest
 
 
@@ -94,14 +95,39 @@ def _expand(system: fs.FileSystem, path: str) -> Iterator[Place]:
 
 def _inside(system: fs.FileSystem, info: fs.FileInfo) -> Iterator[Place]:
     """Yield a file, or the files of a folder and the folders in it."""
-    if info.type is not fs.FileType.Directory:
+    if info.type is fs.FileType.Unknown:
+        # A pipe or a device may never end.
+        raise DataError(f"'{info.path}' is neither a file nor a folder")
+    if info.type is fs.FileType.File:
         yield Place(info.path, posixpath.dirname(info.path))
         return
     folder = info.path.rstrip("/")
-    for entry in system.get_file_info(fs.FileSelector(folder, recursive=True)):
+    if isinstance(system, fs.LocalFileSystem):
+        below = [entry for _, entries in _walk(system, folder) for entry in entries]
+    else:
+        below = system.get_file_info(fs.FileSelector(folder, recursive=True))
+    for entry in below:
         parts = entry.path[len(folder) :].strip("/").split("/")
         if entry.type is fs.FileType.File and not any(map(_hidden, parts)):
             yield Place(entry.path, folder)
+
+
+def _walk(system: fs.FileSystem, folder: str) -> Iterator[tuple[str, list[fs.FileInfo]]]:
+    """Yield a folder and those below it, each once, with what is in them; no hidden ones below."""
+    local = isinstance(system, fs.LocalFileSystem)
+    # A link may lead to a folder above it.
+    seen = set(map(str, Path(folder).resolve().parents)) if local else set()
+    folders = [folder]
+    while folders:
+        inner = folders.pop()
+        real = os.path.realpath(inner) if local else inner
+        if real in seen:
+            continue
+        seen.add(real)
+        entries = system.get_file_info(fs.FileSelector(inner or "/", allow_not_found=True))
+        below = (entry for entry in entries if entry.type is fs.FileType.Directory)
+        folders += sorted((e.path for e in below if not _hidden(e.base_name)), reverse=True)
+        yield inner, entries
 
 
 def _is_glob(path: str) -> bool:
@@ -129,16 +155,23 @@ def _matches(system: fs.FileSystem, folder: str, segments: list[str]) -> Iterabl
         return
     if segment == "**":
         # It stands for no folder or for any number of them.
-        yield from _matches(system, folder, rest or ["*"])
+        while rest[:1] == ["**"]:
+            rest = rest[1:]
+        for inner, entries in _walk(system, folder):
+            files = (entry for entry in entries if entry.type is fs.FileType.File)
+            yield from (
+                _matches(system, inner, rest)
+                if rest
+                else (entry.path for entry in files if not _hidden(entry.base_name))
+            )
+        return
     for entry in system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
         name = entry.base_name
         spelled = _hidden(segment) and segment[0] == name[0]
         if not fnmatch.fnmatchcase(name, segment) or (_hidden(name) and not spelled):
             continue
         is_folder = entry.type is fs.FileType.Directory
-        if segment == "**":
-            yield from _matches(system, entry.path, segments) if is_folder else []
-        elif not rest:
+        if not rest:
             yield entry.path
         elif is_folder:
             yield from _matches(system, entry.path, rest)

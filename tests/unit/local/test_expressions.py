@@ -125,6 +125,13 @@ def test_many_characters_are_trimmed_in_linear_time() -> None:
         assert op.match(table, query(f"{function}(repeat('b', 40), {many}) = ''")).num_rows == 1
 
 
+def test_bytes_that_are_no_text_are_refused() -> None:
+    binary = pa.array([b"a", b"\xff"])
+    text = pa.Array.from_buffers(pa.string(), 2, binary.buffers())
+    with pytest.raises(op.DataError, match="a text of a column is not UTF-8"):
+        op.match(pa.table({"ts": [1, 2], "s": text}), query("upper(s) = 'A'"))
+
+
 def test_nanoseconds_are_cut_off_where_something_is_computed() -> None:
     stamps = pa.array([1_990, 2_010, 2_020], pa.timestamp("ns"))
     table = pa.table({"ts": stamps, "k": stamps.dictionary_encode(), "a": [[s] for s in range(3)]})

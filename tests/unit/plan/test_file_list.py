@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pickle
 from pathlib import Path
 
@@ -54,6 +55,15 @@ def test_globs_cross_folders_only_with_two_stars(folder: Path) -> None:
     assert names_below(folder, f"{folder}/deep/*/c.parquet") == ["deep/er/c.parquet"]
     assert names_below(folder, f"{folder}/_*.parquet") == ["_hidden.parquet"]
     assert names_below(folder, f"file://{folder}/*.parquet") == ["a.parquet", "b.parquet"]
+
+
+def test_links_to_folders_above_are_entered_once(folder: Path) -> None:
+    """Two links in a folder to itself gave each file 2 ** 40 times."""
+    for name in ("one", "two"):
+        (folder / "deep" / name).symlink_to(folder, target_is_directory=True)
+    expected = ["a.parquet", "b.parquet", "deep/er/c.parquet"]
+    for what in (folder, folder / "*", folder / "**", folder / "**/**/*.parquet"):
+        assert names_below(folder, str(what)) == expected
 
 
 def test_a_file_named_twice_is_read_once_and_a_name_may_look_like_a_glob(folder: Path) -> None:
@@ -143,6 +153,11 @@ def test_what_cannot_be_listed_is_named(tmp_path: Path) -> None:
     typed = write(tmp_path / "typed", pa.table({"n": ["x"]}))
     more = write(tmp_path / "more", pa.table({"n": [1], "m": [1]}))
     (tmp_path / "empty").mkdir()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    named = tmp_path / "named"
+    named.write_bytes(write(more, pa.table({"odd": [1]})).read_bytes().replace(b"odd", b"o\xffd"))
+    write(more, pa.table({"n": [1], "m": [1]}))
     cases: list[tuple[list[Path | str], str]] = [
         ([tmp_path / "missing"], f"there is no file or folder '{tmp_path}/missing'"),
         ([tmp_path / "*.orc"], f"no file matches '{tmp_path}/\\*.orc'"),
@@ -152,6 +167,11 @@ def test_what_cannot_be_listed_is_named(tmp_path: Path) -> None:
         ([good, typed], f"column 'n' is string in '{typed}'"),
         ([more, good], f"column 'm' is not in '{good}'"),
         (["nonsense://x/y"], "cannot read the address 'nonsense://x/y'"),
+        (["file:///%00"], "cannot list 'file:///%00'"),
+        (["~nobody-of-that-name/x"], "cannot read the address '~nobody-of-that-name/x'"),
+        (["\ud800"], "cannot list"),
+        ([pipe], f"'{pipe}' is neither a file nor a folder"),
+        ([named], f"cannot read '{named}' as Parquet"),
     ]
     for paths, message in cases:
         with pytest.raises(DataError, match=message):
