@@ -1,12 +1,14 @@
 """Cells: what travels between the stages of a stream, thousands of events as one row.
 
 A cell has a kind, the instance of the next stage that it is for, and a block of bytes whose content
-its kind says. On Spark a cell is one row with the schema `CELLS`.
+its kind says. On Spark a cell is one row with the schema `CELLS`; a checksum tells whether it is as
+it was written.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, field, fields, replace
 from enum import IntEnum
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import NO_TIME, Integers
+from outpace.errors import DataError
 
 
 class Kind(IntEnum):
@@ -89,8 +92,11 @@ CELLS: Final = pa.schema(
     ]
 )
 
-#: The head of a cell: stage, sender, position and watermark; the spans follow.
-_HEAD: Final = struct.Struct("<iiqq")
+#: The head of a cell: the checksum of its kind, all that follows and its block; stage, sender,
+#: position and watermark; the spans follow.
+_HEAD: Final = struct.Struct("<Iiiqq")
+#: Where in it the checksum ends.
+_CHECKED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,7 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
         (
             cell.instance,
             int(cell.kind),
-            _HEAD.pack(cell.stage, cell.sender, cell.position, cell.watermark) + cell.spans,
+            _head(cell),
             bytes(cell.block),
             (cell.stage, *astuple(cell.counters)) if cell.kind is Kind.REPORT else None,
         )
@@ -184,11 +190,35 @@ def cell_of(
     block: bytes | pa.Buffer,
     report: Iterable[int] | None,
 ) -> Cell:
-    """Return the cell of a row."""
-    stage, sender, position, watermark = _HEAD.unpack_from(head)
+    """Return the cell of a row.
+
+    Raises
+    ------
+    DataError
+        If the row is no cell, or not as it was written.
+    """
+    try:
+        checksum, stage, sender, position, watermark = _HEAD.unpack_from(head)
+        told = Kind(kind)
+        counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
+    except (struct.error, ValueError, TypeError) as error:
+        raise DataError("a row of the stream is no cell", detail=str(error)) from error
+    if _checksum(told, head[_CHECKED:], block) != checksum:
+        raise DataError(
+            "a cell of the stream is damaged", detail="its checksum does not fit its content"
+        )
     spans = head[_HEAD.size :]
-    counters = Counters() if report is None else Counters(*[int(told) for told in report][1:])
-    return Cell(Kind(kind), instance, block, stage, sender, position, watermark, spans, counters)
+    return Cell(told, instance, block, stage, sender, position, watermark, spans, counters)
+
+
+def _head(cell: Cell) -> bytes:
+    fixed = _HEAD.pack(0, cell.stage, cell.sender, cell.position, cell.watermark)[_CHECKED:]
+    checked = fixed + cell.spans
+    return struct.pack("<I", _checksum(cell.kind, checked, cell.block)) + checked
+
+
+def _checksum(kind: Kind, head: bytes, block: bytes | pa.Buffer) -> int:
+    return zlib.crc32(block, zlib.crc32(head, kind))
 
 
 def add_reports(cells: Iterable[Cell]) -> list[Cell]:

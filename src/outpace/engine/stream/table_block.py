@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from outpace.errors import DataError
+
 
 def write_table(table: pa.Table) -> pa.Buffer:
     """Return a table as bytes.
@@ -20,6 +22,17 @@ def write_table(table: pa.Table) -> pa.Buffer:
 
 
 def read_table(block: bytes | pa.Buffer) -> pa.Table:
-    """Return the table that `write_table` wrote."""
-    with pa.ipc.open_stream(block) as reader:
-        return reader.read_all()
+    """Return the table that `write_table` wrote.
+
+    Raises
+    ------
+    DataError
+        If these are other bytes.
+    """
+    try:
+        with pa.ipc.open_stream(block) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError("a table of the stream cannot be read", detail=str(error)) from error
+    return table
