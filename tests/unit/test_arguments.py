@@ -4,6 +4,7 @@ Each call below is one that works. Each of its arguments is replaced in turn by 
 kinds; what comes out is a result or an `OutpaceError`, never an error of Python or of Arrow.
 """
 
+import dataclasses
 import datetime
 import itertools
 import tempfile
@@ -101,6 +102,59 @@ def scenario() -> sim.Scenario:
         (sim.Edge("in", "out"),),
     )
     return sim.Scenario((query,), (sim.VM("vm", mips=1),), duration=1.0)
+
+
+def simulated(**given: object) -> object:
+    return sim.simulate(dataclasses.replace(scenario(), **given), "twin")
+
+
+#: Parts of scenarios, and arguments with which they can be made.
+SIMULATED: dict[Callable[..., object], dict[str, Any]] = {
+    sim.Uniform: {"rate": 10},
+    sim.Increasing: {"maximum": 10, "over": 5, "start": 1},
+    sim.Poisson: {"rate": 10, "seed": 1, "grain": 0.1},
+    sim.Bursty: {"rate": 10, "on": 1, "off": 1, "quiet": 0},
+    sim.Trace: {"times": (1.0, 2.0)},
+    sim.Constant: {"events": 1},
+    sim.Share: {"share": 0.5},
+    sim.Producer: {"id": "a", "generator": sim.Uniform(1), "instructions": 1, "queue": 1},
+    sim.Operator: {"id": "a", "instructions": 1, "queue": 1},
+    sim.Consumer: {"id": "a", "instructions": 1, "queue": 1},
+    sim.WindowedOperator: {
+        "id": "a",
+        "instructions": 1,
+        "window": 2,
+        "advance": 1,
+        "combination": sim.Constant(),
+        "queue": 1,
+    },
+    sim.BatchOperator: {
+        "id": "a",
+        "instructions": 1,
+        "interval": 1,
+        "setup": 1,
+        "events_max": 1,
+        "queue": 1,
+    },
+    sim.Edge: {"source": "a", "target": "b", "selectivity": 1},
+    sim.Host: {"id": "a", "mips": 1, "processors": 1, "sharing": "time"},
+    sim.Datacentre: {"id": "a", "hosts": (sim.Host("h", 1),)},
+    sim.Cloud: {"id": "a", "datacentres": (sim.Datacentre("d", (sim.Host("h", 1),)),)},
+    sim.ConstantDelay: {"seconds": 1},
+    sim.Bandwidth: {"latency": 1, "bits_per_second": 1, "bytes_per_event": 1},
+    sim.Tiers: dict.fromkeys(("host", "datacentre", "cloud", "elsewhere"), sim.ConstantDelay()),
+    sim.StartQuery: {"at": 1, "query": "q"},
+    sim.StopQuery: {"at": 1, "query": "q"},
+    sim.Move: {"at": 1, "vertex": "a", "vm": "vm"},
+    sim.FailVM: {"at": 1, "vm": "vm"},
+    sim.RestartVM: {"at": 1, "vm": "vm"},
+    sim.SetRate: {"at": 1, "producer": "a", "factor": 2, "generator": None},
+    sim.FirstFit: {"fill": 1},
+    sim.LoadBalanced: {"fill": 1},
+    sim.NetworkAware: {"fill": 1},
+    sim.LatencyTarget: {"seconds": 1, "percentile": 99},
+    sim.Optimised: {"seconds": 1, "percentile": 99, "seed": 0, "steps": 1},
+}
 
 
 def log_of(folder: Path) -> op.log.Log:
@@ -300,10 +354,62 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **given: next(op.sources.merged(**given)),
         {"sources": [op.sources.simple_events(3)], "rows": 10},
     ),
+    "simulate.Query": (
+        lambda **given: simulated(queries=[sim.Query(**given)]),
+        {
+            "name": "q",
+            "vertices": [sim.Producer("in", sim.Uniform(10)), sim.Consumer("out")],
+            "edges": [sim.Edge("in", "out")],
+        },
+    ),
+    "simulate.Scenario": (
+        simulated,
+        {
+            "queries": scenario().queries,
+            "vms": scenario().vms,
+            "duration": 1.0,
+            "placement": {"in": "vm"},
+            "clouds": (),
+            "network": sim.ConstantDelay(),
+            "scheduling": sim.SimpleScheduling(),
+            "allocation": sim.UniformAllocation(),
+            "tick": 0.1,
+            "queue": 10,
+            "overflow": "drop",
+            "warm_up": 0.0,
+            "sample": 1.0,
+            "changes": (sim.FailVM(0.5, "vm"),),
+        },
+    ),
+    "simulate.VM": (
+        lambda **given: simulated(vms=[sim.VM(**given)]),
+        {"id": "vm", "mips": 1, "processors": 1, "host": None},
+    ),
+    **{f"simulate.{kind.__name__}": (kind, given) for kind, given in SIMULATED.items()},
     "simulate.simulate": (sim.simulate, {"scenario": scenario(), "engine": "twin"}),
     "simulate.plan": (
         sim.plan,
         {"scenario": scenario(), "rate": 10.0, "target": sim.LatencyTarget(1.0)},
+    ),
+    "simulate.optimise": (
+        sim.optimise,
+        {"scenario": scenario(), "target": sim.LatencyTarget(1.0), "seed": 0, "steps": 1},
+    ),
+    "simulate.mean_rates": (sim.mean_rates, {"queries": scenario().queries, "seconds": 1}),
+    "simulate.place": (
+        sim.place,
+        {
+            "queries": scenario().queries,
+            "vms": scenario().vms,
+            "strategy": sim.FirstFit(),
+            "rates": {"in": 1.0, "out": 1.0},
+            "clouds": (),
+        },
+    ),
+    "simulate.placed": (sim.placed, {"scenario": scenario(), "choice": sim.FirstFit()}),
+    "simulate.write_scenario": (
+        sim.write_scenario,
+        {"scenario": scenario(), "path": "scenario.toml"},
     ),
     "simulate.scenario_text": (sim.scenario_text, {"scenario": scenario()}),
     "simulate.parse_scenario": (sim.parse_scenario, {"text": "duration = 1"}),

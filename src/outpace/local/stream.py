@@ -263,7 +263,10 @@ class StreamMatcher:
         return self._merged(source).wants(source)
 
     def advance(self, time: int | datetime.datetime) -> pa.Table:
-        """Promise that no later row has a time before `time`; return what became final."""
+        """Promise that no later row has a time before `time`; return what became final.
+
+        An earlier time than one that has passed promises nothing new, and takes nothing back.
+        """
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
         operator = self._bound("advance")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from outpace.errors import ScenarioError
+from outpace.simulate.fields import check_fields
 from outpace.simulate.generators import Generator
 
 
@@ -30,6 +31,7 @@ class StartQuery:
     query: str
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_time(self)
 
 
@@ -47,6 +49,7 @@ class StopQuery:
     query: str
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_time(self)
 
 
@@ -65,6 +68,7 @@ class Move:
     vm: str
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_time(self)
 
 
@@ -82,6 +86,7 @@ class FailVM:
     vm: str
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_time(self)
 
 
@@ -99,6 +104,7 @@ class RestartVM:
     vm: str
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_time(self)
 
 
@@ -120,6 +126,7 @@ class SetRate:
     generator: Generator | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_time(self)
         if (self.factor is None) == (self.generator is None):
             raise ScenarioError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outpace.errors import ScenarioError, did_you_mean
+from outpace.simulate.fields import check_fields
 
 Sharing = Literal["time", "space"]
 
@@ -44,6 +45,7 @@ class VM:
     host: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_machine("vm", self.id, self.mips, self.processors)
 
     @property
@@ -77,13 +79,8 @@ class Host:
     sharing: Sharing = "time"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_machine("host", self.id, self.mips, self.processors)
-        if self.sharing not in ("time", "space"):
-            raise ScenarioError(
-                f"unknown sharing {self.sharing!r}",
-                subject=("host", self.id),
-                hint='write "time" or "space"',
-            )
 
     @property
     def capacity(self) -> float:
@@ -105,6 +102,7 @@ class Datacentre:
     hosts: tuple[Host, ...]
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "hosts", tuple(self.hosts))
 
 
@@ -122,6 +120,7 @@ class Cloud:
     datacentres: tuple[Datacentre, ...]
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "datacentres", tuple(self.datacentres))
 
 

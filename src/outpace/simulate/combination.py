@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from outpace.errors import ScenarioError
+from outpace.simulate.fields import check_fields
 
 
 @runtime_checkable
@@ -35,6 +36,7 @@ class Constant:
     events: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _not_negative("number of events", self.events)
 
     def combine(self, counts: Sequence[float]) -> float:
@@ -55,6 +57,7 @@ class Share:
     share: float
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _not_negative("share", self.share)
 
     def combine(self, counts: Sequence[float]) -> float:

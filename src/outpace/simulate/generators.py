@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from outpace.errors import DataError, ScenarioError
 from outpace.plan.small_file import read_small
+from outpace.simulate.fields import check_fields
 
 Times = NDArray[np.float64]
 Totals = NDArray[np.int64]
@@ -54,6 +55,7 @@ class Uniform:
     rate: float
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rate("rate", self.rate)
 
     def totals(self, times: Times) -> Totals:
@@ -76,6 +78,7 @@ class Increasing:
     start: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rate("start", self.start)
         _check_rate("maximum", self.maximum)
         _positive("over", self.over)
@@ -107,6 +110,7 @@ class Poisson:
     grain: float = 0.01
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rate("rate", self.rate)
         _not_negative("seed", self.seed)
         _positive("grain", self.grain)
@@ -137,6 +141,7 @@ class Bursty:
     quiet: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_rate("rate", self.rate)
         _check_rate("quiet", self.quiet)
         _positive("on", self.on)
@@ -164,7 +169,11 @@ class Trace:
     times: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", tuple(float(time) for time in self.times))
+        try:
+            times = tuple(float(time) for time in self.times)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ScenarioError("a trace is a list of times", detail=str(error)) from error
+        object.__setattr__(self, "times", times)
         recorded = np.array(self.times)
         if not np.isfinite(recorded).all() or (recorded < 0).any():
             raise ScenarioError("a trace has a time that is not a number of seconds from 0 on")

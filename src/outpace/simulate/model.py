@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.combination import Combination, Constant
+from outpace.simulate.fields import check_fields
 from outpace.simulate.generators import Generator
 
 
@@ -45,11 +46,8 @@ class Producer:
     queue: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_vertex(self)
-        if not isinstance(self.generator, Generator):
-            raise ScenarioError(
-                f"the generator is none: {self.generator!r}", subject=("vertex", self.id)
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +74,7 @@ class Operator:
     queue: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_vertex(self)
 
 
@@ -109,6 +108,7 @@ class WindowedOperator:
     queue: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_vertex(self)
         subject = ("vertex", self.id)
         for name, length in (("window", self.window), ("advance", self.period)):
@@ -119,8 +119,6 @@ class WindowedOperator:
                 f"the window of {self.window} s is no multiple of its advance of {self.period} s",
                 subject=subject,
             )
-        if not isinstance(self.combination, Combination):
-            raise ScenarioError(f"the combination is none: {self.combination!r}", subject=subject)
 
     @property
     def period(self) -> float:
@@ -166,6 +164,7 @@ class BatchOperator:
     queue: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_vertex(self)
         subject = ("vertex", self.id)
         for name, value in (("interval", self.interval), ("setup", self.setup)):
@@ -197,6 +196,7 @@ class Consumer:
     queue: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_vertex(self)
 
 
@@ -226,6 +226,7 @@ class Edge:
     selectivity: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.selectivity < math.inf:
             raise ScenarioError(
                 f"the selectivity is not a number from 0 on: {self.selectivity}",
@@ -260,6 +261,7 @@ class Query:
     edges: tuple[Edge, ...]
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "vertices", tuple(self.vertices))
         object.__setattr__(self, "edges", tuple(self.edges))
         subject = ("query", self.name)

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from outpace.errors import ScenarioError
 from outpace.simulate.cloud import Place
+from outpace.simulate.fields import check_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class ConstantDelay:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _not_negative("delay", self.seconds)
 
     def link(self, source: Place, target: Place) -> Link:
@@ -77,6 +79,7 @@ class Bandwidth:
     bytes_per_event: float
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _not_negative("latency", self.latency)
         _not_negative("bytes per event", self.bytes_per_event)
         if not self.bits_per_second > 0:
@@ -106,6 +109,9 @@ class Tiers:
     datacentre: Network
     cloud: Network
     elsewhere: Network
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def link(self, source: Place, target: Place) -> Link:
         """Return the link of the smallest thing that has both machines in it."""

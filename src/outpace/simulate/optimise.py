@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from outpace.errors import ScenarioError
 from outpace.simulate.cloud import assign_hosts, shared_capacities
+from outpace.simulate.fields import checked
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, PlacementStrategy
 from outpace.simulate.placement_flow import Flow, flow_of, mean_rates
 from outpace.simulate.plan_target import LatencyTarget, judged, keeps_up, worst_percentile
@@ -97,6 +98,10 @@ def optimise(
     >>> optimum.vms, optimum.meets_target
     (('large', 'spare'), True)
     """
+    checked(scenario, Scenario, "the scenario")
+    checked(target, LatencyTarget, "the target")
+    checked(seed, int, "the seed")
+    checked(steps, int, "the number of steps")
     search = _Search(scenario, target, engine)
     best = search.best_start()
     if best.cost > search.cost_bound:

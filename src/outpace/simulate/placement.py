@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from outpace.errors import ScenarioError
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, shared_capacities
+from outpace.simulate.fields import check_fields, checked
 from outpace.simulate.model import Query
 from outpace.simulate.placement_flow import Flow, flow_of
 
@@ -71,6 +72,11 @@ def place(
     >>> place([query], [VM("a", mips=2), VM("b", mips=3)], FirstFit(), {"sensors": 100})
     {'sensors': 'a', 'filter': 'b', 'pager': 'a'}
     """
+    queries = checked(queries, tuple[Query, ...], "what is placed")
+    vms = checked(vms, tuple[VM, ...], "where it is placed")
+    clouds = checked(clouds, tuple[Cloud, ...], "where the machines are")
+    checked(strategy, PlacementStrategy, "the strategy")
+    checked(rates, Mapping[str, float], "what the rates are given by")
     places = assign_hosts(vms, clouds)
     shares = shared_capacities(vms, clouds, places, [True] * len(vms))
     capacities = {vm.id: share for vm, share in zip(vms, shares, strict=True)}
@@ -96,6 +102,7 @@ class FirstFit:
     fill: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_fill(self.fill)
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
@@ -126,6 +133,7 @@ class LoadBalanced:
     fill: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_fill(self.fill)
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
@@ -165,6 +173,7 @@ class NetworkAware:
     fill: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_fill(self.fill)
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:

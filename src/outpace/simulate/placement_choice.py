@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from outpace.errors import ScenarioError
+from outpace.simulate.fields import check_fields, checked
 from outpace.simulate.optimise import optimise
 from outpace.simulate.placement import PlacementStrategy, place
 from outpace.simulate.placement_flow import mean_rates
@@ -41,6 +42,7 @@ class Optimised:
     steps: int = 200
 
     def __post_init__(self) -> None:
+        check_fields(self)
         LatencyTarget(self.seconds, self.percentile)
         if self.steps < 0 or self.seed < 0:
             raise ScenarioError("the seed and the steps of a search are numbers from 0 on")
@@ -81,6 +83,8 @@ def placed(
     >>> placed(scenario, LoadBalanced()).placement
     {'in': 'one', 'a': 'one', 'b': 'two', 'out': 'one'}
     """
+    checked(scenario, Scenario, "the scenario")
+    checked(choice, Choice, "how to place")
     if not isinstance(choice, Optimised):
         rates = mean_rates(scenario.queries, scenario.duration)
         placement = place(scenario.queries, scenario.vms, choice, rates, scenario.clouds)

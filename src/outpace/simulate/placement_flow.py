@@ -7,6 +7,7 @@ machines that keep up; bursts and bounded queues are for the simulation to judge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -14,6 +15,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from outpace.errors import ScenarioError, did_you_mean
+from outpace.simulate.fields import checked
 from outpace.simulate.model import BatchOperator, Edge, Producer, Query, Vertex, WindowedOperator
 
 
@@ -93,6 +95,10 @@ def mean_rates(queries: Sequence[Query], seconds: float) -> dict[str, float]:
     >>> mean_rates([query], seconds=60)
     {'in': 20.0}
     """
+    queries = checked(queries, tuple[Query, ...], "what is placed")
+    seconds = float(checked(seconds, float, "the length of time"))
+    if not 0 < seconds < math.inf:
+        raise ScenarioError(f"the length of time is not longer than 0 s: {seconds}")
     producers = {
         vertex.id: vertex.generator
         for query in queries

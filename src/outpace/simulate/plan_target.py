@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from outpace.errors import ScenarioError
+from outpace.simulate.fields import check_fields
 from outpace.simulate.result import Result
 from outpace.simulate.scenario import Scenario
 
@@ -45,6 +46,7 @@ class LatencyTarget:
     percentile: float = 99.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 < self.seconds < math.inf:
             raise ScenarioError(f"the latency to meet is no time above 0 s: {self.seconds}")
         if not 0 < self.percentile <= 100:

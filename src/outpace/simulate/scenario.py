@@ -15,6 +15,7 @@ from typing import Final, Literal
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.changes import Change, FailVM, Move, RestartVM, SetRate
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, check_clouds
+from outpace.simulate.fields import check_fields
 from outpace.simulate.model import Edge, Producer, Query, Vertex, check_cycles
 from outpace.simulate.network import ConstantDelay, Network
 from outpace.simulate.strategies import (
@@ -91,6 +92,7 @@ class Scenario:
     changes: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("queries", "vms", "clouds", "changes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_numbers()
@@ -155,10 +157,6 @@ class Scenario:
             raise _setting("sample", "the sample is not a number of seconds above 0", self)
         if not self.queue > 0:
             raise _setting("queue", "the queue has no room", self)
-        if self.overflow not in ("accumulate", "discard"):
-            raise _setting(
-                "overflow", "unknown overflow", self, hint='write "accumulate" or "discard"'
-            )
 
     def _check_history(self, vertices: int) -> None:
         steps = self.duration / max(self.sample, self.tick)

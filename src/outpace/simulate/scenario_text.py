@@ -14,14 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from outpace.errors import ScenarioError
-from outpace.pattern.argument import an_instance
+from outpace.pattern.argument import a_path, an_instance
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.scenario_format import TABLES, kind_name
 
 
 def write_scenario(scenario: Scenario, path: str | Path) -> None:
     """Write a scenario to a file."""
-    Path(path).write_text(scenario_text(scenario), encoding="utf-8")
+    text = scenario_text(scenario)
+    place = a_path(path, "the path of a scenario", error=ScenarioError)
+    try:
+        Path(place).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"cannot write '{place}'", detail=str(error)) from error
 
 
 def scenario_text(scenario: Scenario) -> str:

@@ -369,3 +369,12 @@ def test_matches_of_a_stream_that_come_twice_are_refused() -> None:
     two.push(one.push({"ts": [10]}))
     with pytest.raises(op.DataError, match="at is 1, after 8"):
         two.push(early)
+
+
+def test_time_does_not_go_back():
+    stream = op.open(op.Query().order_by("ts").pattern("A B").within(100).measures(a="A.ts"))
+    stream.push({"ts": 1})
+    stream.advance(10)
+    assert stream.advance(5).num_rows == 0
+    with pytest.raises(op.DataError, match="comes before the time that has passed"):
+        stream.push({"ts": 7})

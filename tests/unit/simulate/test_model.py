@@ -81,7 +81,7 @@ def test_a_cycle_names_its_vertices() -> None:
         (lambda: Operator("", 1), ["a vertex has no id"]),
         (lambda: Operator("f", -1), ["instructions per event", "-1", "vertex 'f'"]),
         (lambda: Operator("f", 1, queue=0), ["the queue has no room", "vertex 'f'"]),
-        (lambda: Producer("p", 10), ["the generator is none: 10", "vertex 'p'"]),
+        (lambda: Producer("p", 10), ["the generator of Producer 'p' is a Generator, not 10"]),
         (
             lambda: WindowedOperator("w", window=15, advance=4),
             ["the window of 15 s is no multiple of its advance of 4 s", "vertex 'w'"],
@@ -92,7 +92,7 @@ def test_a_cycle_names_its_vertices() -> None:
         ),
         (lambda: WindowedOperator("w", window=0), ["the window is not longer than 0 s"]),
         (lambda: WindowedOperator("w", window=1, advance=-1), ["the advance is not longer"]),
-        (lambda: WindowedOperator("w", combination=1), ["the combination is none", "'w'"]),
+        (lambda: WindowedOperator("w", combination=1), ["the combination of WindowedOperator 'w'"]),
         (lambda: Constant(-1), ["combination's number of events"]),
         (lambda: Share(float("inf")), ["combination's share"]),
     ],

@@ -66,7 +66,10 @@ def hosts(*values: Host) -> tuple[Cloud, ...]:
         ({"warm_up": 10}, ["the warm-up does not end before the simulation: 10"]),
         ({"sample": 0}, ["the sample"]),
         ({"queue": 0}, ["the queue has no room: 0"]),
-        ({"overflow": "panic"}, ["unknown overflow: panic", 'write "accumulate" or "discard"']),
+        (
+            {"overflow": "panic"},
+            ["the overflow of Scenario is 'accumulate' or 'discard', not 'panic'"],
+        ),
         ({"changes": (FailVM(1, "onw"),)}, ["unknown vm 'onw'", "change '1'", "'one'"]),
         ({"changes": (StartQuery(1, "p"),)}, ["unknown query 'p'"]),
         (
