@@ -34,10 +34,9 @@ from outpace.pattern.bound import (
 from outpace.pattern.check import check_clauses, check_instances
 from outpace.pattern.query import Query, Rows, Selection
 from outpace.pattern.types import type_name
+from outpace.pattern.values import TIME_LIMIT
 
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
-#: Numbers up to this can be added to a time or counted to in 64 bits.
-_MOST = 1 << 62
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
@@ -72,8 +71,8 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         for name, members in query.subsets
     }
     for limit in query.limits:
-        if limit.count > _MOST:
-            raise BindError(f"a limit is at most {_MOST}", where="limit")
+        if limit.count > TIME_LIMIT:
+            raise BindError(f"a limit is at most {TIME_LIMIT}", where="limit")
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     predicates = _predicates(query, schema, names, subsets)
@@ -326,11 +325,11 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
 
 def _checked_within(units: int) -> int:
     """Refuse what cannot be added to a time in 64 bits."""
-    if units > _MOST:
+    if units > TIME_LIMIT:
         raise BindError(
             f"within is too large: {units}",
             where="within",
-            hint=f"the longest is {_MOST}; without within, nothing ends a match",
+            hint=f"the longest is {TIME_LIMIT}; without within, nothing ends a match",
         )
     return units
 

@@ -165,7 +165,9 @@ def named_groups(pattern: str) -> tuple[str, int]:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as problem:
         reason = str(problem).removeprefix("Invalid regular expression: ")
-        raise DataError(f"{values.shown(pattern)} is no regular expression: {reason}") from problem
+        raise DataError(
+            f"{values.excerpt(pattern)} is no regular expression: {reason}"
+        ) from problem
     count = 0
 
     def name(found: re.Match[str]) -> str:
@@ -269,7 +271,7 @@ def _found(text: str, pattern: str) -> bool:
 def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
     named, last = named_groups(pattern)
     if not 0 <= group <= last:
-        raise DataError(f"{values.shown(pattern)} has no group {group}")
+        raise DataError(f"{values.excerpt(pattern)} has no group {group}")
     _check_steps(search_steps(len(text), pattern), len(text))
     found = pc.extract_regex(pa.scalar(text), named).as_py()
     return None if found is None else found[f"g{group}"]
@@ -285,7 +287,7 @@ def _replaced(text: str, pattern: str, replacement: str = "") -> str:
         written = replacement_template(replacement)
         return str(pc.replace_substring_regex(pa.scalar(text), pattern, written).as_py())
     except pa.ArrowInvalid as problem:
-        shown = f"{values.shown(replacement)} does not fit {values.shown(pattern)}"
+        shown = f"{values.excerpt(replacement)} does not fit {values.excerpt(pattern)}"
         raise DataError(f"{shown}: {problem}") from problem
 
 

@@ -27,6 +27,10 @@ from outpace.pattern import types
 CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
 _BEYOND_INTEGERS = 1 << 65
 
+#: Times and numbers that count events lie between this, excluded, and its negative: two of them can
+#: be added in 64 bits.
+TIME_LIMIT = 1 << 62
+
 #: A text or array longer than this is not made: no value of real data comes near it.
 MOST_CHARACTERS = 1_000_000
 
@@ -131,7 +135,7 @@ def zone(name: str) -> datetime.tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as problem:
-        raise DataError(f"time zone {shown(name)} is not known") from problem
+        raise DataError(f"time zone {excerpt(name)} is not known") from problem
 
 
 def converter(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
@@ -174,7 +178,7 @@ def round_decimal(value: decimal.Decimal, kind: pa.DataType) -> decimal.Decimal:
         # More digits than the context has, or no number at all.
         rounded = decimal.Decimal("Infinity")
     if rounded.copy_abs() >= decimal.Decimal(10) ** (kind.precision - kind.scale):
-        raise DataError(f"{shown(value)} does not fit into {types.type_name(kind)}")
+        raise DataError(f"{excerpt(value)} does not fit into {types.type_name(kind)}")
     return rounded
 
 
@@ -190,7 +194,7 @@ def check_integer(value: int, kind: pa.DataType) -> int:
     """Return an integer that fits its type; refuse one that does not."""
     low, high = types.integer_range(kind)
     if not low <= value <= high:
-        raise DataError(f"{shown(value)} is out of range for {types.type_name(kind)}")
+        raise DataError(f"{excerpt(value)} is out of range for {types.type_name(kind)}")
     return value
 
 
@@ -236,12 +240,12 @@ def joined_text(separator: str, parts: list[str]) -> str:
     return separator.join(parts)
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """Return a value as an error message shows it: however long it is, only its beginning.
 
     Examples
     --------
-    >>> shown("abc"), len(shown("a" * 1000))
+    >>> excerpt("abc"), len(excerpt("a" * 1000))
     ("'abc'", 63)
     """
     if isinstance(value, str | bytes):
@@ -265,7 +269,7 @@ def _nested(kind: pa.DataType) -> bool:
 
 
 def _unfit(value: object, target: pa.DataType) -> DataError:
-    return DataError(f"cannot cast {shown(value)} to {types.type_name(target)}")
+    return DataError(f"cannot cast {excerpt(value)} to {types.type_name(target)}")
 
 
 def _to_text(source: pa.DataType) -> Callable[[Any], Any] | None:

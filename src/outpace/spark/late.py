@@ -70,8 +70,8 @@ def warn_of_late_events(session: SparkSession, name: str, plan: StreamPlan) -> N
     Parameters
     ----------
     session
-        Where the query will run. With Spark Connect nothing is done: there a listener is a stream
-        of its own from the server, which only `op.spark.metrics.watch` asks for.
+        Where the query will run. With Spark Connect nothing is done: the thread of a listener there
+        keeps a program from ending, so only `op.spark.metrics.watch` asks for one.
     name, plan
         What the query reports under, and how it runs.
     """

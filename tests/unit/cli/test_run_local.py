@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 import json
 import os
@@ -21,13 +20,8 @@ from outpace.cli.main import app
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_java: None) -> Path:
     monkeypatch.chdir(tmp_path)
-    # Spark would be seen: it cannot start here.
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
-    # Another test of this process may have a session.
-    sessions = importlib.import_module("outpace.spark.session")
-    monkeypatch.setattr(sessions, "_active", lambda: None)
     write_inputs(tmp_path)
     return tmp_path
 

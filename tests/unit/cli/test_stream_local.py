@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import threading
 from pathlib import Path
@@ -24,12 +23,8 @@ from outpace.ingest.log import create
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_java: None) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
-    # Another test of this process may have a session.
-    sessions = importlib.import_module("outpace.spark.session")
-    monkeypatch.setattr(sessions, "_active", lambda: None)
     write_inputs(tmp_path)
     return tmp_path
 

@@ -15,10 +15,10 @@ import outpace as op
 from outpace.engine.block import read_block
 from outpace.engine.border import remembers
 from outpace.engine.match.operator import prepare
-from outpace.engine.match.times import TIME_LIMIT
 from outpace.engine.merge_ranges import RangeFilter, merged_schema
 from outpace.engine.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
 from outpace.errors import DataError, MatchError
+from outpace.pattern.values import TIME_LIMIT
 
 WITHIN = 5
 

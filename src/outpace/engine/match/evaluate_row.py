@@ -29,7 +29,7 @@ from outpace.pattern.bound import (
 )
 from outpace.pattern.functions import find_function
 from outpace.pattern.functions_signature import Signature
-from outpace.pattern.values import column_values, shown
+from outpace.pattern.values import column_values, excerpt
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ def _failure(
     """Return the error that the user sees, whatever a function raised, with its place."""
     error = problem
     if not isinstance(error, OutpaceError):
-        of = ", ".join(shown(value) for value in given) or "these rows"
+        of = ", ".join(excerpt(value) for value in given) or "these rows"
         error = DataError(f"{node.function} of {of} cannot be computed", detail=str(problem)[:200])
     return error if node.origin is None else node.origin.of(error)
 

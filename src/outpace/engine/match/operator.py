@@ -43,7 +43,7 @@ from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
-from outpace.engine.match.times import TIME_LIMIT, time_values, valid_times
+from outpace.engine.match.times import time_values, valid_times
 from outpace.engine.order.arrival import Arrival
 from outpace.engine.partition import (
     Grouping,
@@ -67,6 +67,7 @@ from outpace.pattern.bind import bind
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.print_query import print_identity
 from outpace.pattern.query import Query
+from outpace.pattern.values import TIME_LIMIT
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,7 @@ from outpace.errors import DataError
 from outpace.pattern.argument import plain, shown
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, type_name, value_type
-from outpace.pattern.values import computed
-
-#: Integer times lie between this, excluded, and its negative.
-TIME_LIMIT: Final = 1 << 62
+from outpace.pattern.values import TIME_LIMIT, computed
 
 _YEAR_1_US: Final = -62_135_596_800_000_000
 _YEAR_10000_US: Final = 253_402_300_800_000_000

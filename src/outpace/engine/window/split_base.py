@@ -19,9 +19,7 @@ from outpace.engine.state import NATURAL, integer, pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind_windows import BoundWindows
-
-#: Times are that far from the limits of 64 bits, so that adding spans never overflows.
-_LARGEST_TIME: Final = 1 << 62
+from outpace.pattern.values import TIME_LIMIT
 
 #: A watermark behind all time: what still waits for time then ends.
 END_OF_TIME: Final = np.iinfo(np.int64).max
@@ -74,7 +72,7 @@ class Splitter(ABC):
         self._check_open()
         if watermark <= self._watermark:
             return Split(Windows.none(), Windows.none())
-        self._watermark = min(max(watermark, -_LARGEST_TIME), END_OF_TIME)
+        self._watermark = min(max(watermark, -TIME_LIMIT), END_OF_TIME)
         return self._pass(self._watermark)
 
     def finish(self) -> Split:

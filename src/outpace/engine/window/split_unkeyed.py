@@ -26,9 +26,10 @@ from outpace.engine.window.split_base import END_OF_TIME, Splitter
 from outpace.engine.window.split_table import ROOM, as_read, enlarged
 from outpace.errors import StateError
 from outpace.pattern.bind_windows import BoundWindows, ByCount, ByTime
+from outpace.pattern.values import TIME_LIMIT
 
 #: What adding and multiplying spans of windows to leaves within 64 bits.
-_FAR: Final = range(-(1 << 62), 1 << 62)
+_FAR: Final = range(-TIME_LIMIT, TIME_LIMIT)
 
 _ZERO, _STILL_OPEN, _NOT_CLOSED = Linear(0), Linear(OPEN), Linear(-1)
 

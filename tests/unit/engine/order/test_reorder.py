@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outpace.engine.match.contract import NO_TIME
-from outpace.engine.match.times import TIME_LIMIT
 from outpace.engine.order.reorder import Counts, Released, Reorderer
 from outpace.engine.order.reorder_clock import Clock, spans_of
 from outpace.errors import BindError, DataError, StateError
@@ -21,6 +20,7 @@ from outpace.pattern.bind import bind
 from outpace.pattern.bind_disorder import bind_disorder
 from outpace.pattern.disorder import Disorder, InOrder, KSlack, Late, Watermark
 from outpace.pattern.query import Query
+from outpace.pattern.values import TIME_LIMIT
 
 DAY = 86_400_000_000
 
