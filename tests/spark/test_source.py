@@ -121,6 +121,8 @@ def test_errors_reach_the_user(spark: SparkSession, folder: Path) -> None:
         ({"query": UNKEYED, "path": "x", "dialect": "trinno"}, "no dialect 'trinno'"),
         ({"query": UNKEYED, "path": "x", "ordered": "maybe"}, "true or false, not 'maybe'"),
         ({"query": "PATTERN (A", "path": "x"}, "option query"),
+        ({"query": UNKEYED, "paths": "["}, "the option 'paths' is no list in JSON"),
+        ({"query": UNKEYED, "paths": '"a"'}, "the option 'paths' is no list in JSON"),
     ],
 )
 def test_options_are_checked(options: dict[str, str], message: str) -> None:

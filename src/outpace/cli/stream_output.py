@@ -27,6 +27,7 @@ from outpace.cli.run_output import check_parent
 from outpace.cli.stream_input import spark_path
 from outpace.cli.table import FittedTable
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
+from outpace.plan.small_file import read_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +41,8 @@ POSTGRES: Final = "postgres:"
 CONSOLE: Final = "console"
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: What a file of offsets may have; those of Spark have some kilobytes for each source.
+_OFFSETS_BYTES_MAX: Final = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -172,9 +175,14 @@ class Checkpoint:
         The number of partitions is that of its state, on whatever machine it is started again.
         """
         for file in self._offsets():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                if _PARTITIONS in line:
-                    return {_PARTITIONS: str(json.loads(line)["conf"][_PARTITIONS])}
+            try:
+                for line in read_small(file, _OFFSETS_BYTES_MAX).splitlines():
+                    if _PARTITIONS in line:
+                        return {_PARTITIONS: str(int(json.loads(line)["conf"][_PARTITIONS]))}
+            except (ValueError, TypeError, LookupError, RecursionError, OSError) as error:
+                raise StateError(
+                    f"'{file}' is not what Spark wrote there", detail=str(error)
+                ) from error
         return {}
 
     def _offsets(self) -> list[Path]:

@@ -150,7 +150,12 @@ def read_options(options: Mapping[str, str]) -> tuple[ParquetFiles, Query]:
     ordered = options.get("ordered", "false").lower()
     if ordered not in ("true", "false"):
         raise BindError(f"the option 'ordered' is true or false, not '{options['ordered']}'")
-    paths = json.loads(options["paths"]) if "paths" in options else []
+    try:
+        paths = json.loads(options.get("paths", "[]"))
+    except (ValueError, RecursionError) as error:
+        raise BindError("the option 'paths' is no list in JSON", detail=str(error)) from error
+    if not isinstance(paths, list):
+        raise BindError("the option 'paths' is no list in JSON", hint="name one with .load(path)")
     paths += [options["path"]] if "path" in options else []
     if not paths:
         raise BindError("outpace.matches needs a path", hint='end with .load("folder or file")')

@@ -128,6 +128,17 @@ def test_a_checkpoint_keeps_the_number_of_partitions(tmp_path: Path) -> None:
     assert checkpoint.settings() == {"spark.sql.shuffle.partitions": "7"}
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["{", '{"conf": 7, ', '["', '{"conf": {"spark.sql.shuffle.partitions": "x"}}', "[" * 9999],
+)
+def test_a_checkpoint_that_spark_did_not_write_is_refused(tmp_path: Path, said: str) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{said} spark.sql.shuffle.partitions")
+    with pytest.raises(op.StateError, match="is not what Spark wrote there"):
+        Checkpoint(tmp_path).settings()
+
+
 def test_the_checkpoint_is_beside_a_folder_and_temporary_for_the_console(tmp_path: Path) -> None:
     beside = checkpoint_of(None, FolderWriter(tmp_path / "dips"), tmp_path / "t")
     assert beside == Checkpoint(tmp_path / "dips.checkpoint")
