@@ -183,7 +183,8 @@ def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.
 
     from outpace.local.sql import sql
 
-    with duckdb.connect() as connection:
+    # A statement reads its inputs alone, as on Spark: no file by its name, no extension.
+    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name, table in tables.items():
             assert name is not None
