@@ -44,7 +44,7 @@ from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.times import time_values, valid_times
-from outpace.engine.order.arrival import Arrival
+from outpace.engine.order.arrival import Arrival, passed
 from outpace.engine.partition import (
     Grouping,
     gather,
@@ -410,11 +410,7 @@ class MatchOperator:
             first = int(valid_times(bound.time, column, range(rows.num_rows))[0])
         self._arrival.check(rows)
         if first < self._watermark:
-            raise DataError(
-                "row 0 of the pushed table comes before the time that has passed",
-                detail=f"{bound.time} is {rows.column(bound.time)[0]}",
-                hint="push rows in event order, and advance to times that no row comes before",
-            )
+            raise passed(0, f"{bound.time} is {rows.column(bound.time)[0]}")
 
     def _check_open(self) -> None:
         if self._finished:

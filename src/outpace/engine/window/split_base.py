@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.match.contract import NO_TIME, Integers
+from outpace.engine.order.arrival import passed
 from outpace.engine.state import NATURAL, integer, pack, unpack
 from outpace.engine.window.contract import Events, Split, Windows
 from outpace.errors import DataError, StateError
@@ -146,11 +147,7 @@ class Splitter(ABC):
         if int(times[0]) < self._watermark or not is_ascending(times):
             before = np.maximum.accumulate(np.concatenate([[self._watermark], times[:-1]]))
             row = int(np.flatnonzero(times < before)[0])
-            raise DataError(
-                f"event {row} comes before time {int(before[row])}, which has passed",
-                detail=f"its time is {int(times[row])}",
-                hint="push events of all partitions in the order of their time",
-            )
+            raise passed(row, f"its time is {int(times[row])}, after {int(before[row])}")
 
     def _check_open(self) -> None:
         if self._finished:
