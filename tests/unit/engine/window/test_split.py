@@ -295,9 +295,7 @@ def test_an_event_before_the_watermark_is_refused_and_nothing_is_taken(spec: w.W
     splitter.push(at(3))
     splitter.advance(7)
     before = splitter.state()
-    with pytest.raises(
-        DataError, match=r"row 0 .* has passed\n  its time is 6, after 7"
-    ):
+    with pytest.raises(DataError, match=r"row 0 .* has passed\n  its time is 6, after 7"):
         splitter.push(at(6))
     with pytest.raises(DataError, match=r"row 2 .*\n  its time is 8, after 9"):
         splitter.push(at(8, 9, 8))
