@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from postgres_server import programs, server
 from xdist.scheduler import LoadScopeScheduling
+
+from outpace.engine.kernels.compiled import load_numba
+
+# Tests are about what is compiled, not about the small inputs that are done before Numba is there.
+load_numba()
+# Arrow looks for pandas once, and a command that a test runs in this process may have hidden it.
+pa.array([])
 
 PROJECT = Path(__file__).resolve().parents[1]
 

@@ -333,7 +333,7 @@ def shown_while(spark: SparkSession, seconds: float, patience: float, *, termina
 def test_nothing_is_printed_into_the_bar(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes what is not a terminal for one
     at_once = partial(spark_progress, patience_seconds=0)
-    monkeypatch.setattr("outpace.cli.run.spark_progress", at_once)
+    monkeypatch.setattr("outpace.cli.progress.spark_progress", at_once)
     arguments = ["statement.sql", "-i", "ticks.parquet"]
     code, out, error = run(*arguments, "--output", "found.parquet")
     assert (code, out) == (0, f"{len(expected())} rows in {run.folder}/found.parquet\n")

@@ -21,7 +21,6 @@ import typer
 from typer.core import TyperGroup
 
 from outpace.errors import OutpaceError
-from outpace.spark.failure import comes_from_spark, spark_error
 
 #: The commands: the module of each, and its function or its own application there.
 _COMMANDS: Final = {
@@ -67,6 +66,8 @@ class CommandGroup(TyperGroup):
             typer.echo(str(_system_error(error)), err=True)
             raise typer.Exit(2) from error
         except Exception as error:
+            from outpace.spark.failure import comes_from_spark, spark_error
+
             if not comes_from_spark(error):
                 raise
             typer.echo(str(spark_error(error)), err=True)

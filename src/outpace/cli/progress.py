@@ -1,25 +1,23 @@
 """A progress bar for commands that run on Spark, fed by Spark's own account of its tasks.
 
 It appears on standard error, only on a terminal, only when the work takes longer than
-`PATIENCE_SECONDS`, and is gone when the work ends. What it holds is one small entry per job.
+two seconds, and is gone when the work ends. What it holds is one small entry per job.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from outpace.local.progress import PATIENCE_SECONDS, Bar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: How long work may take before the bar appears.
-PATIENCE_SECONDS: Final = 2.0
 
 _POLL_SECONDS: Final = 0.2
 
@@ -168,15 +166,9 @@ def _watch(
 ) -> None:
     if over.wait(patience_seconds):
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("tasks"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task(label, total=None)
+    with ExitStack() as stack:
+        bar = Bar(label, stack, unit="tasks", console=console, patience_seconds=0)
+        bar(0, 0)
         while not over.wait(_POLL_SECONDS):
             tasks = feed.tasks()
-            progress.update(bar, completed=tasks.done, total=tasks.total or None)
+            bar(tasks.done, tasks.total)

@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 import outpace as op
-from outpace.cli.progress import spark_progress
 from outpace.cli.run_input import (
     Input,
     TextOptions,
@@ -32,6 +31,7 @@ from outpace.cli.run_local import (
     check_columns,
     check_query,
     found_in_process,
+    pandas_left_out,
     size_text,
     why_spark,
 )
@@ -42,8 +42,6 @@ from outpace.errors import BindError, DataError
 from outpace.pattern.query import Query
 from outpace.plan.files import FileList
 from outpace.plan.statement import whole_table
-from outpace.spark.failure import comes_from_spark, spark_error
-from outpace.spark.session import own_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,11 +104,16 @@ def run(
     reason = None if chosen else why_spark(asked, read)
     if reason is None and not chosen:
         typer.echo(f"in process: {size_text(read)} of input; --spark runs it on Spark", err=True)
-        _run_in_process(asked, read, target, limit, explain=explain)
+        with pandas_left_out(query):
+            _run_in_process(asked, read, target, limit, explain=explain)
         return
     check_columns(asked, read)
     if reason is not None:
         typer.echo(f"on Spark: {reason}", err=True)
+    from outpace.cli.progress import spark_progress
+    from outpace.spark.failure import comes_from_spark, spark_error
+    from outpace.spark.session import own_session
+
     with own_session(
         f"outpace run {query.name}", master=master, remote=remote, conf=settings
     ) as session:

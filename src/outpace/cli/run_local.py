@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -31,7 +33,6 @@ from outpace.plan.files import FileList
 from outpace.plan.portable import column_names, differences, unknown_tables
 from outpace.plan.statement import whole_table
 from outpace.plan.text_lines import is_compressed
-from outpace.plan.windows import by_windows, plan_windows
 
 #: Inputs together may have so many rows, where files tell that, and so many bytes.
 ROWS_MAX: Final = 1_000_000
@@ -119,6 +120,29 @@ def found_in_process(asked: Query | SqlText, inputs: Sequence[Input]) -> TableRe
     return TableResult.of(_run_statement(asked, {one.name: read_table(one) for one in inputs}))
 
 
+@contextmanager
+def pandas_left_out(query: Path) -> Iterator[None]:
+    """Let Arrow not load pandas, which it does to know its objects and which takes long.
+
+    SQL brings no such objects. A Python file may, and then nothing is left out.
+    """
+    if query.suffix.lower() == ".py":
+        yield
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is left out", name=name)
+
+
 def read_table(source: Input) -> pa.Table:
     """Read all rows of an input."""
     content = source.content
@@ -198,8 +222,14 @@ def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.
 
 
 def _plan(query: Query, schema: pa.Schema) -> None:
-    if query.operator is None:
-        _ = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
+    if query.operator is not None:
+        return
+    if query.windows is None:
+        plan_batch(query, schema)
+    else:
+        from outpace.plan.windows import plan_windows
+
+        plan_windows(query, schema)
 
 
 def _schemas(inputs: Sequence[Input]) -> dict[str, Iterable[pa.Field]]:

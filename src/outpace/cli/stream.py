@@ -24,6 +24,7 @@ from rich.text import Text
 
 from outpace.cli.run import one_character
 from outpace.cli.run_input import TextOptions
+from outpace.cli.run_local import pandas_left_out
 from outpace.cli.run_query import read_query
 from outpace.cli.stream_input import input_of, spark_path
 from outpace.cli.stream_local import feed_of, run_in_process, why_spark
@@ -47,7 +48,6 @@ from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.errors import BindError
 from outpace.pattern.duration import parse_duration
 from outpace.pattern.query import Query
-from outpace.spark.session import ROCKSDB, own_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,9 +179,11 @@ def stream(
             assert isinstance(output, ConsoleWriter)
             assert not isinstance(feed, str)
             _say(said, "in process: the stream cannot be resumed; --spark runs it on Spark")
-            with stop:
+            with pandas_left_out(query), stop:
                 run_in_process(wanted.of(asked), feed, output, timing, stop, said)
             return
+    from outpace.spark.session import own_session
+
     with _temporary() as temporary, stop:
         kept = checkpoint_of(checkpoint, output, temporary)
         for folder in (output, *folders.values()):
@@ -270,6 +272,8 @@ def _with_sides(
 
 def _defaults() -> dict[str, str]:
     """Return settings that a stream needs and a server may not have; each partition costs time."""
+    from outpace.spark.session import ROCKSDB
+
     return {
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),

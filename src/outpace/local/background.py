@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
-from numba.core import event
-
+from outpace.engine.kernels.compiled import head_start, on_load
 from outpace.engine.match.contract import Matcher
 
 #: How long someone may wait for the compiler before it is said.
@@ -34,10 +34,15 @@ class Compilable(Protocol):
 def compile_in_background(matcher: Matcher) -> threading.Thread | None:
     """Start compiling what a matcher runs; None where nothing is left or another one is busy.
 
+    Small inputs are done before Numba is loaded, and do not ask for it: `compile_when_loaded` does
+    this as soon as others come.
+
     What is compiled goes to the cache on disk, so this happens once per machine, and for a
     predicate that reads the match once per query.
     """
-    if not isinstance(matcher, Compilable) or matcher.ready(1) or not _compiling.acquire(False):
+    if head_start.left >= 0 or not isinstance(matcher, Compilable) or matcher.ready(1):
+        return None
+    if not _compiling.acquire(False):
         return None
 
     def compile_it() -> None:
@@ -51,7 +56,12 @@ def compile_in_background(matcher: Matcher) -> threading.Thread | None:
     return thread
 
 
-class CompilingTold(event.Listener):
+def compile_when_loaded(matcher: Matcher) -> None:
+    """Start compiling what a matcher runs when Numba is loaded, which may be now."""
+    on_load(partial(compile_in_background, matcher))
+
+
+class CompilingTold:
     """Says once, on standard error, that kernels are being compiled and someone waits for them."""
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -59,6 +69,10 @@ class CompilingTold(event.Listener):
         self._timer: threading.Timer | None = None
         self._depth = 0
         self._told = False
+
+    def notify(self, event: Any) -> None:
+        """Take note of what the compiler does."""
+        (self.on_start if event.is_start else self.on_end)(event)
 
     def on_start(self, event: Any) -> None:
         """Begin to wait for the compiler; a kernel may have others compiled first."""
@@ -88,4 +102,11 @@ class CompilingTold(event.Listener):
         )
 
 
-event.register("numba:compile", CompilingTold())  # type: ignore[no-untyped-call]
+def _listen() -> None:
+    from numba.core import event
+
+    event.Listener.register(CompilingTold)
+    event.register("numba:compile", CompilingTold())  # type: ignore[no-untyped-call]
+
+
+on_load(_listen)

@@ -1,31 +1,32 @@
-"""Matching tables in process: `match` for the result, `search` for everything about it."""
+"""Matching tables in process: `match` for the result, `search` for everything about it.
+
+What most searches do not need is imported when it is asked for: a small search takes less time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.apply import apply_to_table
 from outpace.engine.match.choose import Choice, choose_matcher
 from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume, Task
-from outpace.engine.match.count import count_matches
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
-from outpace.engine.window.operator import WholeResult, match_windows
 from outpace.errors import DataError, UnsupportedError
 from outpace.local.background import compile_in_background
 from outpace.local.frames import TableLike, to_arrow
-from outpace.local.parallel.host import match_in_processes
 from outpace.local.progress import show_progress
 from outpace.pattern.argument import a_whole_number, shown
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
-from outpace.plan.why import why
-from outpace.plan.why_not import why_not
+
+if TYPE_CHECKING:
+    from outpace.engine.window.operator import WholeResult
 
 
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
@@ -94,10 +95,14 @@ class Search:
     def table(self) -> pa.Table:
         """Return the matches as a table."""
         if self._query.windows is not None and self._query.instance_count > 1:
+            from outpace.local.parallel.host import match_in_processes
+
             return match_in_processes(self._query, self._table)
         if self._query.windows is not None:
             return self._in_windows.table
         if self._query.operator is not None:
+            from outpace.engine.apply import apply_to_table
+
             return apply_to_table(self._query, self._table)
         return match_table(self._task, self._block, self._outcome.found)
 
@@ -106,6 +111,8 @@ class Search:
         if self._query.windows is not None:
             return self._in_windows.matches
         if self._query.effective_selection is Selection.ALL:
+            from outpace.engine.match.count import count_matches
+
             return count_matches(self._task, self._block, Resume.fresh(self._partitions))
         return len(self._outcome.found.start)
 
@@ -125,6 +132,8 @@ class Search:
 
         The text shows itself line by line, also without `print`.
         """
+        from outpace.plan.why import why
+
         self._check_whole("why")
         index = a_whole_number(match_index, "the place of a match", error=DataError)
         return Text(why(self._task, self._block, self._outcome.found, index))
@@ -138,6 +147,8 @@ class Search:
             Row numbers of the input table, in the order of the expected match; one row alone is
             where it should begin.
         """
+        from outpace.plan.why_not import why_not
+
         self._check_whole("why_not")
         named = [rows] if isinstance(rows, int | np.integer) else rows
         if isinstance(named, str | bytes) or not isinstance(named, Iterable):
@@ -167,6 +178,8 @@ class Search:
 
     @cached_property
     def _in_windows(self) -> WholeResult:
+        from outpace.engine.window.operator import match_windows
+
         return match_windows(self._query, self._table, self._pace.progress)
 
     @cached_property

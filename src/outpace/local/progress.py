@@ -1,4 +1,4 @@
-"""A progress bar for matching in process, which appears only when the work takes long."""
+"""A progress bar, which appears only when the work takes long."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ class Bar:
         What stands in front of it.
     stack
         Closed when the work ends.
+    unit
+        What is counted, where numbers are shown and not the part that is done.
     console
-        Where it appears; standard error by default.
+        Where it appears, if that is a terminal or a notebook; standard error by default.
     patience_seconds
         How long the work may take before it appears.
     """
@@ -54,27 +56,41 @@ class Bar:
         label: str,
         stack: ExitStack,
         *,
+        unit: str | None = None,
         console: Console | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-        from rich.progress import TimeElapsedColumn as Elapsed
-
-        self._console = console or Console(stderr=True)
-        text = TextColumn("{task.description}")
-        columns = (text, BarColumn(), TaskProgressColumn(), Elapsed())
-        self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(label or "match", total=None)
+        self._label = label
         self._stack = stack
+        self._unit = unit
+        self._console = console
         self._appears = time.monotonic() + patience_seconds
-        self._visible = False
+        self._show: Progress | None = None
 
     def __call__(self, done: int, total: int, /) -> None:
-        """Show how far the work is, once it takes long."""
+        """Show how far the work is, once it takes long; nothing is known of a total of 0."""
         if time.monotonic() < self._appears:
             return
-        if not self._visible and (self._console.is_terminal or self._console.is_jupyter):
-            self._visible = True
-            self._stack.enter_context(self._bar)
-        self._bar.update(self._task, completed=done, total=total)
+        if self._show is None:
+            self._show = self._begin()
+        self._show(done, total)
+
+    def _begin(self) -> Progress:
+        # Most work is over before rich is needed.
+        from rich import progress
+        from rich.console import Console
+
+        console = self._console or Console(stderr=True)
+        if not (console.is_terminal or console.is_jupyter):
+            return lambda done, total, /: None
+        columns = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+        if self._unit is None:
+            columns.append(progress.TaskProgressColumn())
+        else:
+            columns += [progress.MofNCompleteColumn(), progress.TextColumn(self._unit)]
+        bar = progress.Progress(
+            *columns, progress.TimeElapsedColumn(), console=console, transient=True
+        )
+        task = bar.add_task(self._label or "match", total=None)
+        self._stack.enter_context(bar)
+        return lambda done, total, /: bar.update(task, completed=done, total=total or None)

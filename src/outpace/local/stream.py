@@ -38,7 +38,7 @@ from outpace.engine.stream.operator import (
     shows_time,
 )
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
-from outpace.local.background import compile_in_background
+from outpace.local.background import compile_when_loaded
 from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind_disorder import bind_disorder
@@ -485,7 +485,7 @@ def _compiled_soon(task: Task) -> Matcher:
     """Return the matcher of a pattern; without windows it is compiled while it works already."""
     matcher = choose_matcher(task).matcher
     if task.bound.query.windows is None:
-        compile_in_background(matcher)
+        compile_when_loaded(matcher)
     return matcher
 
 

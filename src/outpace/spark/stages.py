@@ -22,7 +22,7 @@ from outpace.engine.match.contract import NO_TIME
 from outpace.engine.stream.cell import CELLS, Cell, Kind, cell_batch, cell_of, read_cells
 from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.engine.stream.table_block import read_table
-from outpace.local.background import compile_in_background
+from outpace.local.background import compile_when_loaded
 from outpace.pattern.query import Query
 from outpace.plan.stream import StreamPlan, plan_stream
 from outpace.spark.match import Batches, as_planned, pieces
@@ -132,7 +132,7 @@ class StageProcessor(StatefulProcessor):
         self._state = handle.getValueState("state", "state binary")
         matcher = self._spec.matcher()
         if matcher is not None:
-            compile_in_background(matcher)
+            compile_when_loaded(matcher)
 
     def handleInputRows(  # noqa: N802  # the name is Spark's
         self,

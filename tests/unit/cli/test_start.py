@@ -106,3 +106,31 @@ def test_the_commands_need_spark_only_where_they_use_it(tmp_path: Path, command:
     done = without_spark(program, tmp_path, command, "rise.sql", *given)
     assert done.returncode == 0, done.stderr
     assert "1 row" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "stream"])
+def test_a_small_input_is_done_before_anything_large_is_loaded(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "rise.sql").write_text(
+        "MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES LAST(B.x) AS high, COUNT(*) AS n"
+        " PATTERN (A B+) DEFINE B AS x > A.x AND x > PREV(x))"
+    )
+    (tmp_path / "ticks").mkdir()
+    lines = [f"{ts},{'ab'[ts % 2]},{ts * 7 % 11}\n" for ts in range(1000)]
+    (tmp_path / "ticks" / "1.csv").write_text("ts,k,x\n" + "".join(lines))
+    program = (
+        "import sys\nfrom outpace.cli.main import app\napp(standalone_mode=False)\n"
+        "large = {'duckdb', 'numba', 'pandas', 'pyspark', 'outpace.spark'}\n"
+        "print(sorted(large & sys.modules.keys()))"
+    )
+    given = ["-i", "ticks/1.csv"] if command == "run" else ["--from", "ticks", "--trigger", "once"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, command, "rise.sql", *given],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "in process" in done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"

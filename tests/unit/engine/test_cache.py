@@ -133,7 +133,7 @@ rises = op.Query().order_by("ts").pattern("A B").define(B="x > A.x").measures(at
 table = pa.table({"ts": [1, 2, 3], "x": [1, 3, 2]})
 found = op.match(table, rises).to_pylist()
 step = plan_path(prepare(rises, table.schema)).step()
-sys.stdout.write(f"{found} {search.stats.cache_path} {step._cache.cache_path}")
+sys.stdout.write(f"{found} {search.dispatcher.stats.cache_path} {step._cache.cache_path}")
 """
 
 

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
+from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match import contract as contract_module
 from outpace.engine.match import kernel as kernel_module
+from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME, WORK_AT_ONCE, Block, Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
 from outpace.engine.match.operator import match_block, prepare, whole_block
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import make_twin, match_early
 from outpace.errors import BindError, MatchError
 from outpace.pattern.ast import Link, predicates, variables
 from outpace.pattern.query import Query, WithinKind
@@ -276,6 +278,31 @@ def test_a_small_block_does_not_wait_for_the_compiler(monkeypatch, tmp_path):
     matcher.compile_now()
     assert matcher.ready(table.num_rows)
     _same(match_block(task, matcher, block), early)
+
+
+def test_a_small_block_is_matched_before_numba_is_loaded(monkeypatch):
+    table = _letters("abbac" * 20)
+    query = Query().order_by("ts").pattern("A B+").define(A="x = 'a'", B="x = 'b'")
+    for asked in (query, query.pattern("A ->> B")):
+        task = prepare(asked.measures(n="COUNT(*)"), table.schema)
+        matcher = choose_matcher(task).matcher
+        block = whole_block(task, table)
+        loaded = match_block(task, matcher, block)
+        with monkeypatch.context() as patch:
+            patch.setattr(head_start, "left", 1_000_000)
+            _same(match_block(task, matcher, block), loaded)
+            assert 0 < head_start.left < 1_000_000
+
+
+def test_a_search_that_takes_long_is_left_to_what_is_compiled(monkeypatch):
+    table = _letters("a" * 200)
+    query = Query().order_by("ts").pattern("A+ B").define(A="A.ts >= FIRST(A.ts)", B="x = 'b'")
+    task = prepare(query.measures(n="COUNT(*)"), table.schema)
+    matcher = make_kernel(task)
+    block = whole_block(task, table)
+    monkeypatch.setattr(head_start, "left", 200_000)
+    assert match_early(task, block, Resume.fresh(1)) is None
+    _same(match_block(task, matcher, block), match_block(task, make_twin(task), block))
 
 
 def test_nanoseconds_are_cut_off_in_compiled_predicates_as_in_the_twin():

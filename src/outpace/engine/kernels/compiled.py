@@ -2,6 +2,8 @@
 
 Programs, masks and bounds are data to a kernel, so one compiled kernel serves all queries and a
 warm start loads it from the cache. Integer division follows NumPy, which needs no check for zero.
+
+Numba itself is loaded when there is enough to do: a small input is done before that.
 """
 
 from __future__ import annotations
@@ -10,14 +12,13 @@ import functools
 import inspect
 import signal
 from collections.abc import Callable, Sized
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from types import FrameType, ModuleType
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
-import numba
 import numpy as np
 
-from outpace.engine.kernels.cache import add_cache
 from outpace.errors import MatchError
 
 P = ParamSpec("P")
@@ -26,41 +27,112 @@ R = TypeVar("R")
 #: Up to this many elements a loop in plain Python is done before a compiler has started.
 _SMALL: Final = 20_000
 
+#: As long as Numba is not loaded, so many: a larger input is worth the time that loading takes.
+_SMALL_AT_FIRST: Final = 200_000
+
+
+@dataclass
+class HeadStart:
+    """How many elements plain Python may see before Numba is loaded; less than 0 when it is."""
+
+    left: int = 2_000_000
+
+
+head_start = HeadStart()
+_on_load: list[Callable[[], object]] = []
+
+
+class Kernel(Generic[P, R]):
+    """A function over arrays that is compiled when it is first called."""
+
+    def __init__(self, function: Callable[P, R], **options: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+        #: What this process has compiled, or loaded from the cache.
+        self.overloads: dict[Any, Any] = {}
+        self._options = options
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the compiled function."""
+        return cast("R", self.dispatcher(*args, **kwargs))
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """What Numba has for the function."""
+        from outpace.engine.kernels.cache import add_cache
+
+        options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+        made = load_numba().njit(**options, **self._options)(self.py_func)
+        add_cache(made, self.py_func)
+        # Threads that come here at once agree on one.
+        agreed = vars(self).setdefault("dispatcher", made)
+        self.overloads = agreed.overloads
+        return agreed
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What a kernel is to others that call it."""
+        return self.dispatcher._numba_type_
+
+
+class _Part(Kernel[P, R]):
+    """A kernel that only other kernels call; so Python comes to it where they are not compiled."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.py_func(*args, **kwargs)
+
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function over arrays when it is first called; keep its type for the checker."""
-    kernel = numba.njit(nogil=True, error_model="numpy", boundscheck=False)(function)
-    add_cache(kernel, function)
-    return cast("Callable[P, R]", kernel)
+    return Kernel(function)
 
 
 def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that only other kernels call: without the code for a call from Python."""
-    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    kernel = numba.njit(nogil=True, error_model="numpy", boundscheck=False, **options)(function)
-    add_cache(kernel, function)
-    return cast("Callable[P, R]", kernel)
+    return _Part(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function that is only called from Python, and calls no other kernel.
+    """Compile a function that is only called from Python.
 
-    As long as it is not compiled on this machine, small arguments are left to the function itself,
-    so that the first answer does not wait for a compiler.
+    As long as Numba is not loaded, or the function is not compiled on this machine, small arguments
+    are left to the function itself, so that the first answer waits for neither.
     """
-    kernel = compiled(function)
+    kernel = Kernel(function)
     # Looking into the cache takes longer than small arguments do, so it happens once.
     is_cached = functools.cache(is_compiled)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not getattr(kernel, "overloads", True) and _is_small(args) and not is_cached(kernel):
-            # Compiled integers wrap around without a word, and kernels check for it themselves.
-            with np.errstate(all="ignore"):
-                return function(*args, **kwargs)
+        if not kernel.overloads:
+            size = sum(len(value) for value in args if isinstance(value, Sized))
+            early = size <= min(head_start.left, _SMALL_AT_FIRST)
+            if early or (size <= _SMALL and not is_cached(kernel)):
+                head_start.left -= size
+                # Compiled integers wrap around without a word, and kernels check for it themselves.
+                with np.errstate(all="ignore"):
+                    return function(*args, **kwargs)
         return kernel(*args, **kwargs)
 
     return call
+
+
+def load_numba() -> ModuleType:
+    """Return Numba; from now on what is compiled is used."""
+    import numba
+
+    head_start.left = -1
+    while _on_load:
+        _on_load.pop()()
+    return numba
+
+
+def on_load(act: Callable[[], object]) -> None:
+    """Do something when Numba is loaded, or now if it is."""
+    if head_start.left < 0:
+        act()
+    else:
+        _on_load.append(act)
 
 
 def call(kernel: Callable[..., R], *args: Any) -> R:
@@ -91,15 +163,12 @@ def call(kernel: Callable[..., R], *args: Any) -> R:
     return result
 
 
-def _is_small(args: tuple[object, ...]) -> bool:
-    return sum(len(value) for value in args if isinstance(value, Sized)) <= _SMALL
-
-
 def is_compiled(kernel: Callable[..., object]) -> bool:
     """Say whether a kernel has been compiled, by this process or, with its present text, before."""
-    dispatcher: Any = kernel
-    if dispatcher.overloads:
+    known: Any = kernel
+    if known.overloads:
         return True
+    dispatcher = getattr(known, "dispatcher", known)
     folder = dispatcher.stats.cache_path
     if folder is None:
         return False

@@ -11,28 +11,24 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from numba import types
-from numba.core.ccallback import CFunc
-from numba.core.sigutils import normalize_signature
-
-from outpace.engine.kernels.cache import add_cache
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled, load_numba
 
 #: Goes into the names of generated functions; a new form gets a new number.
 VERSION = 1
 
-_POINTER: Any = types.CPointer
-_INTEGERS = _POINTER(types.int64)
-_FLOATS = _POINTER(types.float64)
-_BYTES = _POINTER(types.uint8)
-SIGNATURE = types.int64(
-    *[types.int64] * 6, _INTEGERS, _INTEGERS, _INTEGERS, _FLOATS, _INTEGERS, _FLOATS, _BYTES
-)
-
 
 def path_step(function: Callable[..., int]) -> Any:
     """Compile a step function, or load what was compiled of it before."""
-    step = CFunc(function, normalize_signature(SIGNATURE), {}, {"error_model": "numpy"})
+    types: Any = load_numba().types
+    from numba.core.ccallback import CFunc
+    from numba.core.sigutils import normalize_signature
+
+    from outpace.engine.kernels.cache import add_cache
+
+    integer, pointer = types.int64, types.CPointer
+    integers, floats, flags = map(pointer, (integer, types.float64, types.uint8))
+    signature = integer(*[integer] * 6, *[integers] * 3, floats, integers, floats, flags)
+    step = CFunc(function, normalize_signature(signature), {}, {"error_model": "numpy"})
     add_cache(step, function)
     step.compile()
     return step

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.engine.kernels.compiled import compiled_when_worth, compiled_within
 
 Integers = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]
@@ -49,13 +48,13 @@ CLOSED_LINES = 7
 ROW, OPENED, CLOSED = range(3)
 
 
-@register_jitable
+@compiled_within
 def has_room(pool: Matrix) -> bool:
     """Say whether a further window can be queued."""
     return bool(pool[0, NEXT] != 0 or pool[0, USED] + 1 < len(pool))
 
 
-@register_jitable
+@compiled_within
 def enqueue(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> None:
     """Put a window at the end of a partition's queue."""
     node = pool[0, NEXT]
@@ -74,7 +73,7 @@ def enqueue(table: Matrix, pool: Matrix, line: int, first: int, start: int) -> N
     table[line, TAIL] = node
 
 
-@register_jitable
+@compiled_within
 def dequeue(table: Matrix, pool: Matrix, line: int) -> int:
     """Take the oldest window from a partition's queue; return its line, which is free now."""
     node = table[line, HEAD]
@@ -84,7 +83,7 @@ def dequeue(table: Matrix, pool: Matrix, line: int) -> int:
     return int(node)
 
 
-@register_jitable
+@compiled_within
 def open_next(windows: Matrix, place: int, table: Matrix, line: int) -> None:
     """Open the next window of a partition, and write which it is."""
     windows[PARTITION, place] = line - 1
@@ -93,7 +92,7 @@ def open_next(windows: Matrix, place: int, table: Matrix, line: int) -> None:
     table[line, OPEN_COUNT] += 1
 
 
-@register_jitable
+@compiled_within
 def close_oldest(windows: Matrix, place: int, table: Matrix, line: int, closed_at: int) -> None:
     """Close the oldest window of a partition behind the last event seen, and write that."""
     windows[PARTITION, place] = line - 1
@@ -103,7 +102,7 @@ def close_oldest(windows: Matrix, place: int, table: Matrix, line: int, closed_a
     table[line, OPEN_COUNT] -= 1
 
 
-@register_jitable
+@compiled_within
 def open_queued(
     windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, first: int, start: int
 ) -> None:
@@ -114,7 +113,7 @@ def open_queued(
     windows[START_TIME, place] = start
 
 
-@register_jitable
+@compiled_within
 def close_queued(
     windows: Matrix, place: int, table: Matrix, pool: Matrix, line: int, closed_at: int
 ) -> None:
@@ -126,7 +125,7 @@ def close_queued(
     close_oldest(windows, place, table, line, closed_at)
 
 
-@register_jitable
+@compiled_within
 def link_last(table: Matrix, line: int) -> None:
     """Put a partition at the end of the ring."""
     last = table[0, BEFORE]
@@ -137,7 +136,7 @@ def link_last(table: Matrix, line: int) -> None:
     table[0, RING] += 1
 
 
-@register_jitable
+@compiled_within
 def unlink(table: Matrix, line: int) -> None:
     """Take a partition out of the ring."""
     table[table[line, BEFORE], AFTER] = table[line, AFTER]
@@ -145,7 +144,7 @@ def unlink(table: Matrix, line: int) -> None:
     table[0, RING] -= 1
 
 
-@register_jitable
+@compiled_within
 def stop_at(fill: Integers, row: int, opened: int, closed: int) -> None:
     """Note where a loop stopped."""
     fill[ROW] = row

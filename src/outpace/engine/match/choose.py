@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.twin import make_twin
 from outpace.pattern.query import Selection
@@ -27,6 +26,8 @@ def choose_matcher(task: Task) -> Choice:
     """
     if not task.timeouts:
         if task.bound.query.effective_selection is Selection.ALL:
+            from outpace.engine.match.graph import make_graph_matcher
+
             graph = make_graph_matcher(task)
             if graph is not None:
                 return Choice("graph", graph)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.kernels.cache import CONDITIONS, own_folder
 from outpace.engine.kernels.search import Path
 from outpace.engine.match.codegen_expression import Writer
 from outpace.engine.match.codegen_layout import (
@@ -77,6 +76,8 @@ class PathPlan:
         name = module_name(self.source)
         if name in _loaded:
             return True
+        from outpace.engine.kernels.cache import CONDITIONS, own_folder
+
         folder = own_folder(CONDITIONS)
         return folder is not None and any(folder.glob(f"{name}.*.nbi"))
 

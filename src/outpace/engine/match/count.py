@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outpace.engine.kernels.compiled import is_compiled
+from outpace.engine.kernels.compiled import head_start, is_compiled
 from outpace.engine.kernels.count_rows import count_rows
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
@@ -26,7 +26,8 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
     A query that skips, consumes or has a limit per start is answered by its matcher, which emits no
     more than it must.
     """
-    worth = block.size > _SMALL or is_compiled(count_rows)
+    loaded = head_start.left < 0
+    worth = block.size > _SMALL or (loaded and is_compiled(count_rows))
     countable = worth and _nothing_is_ruled_out(task, block)
     counts = count_candidates(task, block, resume) if countable else None
     if counts is None:

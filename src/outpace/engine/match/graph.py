@@ -66,7 +66,7 @@ from outpace.engine.match.contract import (
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.count_truth import truth_table
 from outpace.engine.match.graph_layout import Layout, graph_layout
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import make_twin, match_early
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -189,6 +189,9 @@ class GraphMatcher:
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
+        early = match_early(self.task, block, resume)
+        if early is not None:
+            return early
         if not self.ready(block.size):
             return make_twin(self.task)(block, resume)
         truth = self.truth(block)

@@ -11,9 +11,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 
+from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
     NO_TIME,
@@ -27,13 +29,45 @@ from outpace.engine.match.contract import (
     TimedOut,
 )
 from outpace.engine.match.masks import BlockPredicates, Predicates
-from outpace.engine.match.twin_search import Plan, Reach, Segment, Signal, Walk
+from outpace.engine.match.twin_search import (
+    Patience,
+    Plan,
+    Reach,
+    Segment,
+    Signal,
+    TakesLong,
+    Walk,
+)
 from outpace.engine.match.twin_time import Arrivals
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
 
+#: A step of the search takes as long as so many elements in a plain loop.
+_STEP: Final = 40
+#: How many steps a row takes, usually not more.
+_STEPS_EACH: Final = 2
 
-def make_twin(task: Task, predicates: Callable[[Block], Predicates] | None = None) -> Matcher:
+
+def match_early(task: Task, block: Block, resume: Resume) -> Outcome | None:
+    """Match a small block before Numba is loaded; None where it is, or where that takes longer."""
+    steps = head_start.left // _STEP
+    if steps < _STEPS_EACH * block.size:
+        return None
+    patience = Patience(steps)
+    try:
+        return make_twin(task, patience=patience)(block, resume)
+    except TakesLong:
+        return None
+    finally:
+        head_start.left -= _STEP * (steps - patience.steps)
+
+
+def make_twin(
+    task: Task,
+    predicates: Callable[[Block], Predicates] | None = None,
+    *,
+    patience: Patience | None = None,
+) -> Matcher:
     """Return the twin matcher of a task.
 
     Parameters
@@ -42,6 +76,8 @@ def make_twin(task: Task, predicates: Callable[[Block], Predicates] | None = Non
         The query.
     predicates
         What answers for the predicates over a block; by default the bound ones.
+    patience
+        How many steps it takes at most before it raises `TakesLong`.
     """
     plan = Plan.of(
         task.program,
@@ -59,7 +95,7 @@ def make_twin(task: Task, predicates: Callable[[Block], Predicates] | None = Non
         emitted = _Emitted()
         parts = []
         for index in range(len(block.segments) - 1):
-            part = _Part(plan, rules, block, resume, index, asked, arrivals, emitted)
+            part = _Part(plan, rules, block, resume, index, asked, arrivals, emitted, patience)
             part.run()
             parts.append(part)
         return Outcome(
@@ -186,6 +222,7 @@ class _Part:
         predicates: Predicates,
         arrivals: Arrivals,
         emitted: _Emitted,
+        patience: Patience | None,
     ) -> None:
         self._rules, self._index, self._emitted = rules, index, emitted
         self._low, self._high = int(block.segments[index]), int(block.segments[index + 1])
@@ -212,6 +249,7 @@ class _Part:
                 masks,
                 predicates.asking(index),
             ),
+            patience,
         )
         self._walk.consumed = {int(c) - self._base for c in resume.consumed[index]}
         self._arrivals = arrivals.of_segment(index)

@@ -24,6 +24,17 @@ from outpace.pattern.query import WithinKind
 MEMORY_MAX: Final = 4_000_000
 
 
+class TakesLong(Exception):  # noqa: N818  # a sign to the caller, which nobody else sees
+    """The search has taken all the steps that there is patience for."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How many steps all searches that share it may still take."""
+
+    steps: int
+
+
 class Signal(Enum):
     """What the search says about the run that it stands at."""
 
@@ -158,8 +169,10 @@ class Walk:
     holds rows that no run may take any more; it only ever grows.
     """
 
-    def __init__(self, plan: Plan, segment: Segment) -> None:
+    def __init__(self, plan: Plan, segment: Segment, patience: Patience | None = None) -> None:
         self._plan = plan
+        self._budget = plan.step_budget + STEPS_PER_ROW * segment.size
+        self._patience = patience or Patience(2**63)
         self._segment = segment
         self._masks = segment.masks
         self._variables = [position.variable for position in plan.program.positions]
@@ -187,6 +200,7 @@ class Walk:
 
     def search(self, start: int, number: int) -> Iterator[Signal]:
         """Yield what the runs from `start` come to, in order of preference."""
+        self._patience.steps -= self._steps
         self._steps = 0
         self._number = number
         self._failures_of_start.clear()
@@ -270,10 +284,11 @@ class Walk:
 
     def _count_step(self, start: int) -> None:
         self._steps += 1
-        budget = self._plan.step_budget + STEPS_PER_ROW * self._segment.size
-        if self._steps > budget:
+        if self._steps > self._patience.steps:
+            raise TakesLong
+        if self._steps > self._budget:
             raise MatchError(
-                f"the search for a match took more than {budget} steps",
+                f"the search for a match took more than {self._budget} steps",
                 detail=f"the match would start at row {start} of the rows looked at",
                 hint="add WITHIN, make a quantifier possessive (A++), or let fewer DEFINEs read"
                 " the match",

@@ -18,7 +18,7 @@ from outpace.engine.window.contract import Events
 from outpace.engine.window.match import WindowMatcher
 from outpace.engine.window.operator import make_instance
 from outpace.engine.window.travel import packed
-from outpace.local.background import compile_in_background
+from outpace.local.background import compile_when_loaded
 from outpace.local.parallel.coordinator import Coordinator, Parcel
 from outpace.local.parallel.processes import Processes, process_context
 from outpace.local.parallel.ring import Ring, Slots, largest_block
@@ -65,7 +65,7 @@ class ParallelOperator:
         bound, instance, columns = make_instance(query, schema)
         if isinstance(instance, WindowMatcher):
             # Compiled here, once for all instances, which find it on disk.
-            compile_in_background(instance.matcher)
+            compile_when_loaded(instance.matcher)
         windows = bind_windows(query, schema)
         count = query.instance_count
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)

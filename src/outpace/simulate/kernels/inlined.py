@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numba
-
 from outpace.engine.kernels.cache import add_cache
+from outpace.engine.kernels.compiled import load_numba
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,7 +18,7 @@ R = TypeVar("R")
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function as a part of each kernel that calls it."""
-    kernel = numba.njit(inline="always", nogil=True, error_model="numpy")(function)
+    kernel = load_numba().njit(inline="always", nogil=True, error_model="numpy")(function)
     return cast("Callable[P, R]", kernel)
 
 
@@ -27,6 +26,6 @@ def compiled_without_arrays(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that makes, returns and keeps no arrays."""
     # Numba's types do not list the last option, which turns the counting of references off.
     options: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-    kernel = numba.njit(nogil=True, **options)(function)
+    kernel = load_numba().njit(nogil=True, **options)(function)
     add_cache(kernel, function)
     return cast("Callable[P, R]", kernel)
