@@ -10,10 +10,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from outpace.engine.kernels.compiled import call
 from outpace.errors import DataError
 from outpace.pattern import expression as ex
 from outpace.pattern.argument import plain, shown
@@ -58,6 +60,7 @@ def to_arrow(
     outpace.errors.DataError: [data] cannot read a table from an object of type int
       hint: pass an Arrow table, a pandas or polars frame, a list of dictionaries, ...
     """
+    _load_pandas()
     data = _columns_of(data)
     try:
         table = _without_views(_read(data, schema))
@@ -70,6 +73,15 @@ def to_arrow(
         table = _without_views(_read(readable, schema))
     _check_repeated(table.column_names)
     return table
+
+
+@cache
+def _load_pandas() -> None:
+    """Let Arrow load pandas now, where it is installed, to know its objects.
+
+    It does so when it first needs to, and takes Ctrl-C meanwhile for a failure of pandas.
+    """
+    call(pa.array, [])
 
 
 def _check_repeated(names: Iterable[Any]) -> None:

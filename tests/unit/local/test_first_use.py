@@ -82,6 +82,46 @@ def test_threads_may_match_while_predicates_are_compiled(tmp_path: Path) -> None
     assert done.stdout == "[0, 129] []"
 
 
+INTERRUPT = """
+import io, signal, sys
+import outpace as op
+from pyarrow import csv
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+text = "ts,k,x\\n" + "".join(f"{{n}},a,{{n % 7}}\\n" for n in range({rows}))
+table = csv.read_csv(io.BytesIO(text.encode()))
+query = (
+    op.Query("q").partition_by("k").order_by("ts").pattern("A B").define(B="x > PREV(x)")
+    .measures(at="B.ts")
+)
+for _ in range(2):
+    try:
+        print(op.match(table, query).num_rows)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "rows"), [("pandas.core.api", 7), ("numba.core.typing", 70_000)]
+)
+def test_an_interrupt_while_modules_load_is_neither_lost_nor_breaks_them(
+    module: str, rows: int
+) -> None:
+    pytest.importorskip(module.partition(".")[0])
+    program = INTERRUPT.format(module=module, rows=rows)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["interrupted", str(rows * 3 // 7)]
+
+
 def test_who_waits_for_the_compiler_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     listener = CompilingTold(patience_seconds=0)
     compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})

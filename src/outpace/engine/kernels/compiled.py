@@ -9,6 +9,7 @@ Numba itself is loaded when there is enough to do: a small input is done before 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import signal
 from collections.abc import Callable, Sized
@@ -59,10 +60,11 @@ class Kernel(Generic[P, R]):
     @functools.cached_property
     def dispatcher(self) -> Any:
         """What Numba has for the function."""
+        numba = load_numba()
         from outpace.engine.kernels.cache import add_cache
 
         options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-        made = load_numba().njit(**options, **self._options)(self.py_func)
+        made = numba.njit(**options, **self._options)(self.py_func)
         add_cache(made, self.py_func)
         # Threads that come here at once agree on one.
         agreed = vars(self).setdefault("dispatcher", made)
@@ -119,8 +121,8 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
 
 def load_numba() -> ModuleType:
     """Return Numba; from now on what is compiled is used."""
-    import numba
-
+    # Half of it would be of no use to the next who comes.
+    numba = call(importlib.import_module, "numba")
     head_start.left = -1
     while _on_load:
         _on_load.pop()()
@@ -136,7 +138,7 @@ def on_load(act: Callable[[], object]) -> None:
 
 
 def call(kernel: Callable[..., R], *args: Any) -> R:
-    """Call a kernel that returns arrays.
+    """Call a kernel that returns arrays, or something else that Ctrl-C would leave half done.
 
     Numba hands them over with Python code of its own, and an exception there leaves holes in the
     result. So Ctrl-C is noted while a kernel runs, and acted upon when it has returned.
