@@ -122,6 +122,40 @@ def test_an_interrupt_while_modules_load_is_neither_lost_nor_breaks_them(
     assert done.stdout.split() == ["interrupted", str(rows * 3 // 7)]
 
 
+COMPILING = """
+import signal
+from outpace.engine.kernels.compiled import compiled, load_numba
+
+load_numba()
+from numba.core.codegen import CPUCodeLibrary
+
+has_compiled = CPUCodeLibrary._object_compiled_hook
+
+def interrupt(*args):
+    signal.raise_signal(signal.SIGINT)
+    has_compiled(*args)
+
+CPUCodeLibrary._object_compiled_hook = interrupt
+
+@compiled
+def twice(x):
+    return 2 * x
+
+try:
+    twice(3)
+except KeyboardInterrupt:
+    print("interrupted", twice(3))
+"""
+
+
+def test_an_interrupt_while_a_kernel_is_compiled_is_not_lost(tmp_path: Path) -> None:
+    env = {**os.environ, "OUTPACE_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILING], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["interrupted", "6"]
+
+
 def test_who_waits_for_the_compiler_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     listener = CompilingTold(patience_seconds=0)
     compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})

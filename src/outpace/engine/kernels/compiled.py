@@ -66,6 +66,8 @@ class Kernel(Generic[P, R]):
         options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
         made = numba.njit(**options, **self._options)(self.py_func)
         add_cache(made, self.py_func)
+        # LLVM calls back into Python, where an interrupt is lost and what it needs is missing.
+        made._compile_for_args = functools.partial(call, made._compile_for_args)
         # Threads that come here at once agree on one.
         agreed = vars(self).setdefault("dispatcher", made)
         self.overloads = agreed.overloads
@@ -137,7 +139,7 @@ def on_load(act: Callable[[], object]) -> None:
         _on_load.append(act)
 
 
-def call(kernel: Callable[..., R], *args: Any) -> R:
+def call(kernel: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a kernel that returns arrays, or something else that Ctrl-C would leave half done.
 
     Numba hands them over with Python code of its own, and an exception there leaves holes in the
@@ -146,13 +148,13 @@ def call(kernel: Callable[..., R], *args: Any) -> R:
     noted: list[tuple[int, FrameType | None]] = []
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):
-        return kernel(*args)
+        return kernel(*args, **kwargs)
     try:
         signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
     except ValueError:
-        return kernel(*args)  # Signals arrive in the main thread alone.
+        return kernel(*args, **kwargs)  # Signals arrive in the main thread alone.
     try:
-        result = kernel(*args)
+        result = kernel(*args, **kwargs)
     except MemoryError as error:
         raise MatchError(
             "the matches do not fit into memory",
