@@ -17,7 +17,7 @@ from rich.text import Text
 
 from outpace.cli.log_input import Place, Rejected, find_input, input_tables, standard_input
 from outpace.cli.run_input import format_named
-from outpace.cli.table import FittedTable
+from outpace.cli.table import FittedTable, counted, counted_bytes
 from outpace.engine.match.times import from_integers
 from outpace.errors import DataError
 from outpace.ingest.log import Log, create
@@ -90,7 +90,9 @@ def append(
         if target is None:
             target = create(to, columns, time=time, segment_bytes=segment_bytes)
         appended = _append(target, tables, bad, sync)
-    typer.echo(f"{appended:,} events in {to}" + (f", {bad.count:,} rejected" if file else ""))
+    typer.echo(
+        f"{counted(appended, 'event')} in {to}" + (f", {bad.count:,} rejected" if file else "")
+    )
 
 
 @log.command()
@@ -105,16 +107,17 @@ def show(
     if not console.is_terminal:
         console = Console(width=_WIDTH_MAX)
     table = Table()
-    for name in ("offsets", "events", "frames", "MiB", "least time", "greatest time", "arrived"):
+    for name in ("offsets", "events", "frames", "size", "least time", "greatest time", "arrived"):
         left = "time" in name or name == "arrived"
-        table.add_column(name, justify="left" if left else "right", no_wrap=not left)
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
     table.add_column("events/s", justify="right", no_wrap=True)
     for segment in segments[-limit:]:
         table.add_row(*map(Text, _segment_row(opened, segment)))
     console.print(FittedTable(table))
     size = sum(segment.size for segment in segments)
     console.print(
-        f"{opened.stop - opened.first:,} events in {len(segments)} segments, {_mib(size)} MiB, "
+        f"{counted(opened.stop - opened.first, 'event')} in {counted(len(segments), 'segment')}, "
+        f"{counted_bytes(size)}, "
         f"offsets {opened.first:,} to {opened.stop:,}, time column '{opened.time}'"
     )
     for segment in segments:
@@ -128,13 +131,13 @@ def show(
 def check(path: LogFolder) -> None:
     """Read all of a log and say what is damaged; exit code 1 if anything is."""
     found = check_log(open_log(path).folder)
-    typer.echo(f"{found.events:,} events in {found.segments} segments are whole")
+    typer.echo(f"whole: {counted(found.events, 'event')} in {counted(found.segments, 'segment')}")
     if found.cut:
-        typer.echo(f"{found.cut:,} events were lost in a crash, and a writer has marked them")
+        typer.echo(f"lost in a crash: {counted(found.cut, 'event')}, marked by a writer")
     if found.tail_bytes:
-        typer.echo(f"{found.tail_bytes} bytes at the end are torn: the next writer cuts them")
+        typer.echo(f"torn at the end: {counted_bytes(found.tail_bytes)}, cut by the next writer")
     if found.unseen:
-        typer.echo(f"{found.unseen} frames are not in the index yet: the next writer adds them")
+        typer.echo(f"not in the index: {counted(found.unseen, 'frame')}, added by the next writer")
     for damage in found.damage:
         typer.echo(f"damaged: {damage.reason}: {damage.error().detail}", err=True)
     for index in found.indexes:
@@ -151,7 +154,9 @@ def trim(
     """Delete segments whose events are all before an offset."""
     opened = open_log(path)
     deleted = opened.trim(before)
-    typer.echo(f"{deleted} segments deleted, the log begins with offset {opened.first:,}")
+    typer.echo(
+        f"{counted(deleted, 'segment')} deleted, the log begins with offset {opened.first:,}"
+    )
 
 
 def _needed(known: pa.Schema | None, to: Path) -> pa.Schema:
@@ -173,7 +178,7 @@ def _append(target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: Rejected
                 good = bad.events(place, _fitting(table, target.schema, place), target.time)
                 appended += len(writer.append(good))
         except DataError as error:
-            said = f"{appended:,} events before it are in the log"
+            said = f"in the log before it: {counted(appended, 'event')}"
             error.detail = said if error.detail is None else f"{error.detail}\n{said}"
             raise
     return appended
@@ -192,7 +197,7 @@ def _segment_row(opened: Log, segment: Segment) -> list[str]:
     offsets = f"{segment.base:,} – {segment.stop:,}"
     events = int(headers["events"].sum(dtype=np.int64))
     if not len(headers):
-        return [offsets, "0", "0", _mib(segment.size), "", "", "", ""]
+        return [offsets, "0", "0", counted_bytes(segment.size), "", "", "", ""]
     first, last = int(headers["arrival"].min()), int(headers["arrival"].max())
     later = int(headers["events"][headers["arrival"] > first].sum(dtype=np.int64))
     rate = f"{later / (last - first) * 1e6:,.0f}" if last > first else ""
@@ -200,7 +205,7 @@ def _segment_row(opened: Log, segment: Segment) -> list[str]:
         offsets,
         f"{events:,}",
         f"{len(headers):,}",
-        _mib(segment.size),
+        counted_bytes(segment.size),
         _shown(opened, int(headers["least"].min())),
         _shown(opened, int(headers["greatest"].max())),
         f"{_moment(first)} – {_moment(last)}",
@@ -215,7 +220,3 @@ def _shown(opened: Log, time: int) -> str:
 
 def _moment(time_us: int) -> str:
     return str(np.datetime64(time_us, "us").astype("datetime64[s]")).replace("T", " ")
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:,.1f}"

@@ -37,7 +37,7 @@ from outpace.cli.run_local import (
 )
 from outpace.cli.run_output import Result, Target, print_rows, target_of, write_rows
 from outpace.cli.run_query import SqlText, read_query
-from outpace.cli.table import FittedTable
+from outpace.cli.table import FittedTable, counted
 from outpace.errors import BindError, DataError
 from outpace.pattern.query import Query
 from outpace.plan.files import FileList
@@ -179,7 +179,7 @@ def _deliver(
     if target.path is not None:
         rows = write_rows(found, target)
         before_printing()
-        typer.echo(f"{_counted(rows)} in {target.path}")
+        typer.echo(f"{counted(rows, 'row')} in {target.path}")
     elif target.format is not None:
         print_rows(found, target.format, sys.stdout.buffer, before_printing)
     else:
@@ -206,11 +206,7 @@ def _show(shown: pa.Table, rows: int) -> None:
     if shown.num_rows:
         console.print(FittedTable(table))
     left = rows - shown.num_rows
-    console.print(_counted(rows) + (f", the first {shown.num_rows:,} shown" if left else ""))
-
-
-def _counted(rows: int) -> str:
-    return f"{rows:,} {'row' if rows == 1 else 'rows'}"
+    console.print(counted(rows, "row") + (f", the first {shown.num_rows:,} shown" if left else ""))
 
 
 def _explain(

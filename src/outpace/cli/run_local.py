@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from outpace.cli.run_input import DataFormat, Input
 from outpace.cli.run_query import SqlText
+from outpace.cli.table import counted_bytes
 from outpace.errors import BindError, OutpaceError, did_you_mean
 from outpace.local.match import match
 from outpace.pattern.bind import bind
@@ -48,7 +49,7 @@ def why_spark(asked: Query | SqlText, inputs: Sequence[Input]) -> str | None:
     """Say why a run needs Spark; None if it is done in process."""
     size = sum(map(_bytes, inputs))
     if size > BYTES_MAX:
-        return f"the input has {megabytes(size)}, more than {megabytes(BYTES_MAX)}"
+        return f"the input has {counted_bytes(size)}, more than {counted_bytes(BYTES_MAX)}"
     rows = sum(
         group.rows for one in inputs if isinstance(one.content, FileList)
         for group in one.content.groups
@@ -155,7 +156,7 @@ def read_table(source: Input) -> pa.Table:
 
 def size_text(inputs: Sequence[Input]) -> str:
     """Return how large inputs are, in words."""
-    return megabytes(sum(map(_bytes, inputs)))
+    return counted_bytes(sum(map(_bytes, inputs)))
 
 
 @dataclass(frozen=True)
@@ -255,17 +256,6 @@ def _bytes(source: Input) -> int:
         return sum(sum(group.sizes.values()) for group in content.groups)
     found = content.filesystem.get_file_info(list(source.files))
     return sum(one.size * (_UNPACKED if is_compressed(one.path) else 1) for one in found)
-
-
-def megabytes(size: int) -> str:
-    """Return a number of bytes in words.
-
-    Examples
-    --------
-    >>> megabytes(1_500), megabytes(64 * 2**20)
-    ('0.1 MB', '67.1 MB')
-    """
-    return f"{max(0.1, size / 1e6):,.1f} MB"
 
 
 def is_plain(kind: pa.DataType) -> bool:

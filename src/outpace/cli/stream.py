@@ -45,6 +45,7 @@ from outpace.cli.stream_output import (
 from outpace.cli.stream_query import Wanted, check_query, found, pairs
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
+from outpace.cli.table import counted
 from outpace.errors import BindError
 from outpace.pattern.duration import parse_duration
 from outpace.pattern.query import Query
@@ -139,7 +140,11 @@ def stream(
         list[str] | None, typer.Option("--conf", help="A setting of Spark, KEY=VALUE.")
     ] = None,
 ) -> None:
-    """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on."""
+    """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
+
+    A clause or a query over a small source runs in process if its rows go to the console. A folder
+    or another output, --checkpoint, side outputs, --metrics-port and statements need Spark.
+    """
     settings = pairs(conf, "--conf")
     timing = trigger_of(trigger)
     asked = read_query(query, name=name, dialect=dialect)
@@ -381,8 +386,7 @@ def _let_batch_end(going: StreamingQuery, listener: StatusListener) -> None:
 
 
 def _farewell(listener: StatusListener, checkpoint: Checkpoint) -> str:
-    rows = f"{listener.rows:,} {'row' if listener.rows == 1 else 'rows'}"
-    return f"{rows}{_resumed(checkpoint)}"
+    return f"{counted(listener.rows, 'row')}{_resumed(checkpoint)}"
 
 
 def _resumed(checkpoint: Checkpoint) -> str:

@@ -18,15 +18,15 @@ from rich.console import Console
 from rich.text import Text
 
 from outpace.cli.run_input import DataFormat, TextOptions
-from outpace.cli.run_local import BYTES_MAX, TableResult, is_plain, megabytes, read_table
+from outpace.cli.run_local import BYTES_MAX, TableResult, is_plain, read_table
 from outpace.cli.run_query import SqlText
 from outpace.cli.stream_input import EVENTS, LOG, StreamInput, local_files, looked_at
 from outpace.cli.stream_output import ConsoleWriter
 from outpace.cli.stream_query import Wanted
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import StopRequest
+from outpace.cli.table import counted, counted_bytes
 from outpace.cli.top_view import amount, seconds
-from outpace.errors import DataError
 from outpace.ingest.event_options import read_options as read_event_options
 from outpace.ingest.log.options import check_start, first_offset
 from outpace.ingest.log.options import read_options as read_log_options
@@ -35,6 +35,7 @@ from outpace.local.stream import open_query
 from outpace.pattern.bind import bind
 from outpace.pattern.disorder import InOrder, Watermark
 from outpace.pattern.query import Query
+from outpace.plan.files import check_same
 
 #: Generated events may come so fast.
 RATE_MAX: Final = 100_000
@@ -176,12 +177,8 @@ class FilesFeed:
         tables = [self.schema.empty_table()]
         for file in sorted(new, key=lambda one: (one.stat().st_mtime_ns, str(one))):
             table = read_table(looked_at(file, self.kind, self.columns, self.schema))
-            if table.schema.names != self.schema.names:
-                raise DataError(
-                    f"'{file}' has other columns than the files before it",
-                    detail=f"{', '.join(table.schema.names)}; not {', '.join(self.schema.names)}",
-                )
-            tables.append(table.cast(self.schema))
+            check_same("the files before it", self.schema, f"'{file}'", table.schema)
+            tables.append(table.select(self.schema.names))
         return pa.concat_tables(tables)
 
 
@@ -198,13 +195,13 @@ def feed_of(source: StreamInput, columns: TextOptions) -> Feed | str:
         assert source.path is not None
         log = LogFeed(source.path, source.options)
         waiting = log.waiting_bytes
-        return log if waiting <= BYTES_MAX else f"the log has {megabytes(waiting)} to read"
+        return log if waiting <= BYTES_MAX else f"the log has {counted_bytes(waiting)} to read"
     if source.place is None or not (files := local_files(source.place)):
         return "its files are looked for there"
     if any(one.is_dir() for one in files):
         return "the folder has folders"
     if (size := sum(one.stat().st_size for one in files)) > BYTES_MAX:
-        return f"the files have {megabytes(size)}"
+        return f"the files have {counted_bytes(size)}"
     kind = DataFormat(source.format)
     schema = looked_at(files[0], kind, columns, source.schema).schema
     return FilesFeed(source.place, kind, columns, schema)
@@ -231,12 +228,9 @@ class LocalStatus:
         if self.batch is None:
             return "waiting for the first events"
         rate = amount(self.events / self.seconds if self.seconds else 0.0)
-        said = [f"batch {self.batch} in {seconds(self.seconds)}", f"{rate} events/s", self.found()]
+        rows = counted(self.rows, "row")
+        said = [f"batch {self.batch} in {seconds(self.seconds)}", f"{rate} events/s", rows]
         return ", ".join([*said, *([f"{self.late:,} late"] if self.late else [])])
-
-    def found(self) -> str:
-        """Return how many rows there are, in words."""
-        return f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}"
 
 
 def run_in_process(
@@ -286,4 +280,4 @@ def run_in_process(
             view.show()
             if not events.num_rows or pause:
                 stop.asked.wait(max(0.0, pause - (time.monotonic() - began)))
-    said.print(Text(status.found()))
+    said.print(Text(counted(status.rows, "row")))

@@ -1,4 +1,6 @@
-"""Tables that keep their numbers on a narrow terminal: words are shortened, and columns go below.
+"""Tables that keep their numbers on a narrow terminal, and numbers of things in words.
+
+Words are shortened, and columns go below.
 
 A column with `no_wrap` is shown whole. The others are folded as far as that needs; where even that
 is not enough, the table goes on below with its first column and those that found no room.
@@ -47,6 +49,31 @@ class FittedTable:
         whole = list(self.table.columns)
         for number, columns in enumerate(_blocks(self.table, whole, options.max_width)):
             yield _part(self.table, columns, titled=number == 0)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return how many things there are, in words.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(2_000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def counted_bytes(size: int) -> str:
+    """Return a number of bytes, in words.
+
+    Examples
+    --------
+    >>> counted_bytes(200), counted_bytes(1_500), counted_bytes(64 * 2**20)
+    ('200 bytes', '1.5 kB', '67.1 MB')
+    """
+    for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return counted(size, "byte")
 
 
 def _blocks(table: Table, columns: Sequence[Column], room: int) -> Iterator[list[Column]]:

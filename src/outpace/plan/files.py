@@ -252,7 +252,7 @@ def list_files(files: ParquetFiles) -> FileList:
         footers = list(pool.map(lambda place: _footer(system, place.path), places))
     schema = footers[0][0]
     for place, (other, _) in zip(places[1:], footers[1:], strict=True):
-        _check_same(places[0].path, schema, place.path, other)
+        check_same(f"'{places[0].path}'", schema, f"'{place.path}'", other)
     given = _folder_columns(places)
     fields = [*schema, *_constant_fields(schema, given)]
     groups = tuple(
@@ -298,16 +298,17 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _check_same(first: str, schema: pa.Schema, path: str, other: pa.Schema) -> None:
+def check_same(first: str, schema: pa.Schema, path: str, other: pa.Schema) -> None:
+    """Refuse a file whose columns are not those of the files before it; both are named."""
     for name in dict.fromkeys([*schema.names, *other.names]):
         one, two = schema.get_field_index(name), other.get_field_index(name)
         if one < 0 or two < 0:
             without, has = (first, path) if one < 0 else (path, first)
-            raise DataError(f"column '{name}' is not in '{without}'", detail=f"it is in '{has}'")
+            raise DataError(f"column '{name}' is not in {without}", detail=f"it is in {has}")
         if schema.field(one).type != other.field(two).type:
             raise DataError(
-                f"column '{name}' is {other.field(two).type} in '{path}'",
-                detail=f"it is {schema.field(one).type} in '{first}'",
+                f"column '{name}' is {other.field(two).type} in {path}",
+                detail=f"it is {schema.field(one).type} in {first}",
                 hint="write the files with the same types",
             )
 

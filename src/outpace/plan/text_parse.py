@@ -26,6 +26,9 @@ from outpace.pattern.types import type_name
 TYPES_HINT: Final = 'name the types: --schema "ts bigint, price double"'
 
 _SHOWN_MAX: Final = 80
+#: A hint names so many columns.
+_NAMED_MAX: Final = 6
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _CONVERSION: Final = re.compile(r"In CSV column #(\d+): .*?(?:invalid value '(.*)')?$", re.DOTALL)
 _WIDTH: Final = re.compile(r"Expected (\d+) columns, got (\d+)")
 
@@ -226,7 +229,7 @@ def _csv_fault(
     name = names[int(found[1])]
     if found[2] is None:
         return "the value is not UTF-8 text", name, "the file must be UTF-8"
-    return f"{_quoted(found[2])} is not {_kind(schema, name)}", name, TYPES_HINT
+    return f"{_quoted(found[2])} is not {_kind(schema, name)}", name, _hint(schema, name, found[2])
 
 
 def _json_fault(line: bytes, schema: pa.Schema) -> tuple[str, str | None, str | None]:
@@ -238,7 +241,8 @@ def _json_fault(line: bytes, schema: pa.Schema) -> tuple[str, str | None, str | 
     for field in schema:
         if not does_parse(partial(_parse_json, pa.schema([field])), line):
             value = json.dumps(values.get(field.name), ensure_ascii=False)
-            return f"{_quoted(value)} is not {_kind(schema, field.name)}", field.name, TYPES_HINT
+            said = f"{_quoted(value)} is not {_kind(schema, field.name)}"
+            return said, field.name, _hint(schema, field.name, value)
     return "the line is not one JSON object", None, None
 
 
@@ -263,6 +267,16 @@ def _not_an_object(line: bytes) -> str | None:
 
 def _kind(schema: pa.Schema, name: str) -> str:
     return f"of type {type_name(schema.field(name).type)}"
+
+
+def _hint(schema: pa.Schema, name: str, value: str) -> str:
+    """Return how to name types with which a value fits into its column."""
+    if len(schema) > _NAMED_MAX or not all(other.isidentifier() for other in schema.names):
+        return TYPES_HINT
+    kinds = {field.name: type_name(field.type) for field in schema}
+    kinds[name] = "double" if _NUMBER.fullmatch(value) else "string"
+    columns = ", ".join(f"{column} {kind}" for column, kind in kinds.items())
+    return f'name the types: --schema "{columns}"'
 
 
 def _open_quote(line: bytes) -> bool:

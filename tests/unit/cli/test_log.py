@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import outpace as op
@@ -115,7 +118,7 @@ def test_standard_input_is_appended_as_it_comes(tmp_path: Path) -> None:
         said, failed = process.communicate(json.dumps(GOOD[1])[9:] + "\n" + "no\n", timeout=120)
     assert (process.returncode, said) == (2, "")
     assert "standard input, line 3" in failed
-    assert "2 events before it are in the log" in failed
+    assert "in the log before it: 2 events" in failed
     assert op.log.read(path).to_pylist() == GOOD[:2]
 
 
@@ -128,19 +131,31 @@ def test_standard_input_needs_types(tmp_path: Path) -> None:
 def test_showing_a_log(made: Path) -> None:
     done = log("show", made)
     assert done.exit_code == 0
-    assert "6 events in 1 segments" in done.stdout
+    assert "6 events in 1 segment, " in done.stdout
     assert "0 – 6" in done.stdout
+
+
+def test_times_of_a_log_are_whole_on_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = datetime(2026, 1, 2, 9, 31, 7, tzinfo=UTC)
+    made = op.log.create(tmp_path / "log", pa.schema({"ts": pa.timestamp("us", "UTC")}))
+    with made.writer() as writer:
+        writer.append(pa.table({"ts": [moment]}, schema=made.schema))
+    monkeypatch.setattr("outpace.cli.log.Console", partial(Console, width=60, force_terminal=True))
+    shown = log("show", tmp_path / "log").stdout
+    assert str(moment) in shown
 
 
 def test_checking_a_log(made: Path) -> None:
     done = log("check", made)
-    assert (done.exit_code, done.stdout) == (0, "6 events in 1 segments are whole\n")
+    assert (done.exit_code, done.stdout) == (0, "whole: 6 events in 1 segment\n")
     file = made / f"{0:020d}.events"
     with file.open("ab") as handle:
         handle.write(b"torn")
     torn = log("check", made)
     assert torn.exit_code == 0
-    assert "4 bytes at the end are torn" in torn.stdout
+    assert "torn at the end: 4 bytes, cut by the next writer" in torn.stdout
     index = made / f"{0:020d}.index"
     whole = index.read_bytes()
     index.write_bytes(b"x" + whole[1:])

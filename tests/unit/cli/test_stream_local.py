@@ -89,6 +89,27 @@ def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
     assert text.getvalue().splitlines()[-1] == f"{pushed()} rows"
 
 
+def test_a_later_file_with_another_type_is_named_with_its_column(folder: Path) -> None:
+    grows = folder / "grows"
+    grows.mkdir()
+    feed = FilesFeed(grows, DataFormat.PARQUET, TextOptions(), pa.schema({"ts": pa.int64()}))
+    pq.write_table(pa.table({"ts": [1.5]}), grows / "a.parquet")
+    with pytest.raises(op.DataError) as caught:
+        feed.take()
+    assert caught.value.message == f"column 'ts' is double in '{grows}/a.parquet'"
+    assert caught.value.detail == "it is int64 in the files before it"
+    for name, text in (("1.csv", "ts,x\n1,1\n"), ("2.csv", "ts,x\n2,2.5\n")):
+        (folder / "csv").mkdir(exist_ok=True)
+        (folder / "csv" / name).write_text(text)
+    for command in (["run", "clause.sql", "-i"], ["stream", "clause.sql", "--from"]):
+        (folder / "clause.sql").write_text("MATCH_RECOGNIZE (ORDER BY ts PATTERN (A))")
+        more = ["--trigger", "once"] if command[0] == "stream" else []
+        done = CliRunner().invoke(app, [*command, "csv", *more])
+        assert done.exit_code == 2
+        assert f"{folder}/csv/2.csv, line 2, column x" in done.stderr
+        assert 'hint: name the types: --schema "ts bigint, x double"' in done.stderr
+
+
 def test_late_events_are_dropped_as_on_spark(folder: Path) -> None:
     Path("late").mkdir()
     pq.write_table(pa.table({"ts": [1, 3, 2], "x": [1, 2, 3]}), "late/1.parquet")
