@@ -6,21 +6,22 @@ Hosts make it here, so that the same query runs the same way wherever its stream
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from outpace.engine.apply import AppliedOperator
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import NO_TIME, Matcher, Task
 from outpace.engine.match.operator import Emitted, MatchOperator, kept_columns, prepare
-from outpace.engine.window.match import WindowMatcher
-from outpace.engine.window.operator import WindowedOperator, windowed_operator
 from outpace.pattern.bind_windows import ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery, Read
 from outpace.pattern.query import Query, WithinKind
 
-StreamOperator: TypeAlias = MatchOperator | AppliedOperator | WindowedOperator
+if TYPE_CHECKING:
+    from outpace.engine.apply import AppliedOperator
+    from outpace.engine.window.operator import WindowedOperator
+
+StreamOperator: TypeAlias = "MatchOperator | AppliedOperator | WindowedOperator"
 
 
 def make_operator(
@@ -55,12 +56,20 @@ def make_operator(
     >>> operator.push(pa.table({"ts": [1, 2]})).matches.to_pylist()
     [{'at': 2}]
     """
+    # A query without windows is ready sooner without what windows need.
     if query.operator is not None:
         if query.windows is not None:
+            from outpace.engine.window.operator import windowed_operator
+
             return windowed_operator(query, schema, forgets=forgets)
+        from outpace.engine.apply import AppliedOperator
+
         return AppliedOperator(query, schema)
     task = prepare(query, schema, timeouts=timeouts) if task is None else task
     if query.windows is not None:
+        from outpace.engine.window.match import WindowMatcher
+        from outpace.engine.window.operator import WindowedOperator
+
         windows, instance = bind_windows(query, schema), WindowMatcher(task, choose(task))
         columns = kept_columns(task, task.bound.schema)
         return WindowedOperator(task.bound, windows, instance, columns, forgets=forgets)
