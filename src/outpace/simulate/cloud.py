@@ -45,7 +45,7 @@ class VM:
     host: str | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "vm")
         _check_machine("vm", self.id, self.mips, self.processors)
 
     @property
@@ -79,7 +79,7 @@ class Host:
     sharing: Sharing = "time"
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "host")
         _check_machine("host", self.id, self.mips, self.processors)
 
     @property

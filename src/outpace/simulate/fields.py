@@ -15,8 +15,15 @@ from outpace.pattern.argument import plain, shown
 _NAMES = {float: "a number", int: "a whole number", str: "text", NoneType: "None"}
 
 
-def check_fields(value: Any) -> None:
+def check_fields(value: Any, part: str | None = None) -> None:
     """Refuse a value with a field of another kind; lists become tuples, NumPy's numbers Python's.
+
+    Parameters
+    ----------
+    value
+        What was made.
+    part
+        What a scenario file calls it, which tells errors their place: by its id, or by the field.
 
     Examples
     --------
@@ -31,12 +38,13 @@ def check_fields(value: Any) -> None:
     owner = type(value).__name__ + (f" {shown(name)}" if isinstance(name, str) else "")
     for field in fields(value):
         given = getattr(value, field.name)
-        taken = checked(given, kinds[field.name], f"the {field.name} of {owner}")
+        subject = () if part is None else (part, name if isinstance(name, str) else field.name)
+        taken = checked(given, kinds[field.name], f"the {field.name} of {owner}", subject)
         if taken is not given:
             object.__setattr__(value, field.name, taken)
 
 
-def checked(given: Any, kind: Any, what: str) -> Any:
+def checked(given: Any, kind: Any, what: str, subject: tuple[str, ...] = ()) -> Any:
     """Return a value of an annotated kind: a list as a tuple, a number of NumPy as one of Python.
 
     Examples
@@ -47,7 +55,7 @@ def checked(given: Any, kind: Any, what: str) -> Any:
     listed = get_origin(kind) is tuple and isinstance(given, list)
     taken = tuple(given) if listed else plain(given)
     if not _fits(taken, kind):
-        raise ScenarioError(f"{what} is {_name(kind)}, not {shown(given)}")
+        raise ScenarioError(f"{what} is {_name(kind)}, not {shown(given)}", subject=subject)
     return taken
 
 

@@ -46,7 +46,7 @@ class Producer:
     queue: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "vertex")
         _check_vertex(self)
 
 
@@ -74,7 +74,7 @@ class Operator:
     queue: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "vertex")
         _check_vertex(self)
 
 
@@ -108,7 +108,7 @@ class WindowedOperator:
     queue: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "vertex")
         _check_vertex(self)
         subject = ("vertex", self.id)
         for name, length in (("window", self.window), ("advance", self.period)):
@@ -164,7 +164,7 @@ class BatchOperator:
     queue: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "vertex")
         _check_vertex(self)
         subject = ("vertex", self.id)
         for name, value in (("interval", self.interval), ("setup", self.setup)):
@@ -196,7 +196,7 @@ class Consumer:
     queue: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "vertex")
         _check_vertex(self)
 
 

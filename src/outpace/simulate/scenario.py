@@ -92,7 +92,7 @@ class Scenario:
     changes: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, "simulation")
         for name in ("queries", "vms", "clouds", "changes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_numbers()

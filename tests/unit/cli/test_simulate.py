@@ -162,7 +162,11 @@ WINDOW = 'kind = "window", window = 10, advance = 3, id = "filter"'
             WINDOW,
             ["'filter'", "line 14", "of 10 s is no multiple of its advance of 3 s"],
         ),
-        ('"discard"', '"discrad"', ["line 4", "unknown overflow", "accumulate"]),
+        (
+            '"discard"',
+            '"discrad"',
+            ["line 4", "the overflow of Scenario is 'accumulate' or 'discard'", "accumulate"],
+        ),
     ],
 )
 def test_what_is_wrong_is_shown_with_file_and_line(
