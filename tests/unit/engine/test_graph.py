@@ -9,6 +9,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from matching import Case, block_of, cases, push_all
 
+from outpace.engine.kernels import graph_match as graph_match_module
 from outpace.engine.kernels.compiled import call
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Resume
@@ -26,9 +27,10 @@ ALL = {"selection": Selection.ALL, "reading_run": frozenset()}
 
 @pytest.fixture(autouse=True, scope="module")
 def compile_at_once():
-    """Run compiled code on small blocks too."""
+    """Run compiled code on small blocks too, and let every table grow from nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph_module, "_SMALL", -1)
+        patch.setattr(graph_match_module, "FIRST_LINES", 0)
         yield
 
 

@@ -12,13 +12,15 @@ import functools
 import importlib
 import inspect
 import signal
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from outpace.errors import MatchError
 
@@ -147,24 +149,39 @@ def call(kernel: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """
     noted: list[tuple[int, FrameType | None]] = []
     handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
-        return kernel(*args, **kwargs)
+    with fitting():
+        if not callable(handler):
+            return kernel(*args, **kwargs)
+        try:
+            signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+        except ValueError:
+            return kernel(*args, **kwargs)  # Signals arrive in the main thread alone.
+        try:
+            result = kernel(*args, **kwargs)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+    if noted:
+        handler(*noted[0])
+    return result
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Say in our words that matches do not fit into memory."""
     try:
-        signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
-    except ValueError:
-        return kernel(*args, **kwargs)  # Signals arrive in the main thread alone.
-    try:
-        result = kernel(*args, **kwargs)
+        yield
     except MemoryError as error:
         raise MatchError(
             "the matches do not fit into memory",
             hint="count them with .count(), take some with .limit(n), or shorten WITHIN",
         ) from error
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if noted:
-        handler(*noted[0])
-    return result
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that allows no writing, as Arrow's do: kernels are compiled for one kind."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def is_compiled(kernel: Callable[..., object]) -> bool:

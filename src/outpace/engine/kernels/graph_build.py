@@ -73,6 +73,10 @@ LIST_COLUMNS = 3
 # Fill levels of the tables.
 NODES, ENTRIES, EDGE_COUNT = range(3)
 
+# Tables of the enumeration. `wanted` has for each table the lines that it needs: a kernel that has
+# too few returns, and goes on when Python has made room.
+LINKS, FOUND, TAKEN, CONTENDERS = range(3, 7)
+
 #: An earliest start where there is none.
 NEVER = np.iinfo(np.int64).max
 
@@ -88,13 +92,10 @@ def window_lows(times: Integers, low: int, high: int, within: int, lows: Integer
 
 
 @compiled_within
-def grown(table: Matrix, needed: int) -> Matrix:
-    """Return the table, or a larger copy if it has fewer than `needed` lines."""
-    if needed <= len(table):
-        return table
-    larger = np.empty((max(needed, 2 * len(table)), table.shape[1]), np.int64)
-    larger[: len(table)] = table
-    return larger
+def has_room(table: Matrix, lines: int, wanted: Integers, number: int) -> bool:
+    """Say whether a table has so many lines, and note that it needs them."""
+    wanted[number] = lines
+    return lines <= len(table)
 
 
 @compiled_within
@@ -143,8 +144,12 @@ def close_moves(
     entries: Matrix,
     lists: Matrix,
     fill: Integers,
-) -> Matrix:
-    """Close what this row's event closes before it can be taken; return the entry table."""
+    wanted: Integers,
+) -> bool:
+    """Close what this row's event closes before it can be taken; False asks for more entries.
+
+    What is closed already is not closed again when the call is repeated.
+    """
     moves = len(layout.moves)
     for place in range(layout.header[GUARDED], layout.header[GUARDED_END]):
         move = layout.flat[place]
@@ -156,23 +161,26 @@ def close_moves(
         if release < 0:
             continue
         if truth[row, release]:
-            count = 0
+            end = fill[ENTRIES]
             entry = lists[move, TAIL]
             while entry >= 0:
-                count += 1
+                end += 1
                 entry = entries[entry, BEFORE]
-            entries = grown(entries, fill[ENTRIES] + count)
-            waiting = np.empty(count, np.int64)
+            if not has_room(entries, end + moves, wanted, ENTRIES):
+                return False
+            # The nodes are copied backwards, to where their entries will be.
+            at = end
             entry = lists[move, TAIL]
-            for place in range(count):
-                waiting[count - 1 - place] = entries[entry, NODE]
+            while entry >= 0:
+                at -= 1
+                entries[at, NODE] = entries[entry, NODE]
                 entry = entries[entry, BEFORE]
-            for place in range(count):
-                add_entry(nodes, entries, lists, fill, moves + move, waiting[place])
+            for entry in range(at, end):
+                add_entry(nodes, entries, lists, fill, moves + move, entries[entry, NODE])
             clear_list(lists, move)
         elif any_holds(layout, truth, row, line[KEPT], line[KEPT_END]):
             clear_list(lists, move)
-    return entries
+    return True
 
 
 @compiled_within
@@ -242,7 +250,7 @@ def take_row(
                 latest = max(latest, nodes[node, LATEST])
                 earliest = min(earliest, nodes[node, EARLIEST])
             continue
-        for number in (move, moves + move):
+        for number in range(move, 2 * moves, moves):
             tail = lists[number, TAIL]
             if (
                 tail >= 0
@@ -323,8 +331,9 @@ def add_row(
     lists: Matrix,
     newest: Integers,
     fill: Integers,
-) -> tuple[Matrix, Matrix, Matrix]:
-    """Add one row to the graph and return its tables, which may have grown.
+    wanted: Integers,
+) -> bool:
+    """Add one row to the graph; False asks for more room, and then for the same call.
 
     Parameters
     ----------
@@ -335,10 +344,12 @@ def add_row(
     start_low, step_low
         The first row where a match, or the take before this one, may be; -1 without WITHIN.
     """
-    nodes = grown(nodes, fill[NODES] + len(layout.positions))
-    edges = grown(edges, fill[EDGE_COUNT] + 2 * len(layout.moves))
-    entries = close_moves(layout, truth, row, nodes, entries, lists, fill)
-    entries = grown(entries, fill[ENTRIES] + len(layout.moves))
+    moves = len(layout.moves)
+    roomy = has_room(nodes, fill[NODES] + len(layout.positions), wanted, NODES)
+    roomy &= has_room(edges, fill[EDGE_COUNT] + 2 * moves, wanted, EDGE_COUNT)
+    roomy &= has_room(entries, fill[ENTRIES] + moves, wanted, ENTRIES)
+    if not roomy or not close_moves(layout, truth, row, nodes, entries, lists, fill, wanted):
+        return False
     first_node = fill[NODES]
     if takeable:
         for variable in range(len(layout.variables)):
@@ -355,7 +366,7 @@ def add_row(
                     nodes, entries, edges, lists, newest, fill,
                 )  # fmt: skip
     wait_after(layout, truth, row, end, first_node, nodes, entries, lists, newest, fill)
-    return nodes, entries, edges
+    return True
 
 
 @compiled_within

@@ -14,12 +14,15 @@ import numpy.typing as npt
 from outpace.engine.kernels.compiled import compiled_within
 from outpace.engine.kernels.graph_build import (
     BEFORE,
+    CONTENDERS,
     EDGE,
     EDGES,
+    FOUND,
     JUMP,
     LATEST,
     LINKED,
     LINKED_END,
+    LINKS,
     LIST,
     MARK,
     MOVE,
@@ -30,9 +33,10 @@ from outpace.engine.kernels.graph_build import (
     ROW,
     STAMP,
     START,
+    TAKEN,
     Integers,
     Matrix,
-    grown,
+    has_room,
 )
 from outpace.engine.match.graph_layout import (
     ACCEPTS,
@@ -50,6 +54,7 @@ Flags = npt.NDArray[np.bool_]
 # (node, next way on, where its rivals begin).
 FROM, BY = range(2)
 TO, WAY_RANK, WAY_GROUP = range(3)
+WAY_COLUMNS = 3
 AT, CURSOR, RIVALS = range(3)
 
 # Columns of the result tables: matches (start, completing row, end of its takes, settled), takes.
@@ -60,27 +65,27 @@ TAKEN_ROW, TAKEN_POSITION = range(2)
 # done so far: nodes and links collected, steps walked, takes written.
 MATCHES, TAKES, BARRIER, DONE_WORK = range(4)
 # Where an enumeration paused: one more than the depth of the path (0: it did not), the nodes
-# collected, the place of the start among them, and the rank of the first take before this one.
-HELD_DEPTH, HELD_COUNT, HELD_PLACE, HELD_RANK = range(4, 8)
-FILLED_SIZE = 8
+# collected, the place of the start among them, and the rank of the first take before this one. Then
+# how many matches there is room for, the links collected, and how often anything was collected.
+HELD_DEPTH, HELD_COUNT, HELD_PLACE, HELD_RANK, ROOM, LINKED_COUNT, COLLECTED = range(4, 11)
+FILLED_SIZE = 11
 
-# What an enumeration ends with; paused, it is to be called again.
-DONE, STOPPED, TOO_MANY, BAD_SKIP, PAUSED = range(5)
+# What an enumeration ends with; paused or full, it is to be called again.
+DONE, STOPPED, TOO_MANY, BAD_SKIP, PAUSED, FULL = range(6)
 
 # Where to go on after a match.
 SKIP_NONE, SKIP_NEXT_ROW, SKIP_PAST_LAST, SKIP_FIRST, SKIP_LAST = range(5)
 
 
 @compiled_within
-def visit(nodes: Matrix, visited: Matrix, count: int, node: int, stamp: int) -> int:
-    """Note a node that leads to the completing event; return how many there are."""
-    if nodes[node, STAMP] == stamp:
-        return count
-    nodes[node, STAMP] = stamp
-    nodes[node, MARK] = -1
-    nodes[node, OUTS] = 0
-    visited[count, 0] = node
-    return count + 1
+def visit(nodes: Matrix, visited: Integers, filled: Integers, node: int) -> None:
+    """Note a node that leads to the completing event, once."""
+    if nodes[node, STAMP] != filled[COLLECTED]:
+        nodes[node, STAMP] = filled[COLLECTED]
+        nodes[node, MARK] = -1
+        nodes[node, OUTS] = 0
+        visited[filled[HELD_COUNT]] = node
+        filled[HELD_COUNT] += 1
 
 
 @compiled_within
@@ -94,20 +99,24 @@ def collect(
     nodes: Matrix,
     entries: Matrix,
     edges: Matrix,
-    visited: Matrix,
+    visited: Integers,
     links: Matrix,
-) -> tuple[Matrix, Matrix, int, int]:
-    """Collect what leads to the accepting nodes among `first .. last`, backwards."""
-    stamp = nodes[first, ROW]
-    count = 0
+    filled: Integers,
+    wanted: Integers,
+) -> bool:
+    """Collect what leads to the accepting nodes among `first .. last`, backwards.
+
+    False asks for more links, and then for the same call.
+    """
+    filled[COLLECTED] += 1
+    filled[HELD_COUNT] = 0
     linked = 0
     for node in range(first, last):
-        visited = grown(visited, count + 1)
         if layout.positions[nodes[node, POSITION], ACCEPTS] and nodes[node, LATEST] >= start_low:
-            count = visit(nodes, visited, count, node, stamp)
+            visit(nodes, visited, filled, node)
     done = 0
-    while done < count:
-        node = visited[done, 0]
+    while done < filled[HELD_COUNT]:
+        node = visited[done]
         done += 1
         step_low = lows[nodes[node, ROW]] if by_step else -1
         nodes[node, LINKED] = linked
@@ -123,13 +132,13 @@ def collect(
                     continue
                 if nodes[before, ROW] < step_low:
                     break
-                visited = grown(visited, count + 1)
-                count = visit(nodes, visited, count, before, stamp)
+                visit(nodes, visited, filled, before)
                 # Two moves between the same positions make one step: the preferred one counts.
                 if nodes[before, MARK] != node:
                     nodes[before, MARK] = node
                     nodes[before, OUTS] += 1
-                    links = grown(links, linked + 1)
+                    if not has_room(links, linked + 1, wanted, LINKS):
+                        return False
                     links[linked, FROM] = before
                     links[linked, BY] = edges[edge, MOVE]
                     linked += 1
@@ -137,35 +146,53 @@ def collect(
                     break
                 entry = entries[entry, BEFORE]
         nodes[node, LINKED_END] = linked
-    return visited, links, count, linked
+    filled[LINKED_COUNT] = linked
+    filled[DONE_WORK] += filled[HELD_COUNT] + linked
+    return True
+
+
+@compiled_within
+def sort(visited: Integers, count: int) -> None:
+    """Sort nodes that were collected backwards: Shell's way, which compiles in no time."""
+    for place in range(count // 2):
+        other = count - 1 - place
+        visited[place], visited[other] = visited[other], visited[place]
+    gap = count
+    while gap > 1:
+        gap = max(1, gap * 5 // 11)
+        for place in range(gap, count):
+            node = visited[place]
+            at = place
+            while at >= gap and visited[at - gap] > node:
+                visited[at] = visited[at - gap]
+                at -= gap
+            visited[at] = node
 
 
 @compiled_within
 def turn_round(
     layout: Layout,
-    count: int,
-    linked: int,
     nodes: Matrix,
-    visited: Matrix,
+    visited: Integers,
     links: Matrix,
     ways: Matrix,
-) -> Matrix:
+    filled: Integers,
+) -> None:
     """Sort the collected nodes and list the ways on from each, in order of preference."""
-    ways = grown(ways, linked)
-    order = visited[:count, 0].copy()
-    order.sort()
+    count = filled[HELD_COUNT]
+    sort(visited, count)
     at = 0
     groups = 1
     for place in range(count):
-        node = order[place]
-        visited[place, 0] = node
+        node = visited[place]
         nodes[node, OUT] = at
         at += nodes[node, OUTS]
         nodes[node, OUTS] = 0
-    for link in range(linked):
+    for link in range(filled[LINKED_COUNT]):
         groups = max(groups, 1 + layout.moves[links[link, BY], GROUP])
     for group in range(groups):
-        for node in order:
+        for number in range(count):
+            node = visited[number]
             for link in range(nodes[node, LINKED], nodes[node, LINKED_END]):
                 move = links[link, BY]
                 if layout.moves[move, GROUP] != group:
@@ -181,12 +208,12 @@ def turn_round(
                     and nodes[ways[place - 1, TO], ROW] == nodes[node, ROW]
                     and ways[place - 1, WAY_RANK] > layout.moves[move, RANK]
                 ):
-                    ways[place] = ways[place - 1]
+                    for column in range(WAY_COLUMNS):
+                        ways[place, column] = ways[place - 1, column]
                     place -= 1
                 ways[place, TO] = node
                 ways[place, WAY_RANK] = layout.moves[move, RANK]
                 ways[place, WAY_GROUP] = group
-    return ways
 
 
 @compiled_within
@@ -273,16 +300,13 @@ def write_match(
     found: Matrix,
     taken: Matrix,
     filled: Integers,
-) -> tuple[Matrix, Matrix]:
+) -> None:
     """Append the match on the path to the result tables."""
-    found = grown(found, filled[MATCHES] + 1)
-    taken = grown(taken, filled[TAKES] + depth + 1)
-    at = filled[TAKES]
+    match, at = filled[MATCHES], filled[TAKES]
     for step in range(depth + 1):
         node = path[step, AT]
         taken[at + step, TAKEN_ROW] = nodes[node, ROW]
         taken[at + step, TAKEN_POSITION] = nodes[node, POSITION]
-    match = filled[MATCHES]
     found[match, START_ROW] = nodes[path[0, AT], ROW]
     found[match, LAST_ROW] = nodes[path[depth, AT], ROW]
     found[match, TAKES_END] = at + depth + 1
@@ -290,7 +314,7 @@ def write_match(
     filled[MATCHES] += 1
     filled[TAKES] += depth + 1
     filled[DONE_WORK] += depth + 1
-    return found, taken
+    filled[ROOM] -= 1
 
 
 @compiled_within
@@ -299,7 +323,6 @@ def walk(
     root: int,
     last: int,
     settled: int,
-    room: int,
     takes_max: int,
     pause_at: int,
     skip: int,
@@ -313,8 +336,9 @@ def walk(
     found: Matrix,
     taken: Matrix,
     filled: Integers,
-) -> tuple[Matrix, Matrix, int, int]:
-    """Write all matches from one first take, in order; return the tables, what is left, a status.
+    wanted: Integers,
+) -> int:
+    """Write all matches from one first take, in order; return a status.
 
     `rivals[:rivals_end]` are the preferred first takes with the same label. The walk pauses when
     the work done so far exceeds `pause_at`.
@@ -330,25 +354,29 @@ def walk(
     while depth >= 0:
         if filled[DONE_WORK] > pause_at:
             filled[HELD_DEPTH] = depth + 1
-            return found, taken, room, PAUSED
+            return PAUSED
         filled[DONE_WORK] += 1
         node = path[depth, AT]
         if nodes[node, ROW] == last:
             # With a rival at the end, a preferred run has given the same match already.
             if path[depth, RIVALS] == path[depth + 1, RIVALS]:
-                if filled[TAKES] + depth + 1 > takes_max:
-                    return found, taken, room, TOO_MANY
-                found, taken = write_match(path, depth, settled, nodes, found, taken, filled)
-                room -= 1
+                takes = filled[TAKES] + depth + 1
+                if takes > takes_max:
+                    return TOO_MANY
+                roomy = has_room(found, filled[MATCHES] + 1, wanted, FOUND)
+                if not (has_room(taken, takes, wanted, TAKEN) and roomy):
+                    filled[HELD_DEPTH] = depth + 1
+                    return FULL
+                write_match(path, depth, settled, nodes, found, taken, filled)
                 if skip >= SKIP_FIRST:
                     target = skip_target(path, depth, nodes, targets, skip)
                     if strict and (target < 0 or target == nodes[root, ROW]):
-                        return found, taken, room, BAD_SKIP
+                        return BAD_SKIP
                     filled[BARRIER] = max(filled[BARRIER], target - 1)
                     if filled[BARRIER] >= nodes[root, ROW]:
-                        return found, taken, room, STOPPED
-                if room == 0:
-                    return found, taken, room, STOPPED
+                        return STOPPED
+                if filled[ROOM] == 0:
+                    return STOPPED
             depth -= 1
             continue
         way = path[depth, CURSOR]
@@ -372,7 +400,7 @@ def walk(
         path[depth, CURSOR] = nodes[onward, OUT]
         path[depth, RIVALS] = high
         path[depth + 1, RIVALS] = end
-    return found, taken, room, DONE
+    return DONE
 
 
 @compiled_within
@@ -384,16 +412,15 @@ def enumerate_row(
     lows: Integers,
     by_step: bool,
     settled: int,
-    room: int,
     takes_max: int,
-    work: int,
+    pause_at: int,
     skip: int,
     strict: bool,
     targets: Flags,
     nodes: Matrix,
     entries: Matrix,
     edges: Matrix,
-    visited: Matrix,
+    visited: Integers,
     links: Matrix,
     ways: Matrix,
     path: Matrix,
@@ -401,44 +428,41 @@ def enumerate_row(
     found: Matrix,
     taken: Matrix,
     filled: Integers,
-) -> tuple[Matrix, Matrix, Matrix, Matrix, Integers, Matrix, Matrix, int, int]:
+    wanted: Integers,
+) -> int:
     """Write the matches that the nodes `first .. last`, all of one row, complete.
 
-    In order of start, then preference. Returns the tables (visited, links, ways, path, rivals,
-    found, taken), the room left and a status; PAUSED after about as much work as given, to be
-    called again with the same arguments and what is left of the room.
+    In order of start, then preference, as many as there is room for. Returns a status: PAUSED when
+    the work done exceeds `pause_at`, FULL when a table is short; then it is to be called again.
     """
-    status = DONE
-    place = held_place = 0
-    held_rank = -1
-    if filled[HELD_DEPTH]:
-        count = filled[HELD_COUNT]
-        place = held_place = filled[HELD_PLACE]
-        held_rank = filled[HELD_RANK]
-    else:
-        visited, links, count, linked = collect(
-            layout, first, last, start_low, lows, by_step, nodes, entries, edges, visited, links
-        )
-        filled[DONE_WORK] += count + linked
-        if count == 0:
-            return visited, links, ways, path, rivals, found, taken, room, status
-        ways = turn_round(layout, count, linked, nodes, visited, links, ways)
-        path = grown(path, count + 2)
-        if layout.header[AMBIGUOUS] and len(rivals) < (count + 2) * len(layout.positions):
-            rivals = np.empty(2 * (count + 2) * len(layout.positions), np.int64)
+    if filled[HELD_DEPTH] == 0:
+        if not collect(
+            layout, first, last, start_low, lows, by_step,
+            nodes, entries, edges, visited, links, filled, wanted,
+        ):  # fmt: skip
+            return FULL
+        wanted[CONTENDERS] = 0
+        if layout.header[AMBIGUOUS]:
+            wanted[CONTENDERS] = (filled[HELD_COUNT] + 2) * len(layout.positions)
+        if wanted[CONTENDERS] > len(rivals):
+            return FULL
+        turn_round(layout, nodes, visited, links, ways, filled)
+        filled[HELD_PLACE] = 0
+        filled[HELD_RANK] = -1
+    count = filled[HELD_COUNT]
     row = nodes[first, ROW]
-    pause_at = filled[DONE_WORK] + work
-    while place < count and status == DONE:
-        start = nodes[visited[place, 0], ROW]
+    while filled[HELD_PLACE] < count:
+        place = filled[HELD_PLACE]
+        start = nodes[visited[place], ROW]
         end = place
-        while end < count and nodes[visited[end, 0], ROW] == start:
+        while end < count and nodes[visited[end], ROW] == start:
             end += 1
-        rank = held_rank if place == held_place else -1
-        while start >= start_low and status == DONE:
+        while start >= start_low:
             # The first takes of a start, by rank: there are few, so each is looked for.
+            rank = filled[HELD_RANK]
             root = -1
             for other in range(place, end):
-                node = visited[other, 0]
+                node = visited[other]
                 if nodes[node, START] > rank and (
                     root < 0 or nodes[node, START] < nodes[root, START]
                 ):
@@ -447,7 +471,7 @@ def enumerate_row(
                 break
             rivals_end = 0
             for other in range(place, end) if layout.header[AMBIGUOUS] else range(0):
-                node = visited[other, 0]
+                node = visited[other]
                 if (
                     0 <= nodes[node, START] <= rank
                     and layout.positions[nodes[node, POSITION], VARIABLE]
@@ -455,13 +479,14 @@ def enumerate_row(
                 ):
                     rivals[rivals_end] = node
                     rivals_end += 1
-            filled[HELD_COUNT] = count
-            filled[HELD_PLACE] = place
-            filled[HELD_RANK] = rank
-            rank = nodes[root, START]
-            found, taken, room, status = walk(
-                layout, root, row, settled, room, takes_max, pause_at, skip, strict, targets,
-                nodes, ways, path, rivals, rivals_end, found, taken, filled,
+            # As plain -1 and 0 they have other types at first, for which `walk` would be compiled.
+            status = walk(
+                layout, int(root), row, settled, takes_max, pause_at, skip, strict, targets,
+                nodes, ways, path, rivals, int(rivals_end), found, taken, filled, wanted,
             )  # fmt: skip
-        place = end
-    return visited, links, ways, path, rivals, found, taken, room, status
+            if status != DONE:
+                return status
+            filled[HELD_RANK] = nodes[root, START]
+        filled[HELD_PLACE] = end
+        filled[HELD_RANK] = -1
+    return DONE

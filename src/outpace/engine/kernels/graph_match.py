@@ -13,6 +13,7 @@ import numpy as np
 
 from outpace.engine.kernels.compiled import compiled, compiled_within
 from outpace.engine.kernels.graph_build import (
+    CONTENDERS,
     EDGE_COLUMNS,
     ENTRY_COLUMNS,
     LIST_COLUMNS,
@@ -32,22 +33,25 @@ from outpace.engine.kernels.graph_build import (
     window_lows,
 )
 from outpace.engine.kernels.graph_enumerate import (
-    BAD_SKIP,
     BARRIER,
     DONE,
     DONE_WORK,
     FILLED_SIZE,
-    HELD_DEPTH,
+    FULL,
     MATCHES,
     PAUSED,
+    ROOM,
     SKIP_NEXT_ROW,
+    SKIP_NONE,
     SKIP_PAST_LAST,
+    STOPPED,
     TAKEN_ROW,
     TAKES,
-    TOO_MANY,
+    WAY_COLUMNS,
     Flags,
     enumerate_row,
 )
+from outpace.engine.kernels.search import first_from
 from outpace.engine.match.graph_layout import (
     ACCEPTS,
     LINK,
@@ -64,48 +68,49 @@ NO_WITHIN, FIRST_TO_LAST, PREVIOUS_TO_CURRENT = range(3)
 #: So many nodes before old ones are given up, at first.
 NODES_KEPT = 1 << 16
 
+#: Lines of each table, at first.
+FIRST_LINES = 64
+
 #: Room without a limit.
 UNLIMITED = np.iinfo(np.int64).max
 
 #: What adding a row to a graph is worth, counted in nodes, links and takes.
 _ROW_WORK = 8
 
-# Where a call paused: the segment, the row to go on with (-1: at the segment's beginning), where
-# the graph begins, the first completing row that counts, how many nodes may pile up. By start also
-# the start, the room that it has left, the row that its time is counted from, and what settled the
-# starts before it. Within the matches of a row, its first node and by start the room that it had
-# and has, and the fill levels before it. Last, the work of the call.
-SEGMENT, NEXT_ROW, BASE, COMPLETED, NODES_LIMIT = range(5)
-AT_START, START_ROOM, ANCHOR, SETTLED_BEFORE = range(5, 9)
-FIRST_NODE, ROW_ROOM, ROW_LEFT, ROW_MATCHES, ROW_TAKES, WORK = range(9, 15)
-_PLACE_SIZE = 15
+# Where a call stopped: the segment, the row to go on with and by start the start (-1: none yet),
+# the first node of the row (-1: it is not in the graph yet), where the graph begins, the first
+# completing row that counts, how many nodes may pile up. By start the room that the start has left,
+# the row that its time is counted from, and what settled the starts before it; within the matches
+# of a row the room that it had, and the fill levels before it.
+SEGMENT, NEXT_ROW, AT_START, FIRST_NODE, BASE, COMPLETED, NODES_LIMIT = range(7)
+START_ROOM, ANCHOR, SETTLED_BEFORE, ROW_ROOM, ROW_MATCHES, ROW_TAKES = range(7, 13)
+_PLACE_SIZE = 13
 
 
 class Tables(NamedTuple):
-    """What a kernel works in and writes, handed back so that a later call can go on.
+    """What a kernel works in and writes, so that a later call can go on.
 
-    Kernels return it as a plain tuple: a named one is made by Python code, and a signal that
-    arrives there would end the process.
-
-    `place` says where a call paused. `found` and `taken` are the matches and their takes, up to the
-    levels in `filled`; `ends` and `keep` have for each segment the matches up to its end and the
-    first row that is still needed.
+    `place` says where a call stopped, `wanted` how many lines the tables need that it may have
+    filled. `found` and `taken` are the matches and their takes, up to the levels in `filled`;
+    `ends` and `keep` have for each segment the matches up to its end and the first row that is
+    still needed.
     """
 
     nodes: Matrix
     entries: Matrix
     edges: Matrix
+    links: Matrix
+    found: Matrix
+    taken: Matrix
+    rivals: Integers
+    ways: Matrix
+    visited: Integers
+    path: Matrix
     lists: Matrix
     newest: Integers
     fill: Integers
-    visited: Matrix
-    links: Matrix
-    ways: Matrix
-    path: Matrix
-    rivals: Integers
-    found: Matrix
-    taken: Matrix
     filled: Integers
+    wanted: Integers
     lows: Integers
     ends: Integers
     keep: Integers
@@ -114,27 +119,50 @@ class Tables(NamedTuple):
 
 def new_tables(layout: Layout, rows: int, segments: int) -> Tables:
     """Return tables before the first call; `lows` has `rows`, those that WITHIN looks at."""
-    lines = (NODE_COLUMNS, ENTRY_COLUMNS, EDGE_COLUMNS)
-    nodes, entries, edges = (np.empty((64, columns), np.int64) for columns in lines)
-    visited, links, ways, path, found, taken = (
-        np.empty((64, columns), np.int64) for columns in (1, 2, 3, 3, 4, 2)
-    )
-    place = np.zeros(_PLACE_SIZE, np.int64)
-    place[NEXT_ROW] = -1
-    return Tables(
-        nodes, entries, edges,
+    place = np.full(_PLACE_SIZE, -1, np.int64)
+    place[SEGMENT] = 0
+    tables = Tables(
+        nodes=_lines(NODE_COLUMNS), entries=_lines(ENTRY_COLUMNS), edges=_lines(EDGE_COLUMNS),
+        links=_lines(2), found=_lines(4), taken=_lines(2), rivals=np.empty(0, np.int64),
+        ways=_lines(WAY_COLUMNS), visited=np.empty(0, np.int64), path=_lines(3),
         lists=np.empty((2 * len(layout.moves), LIST_COLUMNS), np.int64),
         newest=np.empty(len(layout.positions), np.int64),
         fill=np.zeros(3, np.int64),
-        visited=visited, links=links, ways=ways, path=path,
-        rivals=np.empty(64, np.int64),
-        found=found, taken=taken,
         filled=np.zeros(FILLED_SIZE, np.int64),
+        wanted=np.full(CONTENDERS + 1, FIRST_LINES, np.int64),
         lows=np.full(rows, -1, np.int64),
         ends=np.zeros(segments, np.int64),
         keep=np.zeros(segments, np.int64),
         place=place,
     )  # fmt: skip
+    return with_room(tables)
+
+
+def with_room(tables: Tables) -> Tables:
+    """Return tables with as many lines as wanted, or twice as many as there were."""
+    nodes, entries, edges, links, found, taken, rivals = (
+        _grown(table, lines) for table, lines in zip(tables, tables.wanted.tolist(), strict=False)
+    )
+    return tables._replace(
+        nodes=nodes, entries=entries, edges=edges, links=links, found=found, taken=taken,
+        rivals=rivals,
+        # Every link becomes a way, and every node can be collected and be on the path.
+        ways=_grown(tables.ways, len(links)),
+        visited=_grown(tables.visited, len(nodes)),
+        path=_grown(tables.path, len(nodes) + 2),
+    )  # fmt: skip
+
+
+def _lines(columns: int) -> Matrix:
+    return np.empty((0, columns), np.int64)
+
+
+def _grown(table: Matrix, lines: int) -> Matrix:
+    if lines <= len(table):
+        return table
+    larger = np.empty((max(lines, 2 * len(table)), *table.shape[1:]), np.int64)
+    larger[: len(table)] = table
+    return larger
 
 
 @compiled_within
@@ -166,88 +194,74 @@ def match_by_completion(
     first_ordinal: Integers,
     settled: Integers,
     ended: bool,
-    floors: Integers,
     takes_max: int,
-    nodes_kept: int,
     work: int,
+    targets: Flags,
+    floors: Integers,
+    nodes_kept: int,
     tables: Tables,
-) -> tuple[tuple[Integers, ...], int]:
+) -> int:
     """Write all matches of all segments in the order of the events that complete them.
 
-    `floors` is empty, or has for each row the first one that a match it completes may start with.
-
     `bounds` has for each segment its first row, the first start, the first completing row that
-    counts, and the end. Returns the tables and a status: PAUSED after about as much work as given,
-    to be called again with the tables.
+    counts, and the end. `floors` is empty, or has for each row the first one that a match it
+    completes may start with. Returns a status: PAUSED after about as much work as given, FULL when
+    a table is short; then it is to be called again.
     """
     (
-        nodes, entries, edges, lists, newest, fill, visited, links, ways, path, rivals,
-        found, taken, filled, lows, ends, keep, place,
+        nodes, entries, edges, links, found, taken, rivals, ways, visited, path,
+        lists, newest, fill, filled, wanted, lows, ends, keep, place,
     ) = tables  # fmt: skip
-    begun = filled[DONE_WORK]
-    targets = np.zeros(0, np.bool_)
-    status = DONE
+    pause_at = filled[DONE_WORK] + work
+    filled[ROOM] = UNLIMITED
     for segment in range(place[SEGMENT], len(bounds)):
         place[SEGMENT] = segment
-        origin, low, completed, high = bounds[segment]
-        row = place[NEXT_ROW]
-        if row < 0:
+        origin, low, high = bounds[segment, 0], bounds[segment, 1], bounds[segment, 3]
+        if place[NEXT_ROW] < 0:
             empty_graph(lists, newest, fill)
             if kind and low < high:
                 window_lows(times, low, high, within, lows)
-            row = base = low
-            limit = nodes_kept
-        else:
-            base, completed, limit = place[BASE], place[COMPLETED], place[NODES_LIMIT]
-            place[NEXT_ROW] = -1
-        while row < high:
-            spent = filled[DONE_WORK] - begun
-            if spent > work:
-                place[NEXT_ROW] = row
-                place[BASE] = base
-                place[COMPLETED] = completed
-                place[NODES_LIMIT] = limit
-                place[WORK] = spent
-                status = PAUSED
-                break
-            resumed = filled[HELD_DEPTH] > 0
+            place[NEXT_ROW] = place[BASE] = low
+            place[COMPLETED] = bounds[segment, 2]
+            place[NODES_LIMIT] = nodes_kept
+        while place[NEXT_ROW] < high:
+            if filled[DONE_WORK] > pause_at:
+                return PAUSED
+            row = place[NEXT_ROW]
             start_low = lows[row] if kind == FIRST_TO_LAST else -1
             if len(floors):
                 start_low = max(start_low, floors[row])
-            if fill[NODES] > limit and start_low >= 0 and not resumed:
-                # Build anew from the first row that still counts, once that is worth it.
-                if 2 * (row - start_low) < row - base:
-                    base = start_low
-                    completed = max(completed, row)
-                    row = base
-                    empty_graph(lists, newest, fill)
-                    continue
-                limit *= 2
-            step_low = lows[row] if kind == PREVIOUS_TO_CURRENT else -1
-            if not resumed:
-                filled[DONE_WORK] += _ROW_WORK
-                place[FIRST_NODE] = fill[NODES]
+            if place[FIRST_NODE] < 0:
+                if fill[NODES] > place[NODES_LIMIT] and start_low >= 0:
+                    # Build anew from the first row that still counts, once that is worth it.
+                    if 2 * (row - start_low) < row - place[BASE]:
+                        place[NEXT_ROW] = place[BASE] = start_low
+                        place[COMPLETED] = max(place[COMPLETED], row)
+                        empty_graph(lists, newest, fill)
+                        continue
+                    place[NODES_LIMIT] *= 2
+                step_low = lows[row] if kind == PREVIOUS_TO_CURRENT else -1
                 first = first_ordinal[segment] == 0 and row == origin
-                nodes, entries, edges = add_row(
+                first_node = fill[NODES]
+                if not add_row(
                     layout, truth, row, high, first, True, True, start_low, step_low,
-                    nodes, entries, edges, lists, newest, fill,
-                )  # fmt: skip
+                    nodes, entries, edges, lists, newest, fill, wanted,
+                ):  # fmt: skip
+                    return FULL
+                place[FIRST_NODE] = first_node
+                filled[DONE_WORK] += _ROW_WORK
             first_node = place[FIRST_NODE]
-            if row >= completed and accepting(layout, nodes, first_node, fill[NODES]):
-                visited, links, ways, path, rivals, found, taken, _, status = enumerate_row(
+            if row >= place[COMPLETED] and accepting(layout, nodes, first_node, fill[NODES]):
+                status = enumerate_row(
                     layout, first_node, fill[NODES], start_low, lows, kind == PREVIOUS_TO_CURRENT,
-                    settled[row], UNLIMITED, takes_max, work, 0, False, targets,
+                    settled[row], takes_max, pause_at, SKIP_NONE, False, targets,
                     nodes, entries, edges, visited, links, ways, path, rivals,
-                    found, taken, filled,
+                    found, taken, filled, wanted,
                 )  # fmt: skip
-                if status == TOO_MANY:
-                    break
-                if status == PAUSED:
-                    status = DONE
-                    continue
-            row += 1
-        if status in (TOO_MANY, PAUSED):
-            break
+                if status != DONE:
+                    return status
+            place[FIRST_NODE] = -1
+            place[NEXT_ROW] = row + 1
         keep[segment] = high
         ends[segment] = filled[MATCHES]
         if low < high and not ended:
@@ -261,11 +275,8 @@ def match_by_completion(
                 layout, high - 1, start_low, step_low, nodes, entries, lists, newest
             )
             keep[segment] = min(high, live)
-    held = (
-        nodes, entries, edges, lists, newest, fill, visited, links, ways, path, rivals,
-        found, taken, filled, lows, ends, keep, place,
-    )  # fmt: skip
-    return held, status
+        place[NEXT_ROW] = -1
+    return DONE
 
 
 @compiled_within
@@ -298,10 +309,10 @@ def settled_by_time(
 ) -> int:
     """Return the number of the row, of any partition, that showed that the deadline has passed."""
     number = at_end
-    row = low + np.searchsorted(times[low:high], deadline)
+    row = first_from(times, low, high, deadline)
     if row < high:
         number = settled[row]
-    tick = np.searchsorted(clock, deadline)
+    tick = first_from(clock, 0, len(clock), deadline)
     if tick < len(clock):
         number = min(number, clock_settled[tick])
     return number
@@ -330,6 +341,9 @@ def match_by_start(
     first_ordinal: Integers,
     settled: Integers,
     ended: bool,
+    takes_max: int,
+    work: int,
+    targets: Flags,
     barriers: Integers,
     numbers: Integers,
     consumed: Flags,
@@ -341,44 +355,35 @@ def match_by_start(
     partition_limit: int,
     skip: int,
     strict: bool,
-    targets: Flags,
     consume_selected: bool,
     consume_all: bool,
-    takes_max: int,
-    work: int,
     tables: Tables,
-) -> tuple[tuple[Integers, ...], int]:
+) -> int:
     """Write the matches of each start, up to the limits, start by start.
 
     Parameters and results as in `match_by_completion`; `barriers`, `numbers` and `consumed` are
     updated, the first in rows. With `waits` a start waits until all earlier ones are settled.
     """
     (
-        nodes, entries, edges, lists, newest, fill, visited, links, ways, path, rivals,
-        found, taken, filled, lows, ends, keep, place,
+        nodes, entries, edges, links, found, taken, rivals, ways, visited, path,
+        lists, newest, fill, filled, wanted, lows, ends, keep, place,
     ) = tables  # fmt: skip
-    begun = filled[DONE_WORK]
+    pause_at = filled[DONE_WORK] + work
     one_each = skip in (SKIP_NEXT_ROW, SKIP_PAST_LAST) or consume_selected or consume_all
-    status = DONE
     for segment in range(place[SEGMENT], len(bounds)):
         place[SEGMENT] = segment
-        origin, low, completed, high = bounds[segment]
-        first_start = low
-        settled_before = -1
-        if place[NEXT_ROW] < 0:
+        origin, low = bounds[segment, 0], bounds[segment, 1]
+        completed, high = bounds[segment, 2], bounds[segment, 3]
+        if place[AT_START] < 0:
             if kind and low < high:
                 window_lows(times, low, high, within, lows)
             filled[BARRIER] = barriers[segment]
             keep[segment] = high
-        else:
-            first_start = place[AT_START]
-            settled_before = place[SETTLED_BEFORE]
-        for start in range(first_start, high):
-            row = place[NEXT_ROW]
+            place[AT_START] = low
+            place[SETTLED_BEFORE] = -1
+        for start in range(place[AT_START], high):
             first = first_ordinal[segment] == 0 and start == origin
-            # What ends this start: a row, time, or nothing yet.
-            settled_at = -1
-            if row < 0:
+            if place[NEXT_ROW] < 0:
                 if numbers[segment] >= partition_limit:
                     break
                 if start <= filled[BARRIER] or consumed[start]:
@@ -386,57 +391,46 @@ def match_by_start(
                 if not can_start(layout, truth, start, first):
                     continue
                 empty_graph(lists, newest, fill)
-                room = 1 if one_each else start_limit
-                row = anchor = start
-            else:
-                room, anchor = place[START_ROOM], place[ANCHOR]
-                place[NEXT_ROW] = -1
+                place[START_ROOM] = 1 if one_each else start_limit
+                place[AT_START] = place[NEXT_ROW] = place[ANCHOR] = start
+            row = place[NEXT_ROW]
+            # What ends this start: a row, time, or nothing yet.
+            settled_at = -1
             while row < high and settled_at < 0:
-                spent = filled[DONE_WORK] - begun
-                if spent > work:
-                    place[NEXT_ROW] = row
-                    place[AT_START] = start
-                    place[START_ROOM] = room
-                    place[ANCHOR] = anchor
-                    place[SETTLED_BEFORE] = settled_before
-                    place[WORK] = spent
-                    status = PAUSED
+                place[NEXT_ROW] = row
+                if filled[DONE_WORK] > pause_at:
+                    return PAUSED
+                if kind and times[row] - times[place[ANCHOR]] >= within:
                     break
-                if kind and times[row] - times[anchor] >= within:
-                    break
-                resumed = filled[HELD_DEPTH] > 0
-                if not resumed:
-                    filled[DONE_WORK] += _ROW_WORK
+                # What an earlier call has emitted counts against the limit of the start only.
+                again = row < completed and (not waits or start == low)
+                if place[FIRST_NODE] < 0:
                     step_low = lows[row] if kind == PREVIOUS_TO_CURRENT else -1
-                    place[FIRST_NODE] = fill[NODES]
-                    nodes, entries, edges = add_row(
+                    first_node = fill[NODES]
+                    if not add_row(
                         layout, truth, row, high, first, row == start, not consumed[row],
-                        -1, step_low, nodes, entries, edges, lists, newest, fill,
-                    )  # fmt: skip
+                        -1, step_low, nodes, entries, edges, lists, newest, fill, wanted,
+                    ):  # fmt: skip
+                        return FULL
+                    place[FIRST_NODE] = first_node
+                    filled[DONE_WORK] += _ROW_WORK
+                    place[ROW_MATCHES], place[ROW_TAKES] = filled[MATCHES], filled[TAKES]
+                    room = place[START_ROOM]
+                    if not again:
+                        room = min(room, partition_limit - numbers[segment])
+                    place[ROW_ROOM] = filled[ROOM] = room
                 first_node = place[FIRST_NODE]
                 if accepting(layout, nodes, first_node, fill[NODES]):
-                    # What an earlier call has emitted counts against the limit of the start only.
-                    again = row < completed and (not waits or start == low)
-                    if not resumed:
-                        place[ROW_MATCHES], place[ROW_TAKES] = filled[MATCHES], filled[TAKES]
-                        here = room
-                        if not again:
-                            here = min(room, partition_limit - numbers[segment])
-                        place[ROW_ROOM] = place[ROW_LEFT] = here
-                    matches, takes, here = place[ROW_MATCHES], place[ROW_TAKES], place[ROW_ROOM]
-                    visited, links, ways, path, rivals, found, taken, left, status = enumerate_row(
+                    status = enumerate_row(
                         layout, first_node, fill[NODES], -1, lows, kind == PREVIOUS_TO_CURRENT,
-                        max(settled_before, settled[row]), place[ROW_LEFT], takes_max, work,
-                        skip, strict, targets, nodes, entries, edges, visited, links, ways,
-                        path, rivals, found, taken, filled,
+                        max(place[SETTLED_BEFORE], settled[row]), takes_max, pause_at, skip,
+                        strict, targets, nodes, entries, edges, visited, links, ways, path, rivals,
+                        found, taken, filled, wanted,
                     )  # fmt: skip
-                    if status in (TOO_MANY, BAD_SKIP):
-                        break
-                    if status == PAUSED:
-                        place[ROW_LEFT] = left
-                        status = DONE
-                        continue
-                    room -= here - left
+                    if status > STOPPED:
+                        return status
+                    matches, takes = place[ROW_MATCHES], place[ROW_TAKES]
+                    place[START_ROOM] -= place[ROW_ROOM] - filled[ROOM]
                     if again:
                         filled[MATCHES], filled[TAKES] = matches, takes
                     elif filled[MATCHES] > matches:
@@ -448,16 +442,18 @@ def match_by_start(
                         if consume_selected:
                             for take in range(takes, filled[TAKES]):
                                 consumed[taken[take, TAKEN_ROW]] = True
-                    if room == 0 or filled[BARRIER] >= start or numbers[segment] >= partition_limit:
+                    spent = place[START_ROOM] == 0 or numbers[segment] >= partition_limit
+                    if spent or filled[BARRIER] >= start:
                         settled_at = settled[row]
+                place[FIRST_NODE] = -1
                 waiting = newest_live(layout, row, nodes, entries, lists, newest)
                 if kind == PREVIOUS_TO_CURRENT and waiting >= 0:
-                    anchor = waiting
-                if waiting < 0 or (kind and times[row] - times[anchor] >= within):
+                    place[ANCHOR] = waiting
+                if waiting < 0 or (kind and times[row] - times[place[ANCHOR]] >= within):
                     settled_at = settled[row]
                 row += 1
-            if status in (TOO_MANY, BAD_SKIP, PAUSED):
-                break
+            place[NEXT_ROW] = -1
+            anchor = place[ANCHOR]
             if settled_at < 0 and kind:
                 now = max(watermark, times[high - 1])
                 if row < high or now - times[anchor] >= within:
@@ -473,13 +469,8 @@ def match_by_start(
                 if waits:
                     break
             elif waits:
-                settled_before = max(settled_before, settled_at)
-        if status in (TOO_MANY, BAD_SKIP, PAUSED):
-            break
+                place[SETTLED_BEFORE] = max(place[SETTLED_BEFORE], settled_at)
         barriers[segment] = filled[BARRIER]
         ends[segment] = filled[MATCHES]
-    held = (
-        nodes, entries, edges, lists, newest, fill, visited, links, ways, path, rivals,
-        found, taken, filled, lows, ends, keep, place,
-    )  # fmt: skip
-    return held, status
+        place[AT_START] = -1
+    return DONE

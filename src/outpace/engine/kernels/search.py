@@ -718,7 +718,19 @@ def known_from(times: Integers, reach: int, passed: int, start: int, end: int) -
     """Return the row behind the last that had to come, those that told the time included."""
     if passed == NO_TIME:
         return reach
-    return max(reach, start + int(np.searchsorted(times[start:end], passed)) + 1)
+    return max(reach, first_from(times, start, end, passed) + 1)
+
+
+@compiled_within
+def first_from(times: Integers, low: int, high: int, time: int) -> int:
+    """Return the first row of some whose time is not before another, or their end."""
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class _Verdict(NamedTuple):

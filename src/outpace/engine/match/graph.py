@@ -16,9 +16,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import call, is_compiled
+from outpace.engine.kernels.compiled import fitting, is_compiled, read_only
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
+    DONE_WORK,
+    FULL,
     LAST_ROW,
     MATCHES,
     PAUSED,
@@ -43,11 +45,10 @@ from outpace.engine.kernels.graph_match import (
     NODES_KEPT,
     PREVIOUS_TO_CURRENT,
     UNLIMITED,
-    WORK,
-    Tables,
     match_by_completion,
     match_by_start,
     new_tables,
+    with_room,
 )
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
@@ -234,8 +235,9 @@ class GraphMatcher:
         bounds = np.stack([origin, low, completed, end], axis=1)
         settled = _known(block)
         common = (
-            self.layout, truth, block.times, rules.kind, rules.within, block.watermark,
+            self.layout, truth, read_only(block.times), rules.kind, rules.within, block.watermark,
             bounds, origin - shift, settled, block.ended,
+            takes_max, self.task.pace.work, rules.targets,
         )  # fmt: skip
         if self._by_start:
             clock, clock_settled = _clock(block)
@@ -243,25 +245,22 @@ class GraphMatcher:
                 match_by_start,
                 *common, barriers, numbers, consumed, clock, clock_settled,
                 int(block.arrivals.max()) + 1 if block.size else 0,
-                rules.waits, rules.per_start, rules.per_partition,
-                rules.skip, rules.strict, rules.targets,
-                rules.consume is Consume.SELECTED, rules.consume is Consume.ALL, takes_max,
-                self.task.pace.work,
+                rules.waits, rules.per_start, rules.per_partition, rules.skip, rules.strict,
+                rules.consume is Consume.SELECTED, rules.consume is Consume.ALL,
             )  # fmt: skip
         else:
-            turn = partial(
-                match_by_completion,
-                *common, block.floors, takes_max, self.nodes_kept, self.task.pace.work,
-            )  # fmt: skip
+            turn = partial(match_by_completion, *common, block.floors, self.nodes_kept)
         tables = new_tables(self.layout, block.size if rules.kind else 0, len(bounds))
         turns = Turns(self.task, block.size)
-        status = PAUSED
-        while status == PAUSED:
-            held, status = call(turn, tables)
-            tables = Tables(*held)
-            if status == PAUSED:
-                row = int(tables.place[AT_START if self._by_start else NEXT_ROW])
-                turns.end(int(tables.place[WORK]), row)
+        work = 0
+        while (status := turn(tables)) in (PAUSED, FULL):
+            if status == FULL:
+                with fitting():
+                    tables = with_room(tables)
+            else:
+                done = int(tables.filled[DONE_WORK])
+                turns.end(done - work, int(tables.place[AT_START if self._by_start else NEXT_ROW]))
+                work = done
         filled, ends, keep = tables.filled, tables.ends, tables.keep
         found, taken = tables.found[: filled[MATCHES]], tables.taken[: filled[TAKES]]
         if status == TOO_MANY:
@@ -355,7 +354,7 @@ def _row_shift(block: Block) -> Integers:
 
 def _known(block: Block) -> Integers:
     """Return for each row the arrival from which on it and all rows before it are known."""
-    known = block.arrivals.copy()
+    known = block.arrivals.astype(np.int64)
     for low, high in zip(block.segments[:-1], block.segments[1:], strict=True):
         part = known[low:high]
         np.maximum.accumulate(part, out=part)

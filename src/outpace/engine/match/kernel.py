@@ -17,7 +17,7 @@ import numpy.typing as npt
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
-from outpace.engine.kernels.compiled import is_compiled
+from outpace.engine.kernels.compiled import is_compiled, read_only
 from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
 from outpace.engine.kernels.settle import latest_arrivals
 from outpace.engine.kernels.strict import search_strict
@@ -432,10 +432,6 @@ def _row_type(size: int) -> type[np.int32] | type[np.int64]:
 def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
     begin, stop = block.segments[:-1].copy(), block.segments[1:].copy()
     visible = block.visible.copy()
-    # Kernels are compiled for one kind of array: times may come from Arrow, which allows no
-    # writing.
-    times = block.times.view()
-    times.flags.writeable = False
     floor = np.full(len(begin), block.watermark, np.int64)
     if len(block.times):
         some = visible > begin
@@ -443,7 +439,7 @@ def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
         floor = np.where(some, np.maximum(newest, floor), floor)
     return Rows(
         masks=masks,
-        times=times,
+        times=read_only(block.times),
         begin=begin,
         visible=visible,
         stop=stop,
