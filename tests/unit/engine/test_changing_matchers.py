@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import outpace as op
+from outpace.engine.match import count as count_module
+from outpace.engine.match import graph as graph_module
+from outpace.engine.match import kernel as kernel_module
+from outpace.engine.match import twin as twin_module
 from outpace.engine.match.contract import Block, Outcome, Resume
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.kernel import make_kernel
@@ -66,3 +74,42 @@ def test_changing_the_matcher_changes_nothing(
             found += operator.push(table.slice(row, 1)).matches.to_pylist()
         results.append(found + operator.finish().matches.to_pylist())
     assert results[0] == results[1]
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing seem compiled, and the twin give up at once."""
+    for module in (graph_module, kernel_module, count_module):
+        monkeypatch.setattr(module, "is_compiled", lambda _: False)
+    monkeypatch.setattr(twin_module, "_PATIENCE", 5)
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [(" ->> ".join(["A?"] * 20), 2**10 - 1), ("A+", 1), ("A -> A", 5)],
+)
+def test_what_the_twin_is_too_slow_for_is_compiled(pattern: str, found: int) -> None:
+    asked = Query().order_by("ts").pattern(pattern).define(A="kind = 'a'").measures(n="COUNT(*)")
+    search = op.search({"ts": list(range(10)), "kind": ["a"] * 10}, asked)
+    assert search.count() == found
+    assert search.table().num_rows == found
+
+
+def test_where_nothing_may_be_compiled_twins_do_all() -> None:
+    script = """
+import outpace as op
+table = {"ts": list(range(2500)), "x": [number % 5 for number in range(2500)]}
+base = op.Query().order_by("ts").define(A="x = 1", B="x > A.x").measures(n="COUNT(*)")
+queries = [base.pattern(pattern) for pattern in ("A B", "A -> B", "A ->> B")]
+for query in [query.within(5) for query in queries] + [queries[1].over(op.windows.count(10, 5))]:
+    print(op.search(table, query).count(), op.match(table, query).num_rows)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (["500"] * 4 + ["1500"] * 2 + ["500"] * 2, "")

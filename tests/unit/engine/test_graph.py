@@ -1,7 +1,8 @@
 """The graph matcher equals the twin and the oracle, in any order of emission and any cut."""
 
 import signal
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from matching import Case, block_of, cases, push_all
 from outpace.engine.kernels import graph_match as graph_match_module
 from outpace.engine.kernels.compiled import call
 from outpace.engine.match import graph as graph_module
-from outpace.engine.match.contract import Block, Resume
+from outpace.engine.match.contract import Block, Pace, Resume
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
@@ -228,3 +229,28 @@ def test_a_signal_waits_until_the_arrays_of_a_kernel_are_handed_over():
     finally:
         signal.signal(signal.SIGINT, before)
     assert done == [1]
+
+
+def test_a_kernel_without_memory_says_that_the_matches_do_not_fit():
+    with ThreadPoolExecutor(1) as thread:
+        for answer_of in (call, lambda *work: thread.submit(call, *work).result()):
+            with pytest.raises(MatchError, match="the matches do not fit into memory"):
+                answer_of(np.empty, 1 << 56)
+
+
+def test_a_graph_without_memory_says_that_the_matches_do_not_fit(monkeypatch):
+    monkeypatch.setattr(graph_match_module, "FIRST_LINES", 1 << 50)
+    with pytest.raises(MatchError, match="the matches do not fit into memory"):
+        runs(case_of(chain("A", "B"), "A B"))
+
+
+def test_what_is_looked_at_to_tell_equal_matches_apart_is_work():
+    optional = ast.Repeat(ast.Var("A"), 0, 1)
+    case = case_of(ast.concat([optional] * 6, [Link.ANY] * 5), "A A A A A A")
+    done = []
+    task = replace(case.task(), pace=Pace(100, lambda *place: done.append(place)))
+    block = block_of(case, 0, case.size, ended=True)
+    outcome = make_graph_matcher(task, truth_of(case))(block, Resume.fresh(1))
+    assert len(outcome.found.start) == 2**6 - 1
+    # Most of the work is to look for a preferred way to the same match.
+    assert len(done) * 100 > 40 * len(outcome.found.rows)

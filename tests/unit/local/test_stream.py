@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outpace as op
+from outpace.engine.order import arrival
 
 LETTERS = "abc"
 
@@ -259,6 +261,32 @@ def test_rows_of_one_time_are_in_order_within_their_key() -> None:
     with pytest.raises(op.DataError, match="row 1 of the pushed table comes before row 0 of it"):
         matcher.push({"ts": [2, 2], "id": [5, 4], "key": ["c", "c"]})
     assert matcher.push({"ts": [2, 2], "id": [5, 4], "key": ["c", "d"]}).num_rows == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_several_order_columns_are_looked_at_over_all_keys_at_once(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys lie between each other; only where a row is late each is looked at for itself."""
+    query = op.Query().partition_by("key").order_by("ts", "id").pattern("A B")
+    places = [(time, key) for time in range(10) for key in "cab"]
+    ids = [9 - number for number in range(30)]
+    looked: list[pa.Array] = []
+
+    def look(segments: pa.Array) -> list[tuple[int, int]]:
+        looked.append(segments)
+        return list(itertools.pairwise(segments))
+
+    monkeypatch.setattr(arrival, "itertools", SimpleNamespace(pairwise=look))
+    rows = {"ts": [t for t, _ in places], "key": [k for _, k in places], "id": ids}
+    if late:
+        rows = {name: [*values, values[-2]] for name, values in rows.items()}
+        rows["id"][-1] -= 1
+        with pytest.raises(op.DataError, match="comes before row 28 of it"):
+            op.open(query).push(rows)
+    else:
+        assert op.open(query).push(rows).num_rows == 15
+    assert bool(looked) is late
 
 
 def test_a_row_before_a_promised_time_is_refused() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 import signal
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
@@ -61,7 +62,9 @@ class Kernel(Generic[P, R]):
 
     @functools.cached_property
     def dispatcher(self) -> Any:
-        """What Numba has for the function."""
+        """What Numba has for the function; where it may compile nothing, the function itself."""
+        if is_disabled():
+            return _uncompiled(self.py_func)
         numba = load_numba()
         from outpace.engine.kernels.cache import add_cache
 
@@ -88,6 +91,11 @@ class _Part(Kernel[P, R]):
         return self.py_func(*args, **kwargs)
 
 
+def is_disabled() -> bool:
+    """Say whether Numba is told to compile nothing, as under a debugger: all is done by twins."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function over arrays when it is first called; keep its type for the checker."""
     return Kernel(function)
@@ -105,6 +113,7 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     are left to the function itself, so that the first answer waits for neither.
     """
     kernel = Kernel(function)
+    plain = _uncompiled(function)
     # Looking into the cache takes longer than small arguments do, so it happens once.
     is_cached = functools.cache(is_compiled)
 
@@ -115,12 +124,15 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
             early = size <= min(head_start.left, _SMALL_AT_FIRST)
             if early or (size <= _SMALL and not is_cached(kernel)):
                 head_start.left -= size
-                # Compiled integers wrap around without a word, and kernels check for it themselves.
-                with np.errstate(all="ignore"):
-                    return function(*args, **kwargs)
+                return plain(*args, **kwargs)
         return kernel(*args, **kwargs)
 
     return call
+
+
+def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    # Compiled integers wrap around without a word, and kernels check for it themselves.
+    return np.errstate(all="ignore")(function)
 
 
 def load_numba() -> ModuleType:
@@ -187,6 +199,8 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def is_compiled(kernel: Callable[..., object]) -> bool:
     """Say whether a kernel has been compiled, by this process or, with its present text, before."""
     known: Any = kernel
+    if is_disabled():
+        return False
     if known.overloads:
         return True
     dispatcher = getattr(known, "dispatcher", known)

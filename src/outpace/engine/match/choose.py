@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outpace.engine.kernels.compiled import is_disabled
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.twin import make_twin
@@ -24,7 +25,7 @@ def choose_matcher(task: Task) -> Choice:
     The graph shares the work of all matches that overlap, the kernel searches for the preferred
     match of each start, and the twin, plain Python, covers everything else.
     """
-    if not task.timeouts:
+    if not (task.timeouts or is_disabled()):
         if task.bound.query.effective_selection is Selection.ALL:
             from outpace.engine.match.graph import make_graph_matcher
 

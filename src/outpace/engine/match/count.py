@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from outpace.engine.kernels.compiled import head_start, is_compiled
+from outpace.engine.kernels.compiled import is_compiled
 from outpace.engine.kernels.count_rows import count_rows
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.graph import make_graph_matcher
-from outpace.engine.match.twin import make_twin
+from outpace.engine.match.twin import make_twin, stand_in
 from outpace.pattern.query import Consume, Per, Selection, Skip
 
 #: Blocks up to this size are listed rather than counted until the kernel has been compiled once.
@@ -26,9 +26,11 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
     A query that skips, consumes or has a limit per start is answered by its matcher, which emits no
     more than it must.
     """
-    loaded = head_start.left < 0
-    worth = block.size > _SMALL or (loaded and is_compiled(count_rows))
-    countable = worth and _nothing_is_ruled_out(task, block)
+    countable = _nothing_is_ruled_out(task, block)
+    if countable and block.size <= _SMALL:
+        outcome = stand_in(task, block, resume, lambda _: is_compiled(count_rows))
+        if outcome is not None:
+            return len(outcome.found.start)
     counts = count_candidates(task, block, resume) if countable else None
     if counts is None:
         matcher = make_graph_matcher(task) or make_twin(task)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import fitting, is_compiled, read_only
+from outpace.engine.kernels.compiled import is_compiled, read_only
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
     DONE_WORK,
@@ -67,7 +67,7 @@ from outpace.engine.match.contract import (
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.count_truth import truth_table
 from outpace.engine.match.graph_layout import Layout, graph_layout
-from outpace.engine.match.twin import make_twin, match_early
+from outpace.engine.match.twin import stand_in
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
@@ -190,11 +190,8 @@ class GraphMatcher:
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
-        early = match_early(self.task, block, resume)
-        if early is not None:
-            return early
-        if not self.ready(block.size):
-            return make_twin(self.task)(block, resume)
+        if outcome := stand_in(self.task, block, resume, self.ready):
+            return outcome
         truth = self.truth(block)
         takes_max = min(self.takes_max, TAKES_UNCOUNTED)
         read = self._read(block, resume, truth, takes_max)
@@ -255,8 +252,7 @@ class GraphMatcher:
         work = 0
         while (status := turn(tables)) in (PAUSED, FULL):
             if status == FULL:
-                with fitting():
-                    tables = with_room(tables)
+                tables = with_room(tables)
             else:
                 done = int(tables.filled[DONE_WORK])
                 turns.end(done - work, int(tables.place[AT_START if self._by_start else NEXT_ROW]))

@@ -38,7 +38,7 @@ from outpace.engine.match.contract import (
 from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, Program
-from outpace.engine.match.twin import make_twin, match_early
+from outpace.engine.match.twin import make_twin, stand_in
 from outpace.engine.match.twin_search import Reach
 from outpace.engine.match.twin_time import Arrivals
 from outpace.errors import MatchError
@@ -107,11 +107,10 @@ class KernelMatcher:
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
-        early = match_early(self._task, block, resume)
-        if early is not None:
-            return early
-        if not block.size or not self.ready(block.size):
+        if not block.size:
             return self._twin(block, resume)
+        if outcome := stand_in(self._task, block, resume, self.ready):
+            return outcome
         # Compiled arithmetic may give up (an overflow, say): the twin words the error, or has none.
         return self._run(block, resume) or self._twin(block, resume)
 

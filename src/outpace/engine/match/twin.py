@@ -30,43 +30,56 @@ from outpace.engine.match.contract import (
 )
 from outpace.engine.match.masks import BlockPredicates, Predicates
 from outpace.engine.match.twin_search import (
-    Patience,
     Plan,
     Reach,
     Segment,
     Signal,
-    TakesLong,
+    Steps,
+    TooManyStepsError,
     Walk,
 )
 from outpace.engine.match.twin_time import Arrivals
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
 
+#: So many steps take a few seconds, about as long as kernels take to be compiled.
+_PATIENCE: Final = 500_000
 #: A step of the search takes as long as so many elements in a plain loop.
 _STEP: Final = 40
 #: How many steps a row takes, usually not more.
 _STEPS_EACH: Final = 2
 
 
-def match_early(task: Task, block: Block, resume: Resume) -> Outcome | None:
-    """Match a small block before Numba is loaded; None where it is, or where that takes longer."""
-    steps = head_start.left // _STEP
-    if steps < _STEPS_EACH * block.size:
-        return None
-    patience = Patience(steps)
+def stand_in(
+    task: Task, block: Block, resume: Resume, ready: Callable[[int], bool]
+) -> Outcome | None:
+    """Match a block with the twin as long as no kernel does.
+
+    A small block is matched before Numba is loaded, and any that the kernel is not `ready` for
+    before it is compiled. None says that the kernel is ready or worth its wait.
+    """
+    early = head_start.left // _STEP
+    if early >= _STEPS_EACH * block.size and (outcome := _match_within(early, task, block, resume)):
+        return outcome
+    return None if ready(block.size) else _match_within(_PATIENCE, task, block, resume)
+
+
+def _match_within(most: int, task: Task, block: Block, resume: Resume) -> Outcome | None:
+    # Where the twin's budget is spent, the kernel may have an answer.
+    steps = Steps(min(most, task.step_budget))
     try:
-        return make_twin(task, patience=patience)(block, resume)
-    except TakesLong:
+        return make_twin(task, steps=steps)(block, resume)
+    except TooManyStepsError:
         return None
     finally:
-        head_start.left -= _STEP * (steps - patience.steps)
+        head_start.left -= _STEP * steps.taken
 
 
 def make_twin(
     task: Task,
     predicates: Callable[[Block], Predicates] | None = None,
     *,
-    patience: Patience | None = None,
+    steps: Steps | None = None,
 ) -> Matcher:
     """Return the twin matcher of a task.
 
@@ -76,8 +89,8 @@ def make_twin(
         The query.
     predicates
         What answers for the predicates over a block; by default the bound ones.
-    patience
-        How many steps it takes at most before it raises `TakesLong`.
+    steps
+        What counts the steps of a call, and ends it with a TooManyStepsError.
     """
     plan = Plan.of(
         task.program,
@@ -94,8 +107,9 @@ def make_twin(
         arrivals = Arrivals(block)
         emitted = _Emitted()
         parts = []
+        counted = steps or Steps()
         for index in range(len(block.segments) - 1):
-            part = _Part(plan, rules, block, resume, index, asked, arrivals, emitted, patience)
+            part = _Part(plan, rules, block, resume, index, asked, arrivals, emitted, counted)
             part.run()
             parts.append(part)
         return Outcome(
@@ -222,7 +236,7 @@ class _Part:
         predicates: Predicates,
         arrivals: Arrivals,
         emitted: _Emitted,
-        patience: Patience | None,
+        steps: Steps,
     ) -> None:
         self._rules, self._index, self._emitted = rules, index, emitted
         self._low, self._high = int(block.segments[index]), int(block.segments[index + 1])
@@ -249,7 +263,7 @@ class _Part:
                 masks,
                 predicates.asking(index),
             ),
-            patience,
+            steps,
         )
         self._walk.consumed = {int(c) - self._base for c in resume.consumed[index]}
         self._arrivals = arrivals.of_segment(index)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Final
 
 from outpace.engine.match.contract import NO_TIME, STEPS_PER_ROW
@@ -24,15 +25,16 @@ from outpace.pattern.query import WithinKind
 MEMORY_MAX: Final = 4_000_000
 
 
-class TakesLong(Exception):  # noqa: N818  # a sign to the caller, which nobody else sees
-    """The search has taken all the steps that there is patience for."""
+class TooManyStepsError(Exception):
+    """The search has taken as many steps as someone is ready to wait for."""
 
 
 @dataclass(slots=True)
-class Patience:
-    """How many steps all searches that share it may still take."""
+class Steps:
+    """The steps that searches which share it have taken, and after how many they give up."""
 
-    steps: int
+    most: float = inf
+    taken: int = 0
 
 
 class Signal(Enum):
@@ -169,16 +171,17 @@ class Walk:
     holds rows that no run may take any more; it only ever grows.
     """
 
-    def __init__(self, plan: Plan, segment: Segment, patience: Patience | None = None) -> None:
+    def __init__(self, plan: Plan, segment: Segment, steps: Steps) -> None:
         self._plan = plan
-        self._budget = plan.step_budget + STEPS_PER_ROW * segment.size
-        self._patience = patience or Patience(2**63)
         self._segment = segment
+        self._steps = steps
+        #: What the search from one start may take, and the step where that is over.
+        self._budget = plan.step_budget + STEPS_PER_ROW * segment.size
+        self._last_step = 0
         self._masks = segment.masks
         self._variables = [position.variable for position in plan.program.positions]
         self._failures: dict[tuple[int, int], Reach] = {}
         self._failures_of_start: dict[tuple[int, int], Reach] = {}
-        self._steps = 0
         self._number = 1
         self._stack: list[_Frame] = []
         self.consumed: set[int] = set()
@@ -200,8 +203,7 @@ class Walk:
 
     def search(self, start: int, number: int) -> Iterator[Signal]:
         """Yield what the runs from `start` come to, in order of preference."""
-        self._patience.steps -= self._steps
-        self._steps = 0
+        self._last_step = self._steps.taken + self._budget
         self._number = number
         self._failures_of_start.clear()
         self.rows.clear()
@@ -283,10 +285,10 @@ class Walk:
             del self.timed_out[run]
 
     def _count_step(self, start: int) -> None:
-        self._steps += 1
-        if self._steps > self._patience.steps:
-            raise TakesLong
-        if self._steps > self._budget:
+        self._steps.taken += 1
+        if self._steps.taken > self._steps.most:
+            raise TooManyStepsError
+        if self._steps.taken > self._last_step:
             raise MatchError(
                 f"the search for a match took more than {self._budget} steps",
                 detail=f"the match would start at row {start} of the rows looked at",
@@ -381,7 +383,7 @@ class Walk:
                 reach.end = True
                 return
             reach.row = max(reach.row, row)
-            self._steps += 1
+            self._steps.taken += 1
             if row == frame.row + 1 and any(
                 n.immediate and self._holds(n.variable, row) for n in ends
             ):
