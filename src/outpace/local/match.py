@@ -97,7 +97,7 @@ class Search:
         if self._query.windows is not None and self._query.instance_count > 1:
             from outpace.local.parallel.host import match_in_processes
 
-            return match_in_processes(self._query, self._table)
+            return match_in_processes(self._query, self._table, self._pace.progress)
         if self._query.windows is not None:
             return self._in_windows.table
         if self._query.operator is not None:

@@ -71,11 +71,14 @@ NODES_KEPT = 1 << 16
 #: Lines of each table, at first.
 FIRST_LINES = 64
 
+#: So many are copied at once.
+_LINES_AT_ONCE = 1 << 17
+
 #: Room without a limit.
 UNLIMITED = np.iinfo(np.int64).max
 
 #: What adding a row to a graph is worth, counted in nodes, links and takes.
-_ROW_WORK = 8
+_ROW_WORK = 16
 
 # Where a call stopped: the segment, the row to go on with and by start the start (-1: none yet),
 # the first node of the row (-1: it is not in the graph yet), where the graph begins, the first
@@ -163,7 +166,10 @@ def _grown(table: Matrix, lines: int) -> Matrix:
     if lines <= len(table):
         return table
     larger = np.empty((max(lines, 2 * len(table)), *table.shape[1:]), np.int64)
-    larger[: len(table)] = table
+    # Piece by piece, as Python has the floor only between copies.
+    for low in range(0, len(table), _LINES_AT_ONCE):
+        piece = table[low : low + _LINES_AT_ONCE]
+        larger[low : low + len(piece)] = piece
     return larger
 
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.match.contract import Progress
 from outpace.engine.merge import ENDED
 from outpace.engine.order.merge import ticks_of
 from outpace.engine.window.feed import in_order
@@ -106,13 +107,22 @@ def run(
     return Run(whole, listed, rate_control, memory, batch_rows)
 
 
-def match_in_processes(query: Query, table: pa.Table) -> pa.Table:
-    """Return the matches of a query in the windows of a complete table."""
+def match_in_processes(query: Query, table: pa.Table, progress: Progress | None = None) -> pa.Table:
+    """Return the matches of a query in the windows of a complete table.
+
+    `progress` is told of the events that were handed out, of which instances have a few blocks.
+    """
     bound = make_instance(query, table.schema)[0]
+    told = progress or (lambda done, total: None)
+    found: list[pa.Table] = []
     with ParallelOperator(query, table.schema) as operator:
-        found = list(operator.push(in_order(bound, table, bind_windows(query, table.schema))))
+        rows = in_order(bound, table, bind_windows(query, table.schema))
+        for begin in range(0, rows.num_rows, BLOCK_ROWS):
+            told(begin, rows.num_rows)
+            found += operator.push(rows.slice(begin, BLOCK_ROWS))
         operator.finish()
         found += operator.rest()
+        told(rows.num_rows, rows.num_rows)
     return pa.concat_tables([bound.output.empty_table(), *found])
 
 

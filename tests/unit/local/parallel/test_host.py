@@ -125,11 +125,15 @@ def test_a_key_stays_with_its_instance() -> None:
     assert op.match(table(), query.instances(3)).equals(expected)
 
 
-def test_an_operator_of_a_user_runs_in_processes() -> None:
+def test_an_operator_of_a_user_runs_in_processes_that_tell_their_progress() -> None:
     query = op.Query().order_by("ts").apply(Rises).over(op.windows.count(30), numbered=True)
     expected = op.match(table(), query)
     assert expected.num_rows
-    assert op.match(table(), query.instances(2)).equals(expected)
+    told: list[tuple[int, int]] = []
+    found = op.match(table(), query.instances(2), progress=lambda *place: told.append(place))
+    assert found.equals(expected)
+    size = table().num_rows
+    assert told == [(0, size), (size, size)]
 
 
 def test_a_query_that_reads_no_column_gets_all_events() -> None:
