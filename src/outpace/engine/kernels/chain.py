@@ -8,7 +8,7 @@ the search kernel.
 
 from __future__ import annotations
 
-from outpace.engine.kernels.compiled import compiled, compiled_within
+from outpace.engine.kernels.compiled import compiled_in_place, compiled_within
 from outpace.engine.kernels.search import (
     DONE,
     FULL,
@@ -23,7 +23,7 @@ from outpace.engine.kernels.search import (
 )
 
 
-@compiled
+@compiled_in_place
 def search_chain(
     steps: Integers,
     past_last: bool,

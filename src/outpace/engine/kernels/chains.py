@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.chain import next_event
-from outpace.engine.kernels.compiled import compiled, compiled_within
+from outpace.engine.kernels.compiled import compiled, compiled_in_place, compiled_within
 from outpace.engine.kernels.search import (
     DONE,
     FULL,
@@ -138,7 +138,7 @@ def end_windows(
                 tails[partition[window]] = NONE
 
 
-@compiled
+@compiled_in_place
 def sweep_chain(
     steps: Integers,
     past_last: bool,
@@ -258,6 +258,7 @@ def walk_chains(
     left = np.empty((2, 64), np.int64)
     parked = np.empty((4, 64), np.int64)
     counts = np.zeros(2, np.int64)
+    # Where others are called with a constant, `int` gives it the type that it has later on.
     runs = parks = match = 0
     # Arrays are taken out of their tuples, as to count who holds them costs more than to read them.
     at, starts, segments = groups.at, outcomes.start, outcomes.segment
@@ -274,17 +275,17 @@ def walk_chains(
             row += 1
             quiet = end
             if active != NONE:
-                match, start = next_start(starts, segments, match, segment, row)
+                match, start = next_start(starts, segments, int(match), segment, row)
                 quiet = min(start, limit) if leaps else row
             while row < quiet and at[row + segment] == NONE:
                 row += 1
             here = at[row + segment]
             if here != NONE:
                 at[row + segment] = NONE
-                active = here if active == NONE else join_lists(following, active, here)
+                active = here if active == NONE else join_lists(following, int(active), here)
             if active == NONE:
                 continue
-            match, start = next_start(starts, segments, match, segment, row)
+            match, start = next_start(starts, segments, int(match), segment, row)
             matched = start == row
             # The row behind the last one that the search from this row looks at.
             needed = row + 1
@@ -345,7 +346,7 @@ def walk_chains(
             if target > row + 1:
                 place = target + segment
                 there = at[place]
-                at[place] = active if there == NONE else join_lists(following, there, active)
+                at[place] = active if there == NONE else join_lists(following, there, int(active))
                 active = NONE
     # A plain tuple: a named one is made by Python code, where a signal would end the process.
     return (
@@ -368,7 +369,7 @@ def next_start(
     return match, REACHED_END
 
 
-@compiled_within
+@compiled
 def let_go(
     firsts: Integers,
     lasts: Integers,
@@ -420,7 +421,7 @@ def first_to_find(firsts: Integers, reaches: Integers, following: Integers, acti
     return best
 
 
-@compiled_within
+@compiled
 def list_windows(
     after: Integers, window: int, last: int, windows: Integers, counts: Integers
 ) -> Integers:
@@ -434,7 +435,8 @@ def list_windows(
             window += 1
         if count == len(windows):
             longer = np.empty(2 * count, np.int64)
-            longer[:count] = windows
+            for place in range(count):
+                longer[place] = windows[place]
             windows = longer
         windows[count] = window
         count += 1
@@ -444,11 +446,16 @@ def list_windows(
         window = after[window]
 
 
-@compiled_within
+@compiled
 def grown(columns: Integers) -> Integers:
-    """Return columns with twice the room."""
+    """Return columns with twice the room.
+
+    Values are copied one by one: a slice would compile the words of NumPy's errors along.
+    """
     larger = np.empty((columns.shape[0], 2 * columns.shape[1]), np.int64)
-    larger[:, : columns.shape[1]] = columns
+    for column in range(columns.shape[0]):
+        for place in range(columns.shape[1]):
+            larger[column, place] = columns[column, place]
     return larger
 
 
@@ -488,7 +495,7 @@ def merge_reached(
             merged = active
             reaches[active] = reach
         else:
-            merge_groups(firsts, lasts, before, after, merged, active)
+            merge_groups(firsts, lasts, before, after, int(merged), active)
         active = next_group
     if merged == NONE:
         return kept
@@ -496,7 +503,7 @@ def merge_reached(
     return merged
 
 
-@compiled
+@compiled_in_place
 def link_groups(places: Integers, at: Integers, following: Integers) -> None:
     """Put each group into the list of its place."""
     for group in range(len(places) - 1, -1, -1):
@@ -520,7 +527,7 @@ def enter_chains(
     for segment in range(len(rows)):
         row = rows[segment]
         while row < stops[segment]:
-            match, start = next_start(outcomes.start, outcomes.segment, match, segment, row)
+            match, start = next_start(outcomes.start, outcomes.segment, int(match), segment, row)
             if start == row:
                 reach[segment] = max(reach[segment], outcomes.reach[match])
                 if founds == found.shape[1]:

@@ -101,9 +101,15 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return Kernel(function)
 
 
+def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that makes no arrays, so it need not count who holds those it works in."""
+    return Kernel(function, _nrt=False, no_cfunc_wrapper=True)
+
+
 def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function that only other kernels call: without the code for a call from Python."""
-    return _Part(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    """Compile a function that only other kernels call, and that makes no arrays."""
+    # Without the code for a call from Python.
+    return _Part(function, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 
 def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:

@@ -80,7 +80,9 @@ def apply_sums(
                 target[lane] = added
                 seen |= added
     for index in range(first, last):
-        lanes[machine.sums[index, STATE], low:high] = scratch[index - first, low:high]
+        changed, source = lanes[machine.sums[index, STATE]], scratch[index - first]
+        for lane in range(low, high):
+            changed[lane] = source[lane]
     return seen
 
 
@@ -99,7 +101,7 @@ def add_takes(machine: Machine, first: int, last: int, lanes: Matrix, low: int, 
     return seen
 
 
-@compiled_within
+@compiled
 def make_room(lanes: Matrix, lane_rows: Integers, low: int, high: int) -> tuple[Matrix, Integers]:
     """Move the lanes in use to the front, of larger tables where they fill more than half."""
     size = len(lane_rows)
@@ -107,8 +109,12 @@ def make_room(lanes: Matrix, lane_rows: Integers, low: int, high: int) -> tuple[
     larger = size if 2 * used <= size else 2 * size
     moved = np.zeros((len(lanes), larger), np.int64)
     moved_rows = np.zeros(larger, np.int64)
-    moved[:, :used] = lanes[:, low:high]
-    moved_rows[:used] = lane_rows[low:high]
+    # One by one: a slice would compile the words of NumPy's errors along.
+    for lane in range(used):
+        moved_rows[lane] = lane_rows[low + lane]
+    for state in range(len(lanes)):
+        for lane in range(used):
+            moved[state, lane] = lanes[state, low + lane]
     return moved, moved_rows
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import compiled, compiled_within, fitting
+from outpace.engine.kernels.compiled import compiled_in_place, compiled_within, fitting
 from outpace.engine.kernels.graph_build import (
     CONTENDERS,
     EDGE_COLUMNS,
@@ -190,7 +190,7 @@ def accepting(layout: Layout, nodes: Matrix, first: int, last: int) -> bool:
     return False
 
 
-@compiled
+@compiled_in_place
 def match_by_completion(
     layout: Layout,
     truth: Truth,
@@ -337,7 +337,7 @@ def can_start(layout: Layout, truth: Truth, row: int, first: bool) -> bool:
     return False
 
 
-@compiled
+@compiled_in_place
 def match_by_start(
     layout: Layout,
     truth: Truth,

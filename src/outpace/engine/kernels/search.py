@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled, compiled_within
+from outpace.engine.kernels.compiled import compiled_in_place, compiled_within
 
 #: Kernels take arrays of several widths; what is said here is what they mean.
 Integers = npt.NDArray[Any]
@@ -206,7 +206,7 @@ def memo_slot(keys: Integers, stamps: Integers, stamp: int, key: int) -> int:
     return slot
 
 
-@compiled
+@compiled_in_place
 def search(
     step: Any,
     program: ProgramArrays,

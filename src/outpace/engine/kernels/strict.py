@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.engine.kernels.compiled import compiled_in_place
 from outpace.engine.kernels.search import (
     ANY_START,
     AT_END,
@@ -49,7 +49,7 @@ from outpace.engine.kernels.search import (
 )
 
 
-@compiled
+@compiled_in_place
 def search_strict(
     step: Any,
     program: ProgramArrays,
