@@ -196,7 +196,7 @@ def pattern_parts(pattern: str) -> int:
     Examples
     --------
     >>> pattern_parts("ab{3}"), pattern_parts("(ab{3}){10}"), pattern_parts(r"[a-z]\{9}")
-    (4, 40, 5)
+    (4, 40, 4)
     """
     # In each group that is open: its parts, and those of what a repetition would repeat.
     groups = [(0, 0)]
