@@ -38,7 +38,7 @@ $(READY):
 
 # Tests, demo and benchmark run compiled code; without this each would compile it as it goes.
 $(WARM): | $(READY)
-	$(BIN)/python -m outpace.local.compile
+	$(BIN)/python -m outpace.hosts.compile
 	@rm -f $(NUMBA_CACHE_DIR)/.warm-*
 	@touch $@
 

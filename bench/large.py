@@ -15,12 +15,12 @@ import sys
 import time
 from pathlib import Path
 
+from outpace.bench.data import events_file
+from outpace.bench.memory import PeakMemory
+from outpace.bench.spark import job
 from outpace.cli.bench import DATA_FOLDER
-from outpace.cli.bench_data import events_file
-from outpace.cli.bench_memory import PeakMemory
-from outpace.cli.bench_spark import job
-from outpace.spark.session import session
-from outpace.testing.workloads import WORKLOADS
+from outpace.hosts.spark.session import session
+from outpace.ingest.workloads import WORKLOADS
 
 GIBIBYTE = 1 << 30
 

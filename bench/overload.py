@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import outpace as op
-from outpace.cli.bench_memory import PeakMemory
+from outpace.bench.memory import PeakMemory
 from outpace.ingest.pace import paced
 from outpace.ingest.source import Source
 

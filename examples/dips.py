@@ -6,7 +6,7 @@ Run it with `python examples/dips.py`.
 import pyarrow.compute as pc
 
 import outpace as op
-from outpace.testing.ticks import generate_ticks
+from outpace.ingest.ticks import generate_ticks
 
 dip = (
     op.Query("dip")

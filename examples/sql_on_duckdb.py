@@ -6,7 +6,7 @@ Run it with `python examples/sql_on_duckdb.py`.
 import duckdb
 
 import outpace as op
-from outpace.testing.ticks import generate_ticks
+from outpace.ingest.ticks import generate_ticks
 
 STATEMENT = """
     WITH dips AS (

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 import outpace as op
 from outpace.cli.main import app
 from outpace.cli.progress import ConnectFeed
-from outpace.spark.session import ROCKSDB
+from outpace.hosts.spark.session import ROCKSDB
 
 #: The events of streams, and the queries that run over them.
 STREAM = (150, 3)

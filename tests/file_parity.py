@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import outpace as op
-from outpace.plan import blocks
+from outpace.files import blocks
 
 SIZE = 1200
 

@@ -10,16 +10,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from outpace.engine.match.contract import (
-    NO_TIME,
-    WORK_AT_ONCE,
-    Block,
-    Matcher,
-    Outcome,
-    Pace,
-    Resume,
-    Task,
-)
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.match.contract import WORK_AT_ONCE, Block, Matcher, Outcome, Pace, Resume, Task
 from outpace.engine.match.masks import Ask
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.twin import make_twin

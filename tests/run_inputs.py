@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import outpace as op
-from outpace.testing.ticks import generate_ticks
+from outpace.ingest.ticks import generate_ticks
 
 CLAUSE = """MATCH_RECOGNIZE (
     PARTITION BY symbol ORDER BY ts

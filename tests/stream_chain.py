@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from outpace.engine.codec.table import read_table
 from outpace.engine.stream.cell import Cell, Counters, Kind, cell_batch, read_cells
 from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
-from outpace.engine.stream.table_block import read_table
 
 #: The saved state of each instance of each stage.
 States = list[list[bytes | None]]

@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.window.contract import OPEN, Events, Split, Windows
-from outpace.engine.window.match import WindowMatcher
-from outpace.engine.window.result import WindowMatches
+from outpace.engine.event import Events
+from outpace.engine.split.windows import OPEN, Split, Windows
+from outpace.engine.window_match.matcher import WindowMatcher
+from outpace.engine.window_match.result import WindowMatches
 from outpace.testing.windowed import CutWindow
 
 

@@ -17,11 +17,12 @@ from pyspark.sql import functions as sf
 
 import outpace as op
 from outpace import schedulers, windows
+from outpace.files import blocks
+from outpace.files import windows as window_files
+from outpace.hosts.spark.files import plan_session_files
+from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.query import Query
-from outpace.plan import blocks, window_files
 from outpace.plan.windows import plan_windows
-from outpace.spark.files import plan_session_files
-from outpace.spark.schema import arrow_schema
 
 SIZE = 900
 

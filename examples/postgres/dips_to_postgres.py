@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 
 import outpace as op
-from outpace.testing.ticks import generate_ticks
+from outpace.ingest.ticks import generate_ticks
 
 FOLDER = Path("dips")
 TRADES = 20_000

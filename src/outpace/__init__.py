@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from outpace import schedulers as schedulers
     from outpace import simulate as simulate
     from outpace import sources as sources
-    from outpace import spark as spark
     from outpace import windows as windows
+    from outpace.api import explain, match, search, sql
     from outpace.errors import (
         BindError,
         DataError,
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
         StateError,
         UnsupportedError,
     )
-    from outpace.host import explain, match, search, sql
-    from outpace.local.match import Search
-    from outpace.local.parallel.control import RateControl
-    from outpace.local.parallel.host import Run, run
-    from outpace.local.stream import StreamMatcher
-    from outpace.local.stream import open_query as open
-    from outpace.local.stream import resume_query as resume
+    from outpace.files.parquet import parquet
+    from outpace.hosts import spark as spark
+    from outpace.hosts.local.stream import StreamMatcher
+    from outpace.hosts.local.stream import open_query as open
+    from outpace.hosts.local.stream import resume_query as resume
+    from outpace.hosts.local.table import Search
+    from outpace.hosts.processes.control import RateControl
+    from outpace.hosts.processes.run import Run, run
     from outpace.pattern.builder import (
         classifier,
         col,
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     )
     from outpace.pattern.disorder import InOrder, KSlack, Watermark
     from outpace.pattern.operator import EventOperator, Operator
-    from outpace.plan.files import parquet
 
     __version__: str
 
@@ -112,20 +112,21 @@ __all__ = [
 
 #: Where public names live, by module; each module is loaded when one of its names is first used.
 _HOMES: Final = {
-    "outpace": ("log", "schedulers", "simulate", "sources", "spark", "windows"),
+    "outpace": ("log", "schedulers", "simulate", "sources", "windows"),
+    "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "outpace.host": ("explain", "match", "search", "sql"),
-    "outpace.local.match": ("Search",),
-    "outpace.local.parallel.control": ("RateControl",),
-    "outpace.local.parallel.host": ("Run", "run"),
-    "outpace.local.stream": ("StreamMatcher", "open", "resume"),
+    "outpace.api": ("explain", "match", "search", "sql"),
+    "outpace.hosts.local.table": ("Search",),
+    "outpace.hosts.processes.control": ("RateControl",),
+    "outpace.hosts.processes.run": ("Run", "run"),
+    "outpace.hosts.local.stream": ("StreamMatcher", "open", "resume"),
     "outpace.pattern.builder": (
         *("classifier", "col", "first", "fn", "last", "lit", "match_number", "next", "permute"),
         *("prev", "step"),
     ),
     "outpace.pattern.disorder": ("InOrder", "KSlack", "Watermark"),
     "outpace.pattern.operator": ("EventOperator", "Operator"),
-    "outpace.plan.files": ("parquet",),
+    "outpace.files.parquet": ("parquet",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _SUBMODULES: Final = _HOMES["outpace"]
@@ -134,7 +135,7 @@ _NAMES_THERE: Final = {"open": "open_query", "resume": "resume_query"}
 
 
 def _explain(query: Query, data: object) -> Explained:
-    from outpace.host import explain
+    from outpace.api import explain
 
     return explain(query, data)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from outpace.engine.window.assign import windows_of
-from outpace.local.frames import TableLike, to_arrow
+from outpace.engine.divide.assign import windows_of
+from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_duration
 from outpace.pattern.builder import expression_tree
 from outpace.pattern.query import Query, checked_query

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """Matches of a query over Parquet files; `outpace.spark.source` says which options it has."""
+    """Matches of a query over Parquet files; `outpace.hosts.spark.source` has the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -20,12 +20,12 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the matches."""
-        from outpace.spark.source import matches_schema
+        from outpace.hosts.spark.source import matches_schema
 
         return matches_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what finds the matches."""
-        from outpace.spark.source import MatchesReader
+        from outpace.hosts.spark.source import MatchesReader
 
         return MatchesReader(self.options, schema)

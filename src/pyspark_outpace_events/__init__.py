@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """Generated events; `outpace.spark.events` says which options it has."""
+    """Generated events; `outpace.hosts.spark.events` says which options it has."""
 
     @classmethod
     def name(cls) -> str:
@@ -20,19 +20,19 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the events."""
+        from outpace.hosts.spark.events import events_schema
         from outpace.ingest.event_options import read_options
-        from outpace.spark.events import events_schema
 
         return events_schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what makes the events of a batch."""
-        from outpace.spark.events import EventsReader
+        from outpace.hosts.spark.events import EventsReader
 
         return EventsReader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what makes the events of a stream."""
-        from outpace.spark.events import EventsStreamReader
+        from outpace.hosts.spark.events import EventsStreamReader
 
         return EventsStreamReader(self.options)

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """Events of a log; `outpace.spark.log_source` says which options it has."""
+    """Events of a log; `outpace.hosts.spark.log_source` says which options it has."""
 
     @classmethod
     def name(cls) -> str:
@@ -20,18 +20,18 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the events, or of the blocks."""
-        from outpace.spark.log_source import log_schema
+        from outpace.hosts.spark.log_source import log_schema
 
         return log_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the log as it is now."""
-        from outpace.spark.log_source import LogReader
+        from outpace.hosts.spark.log_source import LogReader
 
         return LogReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Return what follows the log."""
-        from outpace.spark.log_source import LogStreamReader
+        from outpace.hosts.spark.log_source import LogStreamReader
 
         return LogStreamReader(self.options, schema)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import outpace as op
-from outpace.spark.session import ROCKSDB
+from outpace.hosts.spark.session import ROCKSDB
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",

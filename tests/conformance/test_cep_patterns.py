@@ -26,7 +26,7 @@ import pytest
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
-from outpace.local.match import match
+from outpace.hosts.local.table import match
 from outpace.pattern.builder import Fluent, Steps, col, step
 from outpace.pattern.query import AfterMatch, Query, Skip, WithinKind
 

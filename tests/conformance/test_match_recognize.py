@@ -7,7 +7,7 @@ import pytest
 from statements import answer, public_cases
 
 from outpace.errors import OutpaceError
-from outpace.local.sql import sql
+from outpace.hosts.local.sql import sql
 
 CONNECTION = duckdb.connect()
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.errors import MatchError, OutpaceError
-from outpace.local.sql import sql
+from outpace.hosts.local.sql import sql
 
 #: id, value: two slopes down and up again.
 SLOPES = (

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from outpace.pattern.aggregates import AGGREGATES
-from outpace.pattern.functions import FUNCTIONS
+from outpace.pattern.functions.aggregate import AGGREGATES
+from outpace.pattern.functions.registry import FUNCTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "expressions.md"
 ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|", re.MULTILINE)

@@ -11,8 +11,8 @@ from parity.case import Case, Push, Row
 from parity.record import Record, text
 
 import outpace as op
-from outpace.engine.window.contract import Events
-from outpace.pattern.bind_windows import bind_windows
+from outpace.engine.event import Events
+from outpace.pattern.bind.windows import bind_windows
 from outpace.testing import oracle
 from outpace.testing.windowed import CutWindow, windowed_matches
 from outpace.testing.windows import windows_by_definition

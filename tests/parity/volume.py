@@ -14,8 +14,8 @@ from parity.operators import Pairs
 from parity.record import Record, digest
 
 import outpace as op
-from outpace.testing.workloads import WORKLOADS
-from outpace.testing.workloads import events as workload_events
+from outpace.ingest.workloads import WORKLOADS
+from outpace.ingest.workloads import events as workload_events
 
 #: So many events that blocks are divided, kernels run compiled, and no result is written out.
 SIZE: Final = 30_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from outpace.bench.spark import SMALLER, Runs, Timing, measure
+from outpace.bench.worker import run
 from outpace.cli.bench import INPUTS
-from outpace.cli.bench_spark import SMALLER, Runs, Timing, measure
-from outpace.cli.bench_worker import run
 from outpace.cli.main import app
 from outpace.errors import MatchError
 

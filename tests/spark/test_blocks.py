@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import outpace as op
-from outpace.plan import blocks
+from outpace.files import blocks
+from outpace.files.parquet import list_files
 from outpace.plan.batch import RANGE_FACTOR
-from outpace.plan.files import list_files
 
 SIZE = 6000
 

@@ -13,11 +13,11 @@ import streamed
 from pyspark.sql import SparkSession
 
 from outpace.cli.simulate_measure import setting_of
+from outpace.hosts.spark.session import ROCKSDB
 from outpace.simulate import read_scenario, simulate
 from outpace.simulate.calibration.compare import Comparison
 from outpace.simulate.calibration.stream import SETTINGS, live_stream
 from outpace.simulate.calibration.written import CONSUMER, Measured, read_calibrated
-from outpace.spark.session import ROCKSDB
 
 pytestmark = pytest.mark.soak
 

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from outpace.cli.demo import MEAN_GAP_MS
-from outpace.cli.demo_search import find, local_host, spark_host
-from outpace.testing.ticks import generate_ticks
+from outpace.demo.search import find, local_host, spark_host
+from outpace.ingest.ticks import generate_ticks
 
 ROWS = 4_000
 

@@ -14,11 +14,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import outpace as op
-from outpace.engine.block import read_block
+from outpace.engine.codec.block import read_block
+from outpace.hosts.spark.events import EventsReader, EventsStreamReader
+from outpace.hosts.spark.log_source import behind
 from outpace.ingest.event_options import read_options
 from outpace.ingest.event_stream import EventStream
-from outpace.spark.events import EventsReader, EventsStreamReader
-from outpace.spark.log_source import behind
 
 OPTIONS = {"rate": "100", "disorder": "2 s", "delayed": "0.4", "limit": "600"}
 

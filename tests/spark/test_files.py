@@ -15,11 +15,11 @@ from file_parity import from_files, in_process, write_files
 from pyspark.sql import DataFrame, SparkSession
 
 import outpace as op
+from outpace.files import blocks
+from outpace.files.parquet import list_files, parquet
+from outpace.hosts.spark.files import plan_session_files, rows_frame
 from outpace.pattern.query import Query
-from outpace.plan import blocks
 from outpace.plan.batch import Cut
-from outpace.plan.files import list_files, parquet
-from outpace.spark.files import plan_session_files, rows_frame
 
 pytestmark = pytest.mark.usefixtures("spark")
 

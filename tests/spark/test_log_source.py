@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 import outpace as op
-from outpace.engine.block import read_block
+from outpace.engine.codec.block import read_block
+from outpace.hosts.spark.log_source import SCHEMA_KEY, TIME_KEY, LogStreamReader, behind, log_schema
 from outpace.ingest.log.options import read_options
-from outpace.spark.log_source import SCHEMA_KEY, TIME_KEY, LogStreamReader, behind, log_schema
 
 SCHEMA = pa.schema(
     [

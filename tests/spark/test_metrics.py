@@ -18,9 +18,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import outpace as op
+from outpace.hosts.spark.metrics import Watch
+from outpace.hosts.spark.session import ROCKSDB
 from outpace.ingest.event_options import read_options
-from outpace.spark.metrics import Watch
-from outpace.spark.session import ROCKSDB
 
 OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
 CONNECT = Path(__file__).resolve().parents[1] / "connect_metrics.py"

@@ -27,7 +27,7 @@ from pyspark.pipelines.output import Output
 from pyspark.sql import SparkSession
 
 import outpace as op
-from outpace.spark.session import ROCKSDB
+from outpace.hosts.spark.session import ROCKSDB
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -105,7 +105,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 import outpace as op
-from outpace.spark.schema import with_schema
+from outpace.hosts.spark.schema import with_schema
 
 spark = SparkSession.active()
 TICKS = StructType().add("symbol", StringType()).add("ts", TimestampType())

@@ -23,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import outpace as op
-from outpace.spark import postgres as sink
+from outpace.hosts.spark import postgres as sink
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "postgres" / "dips_to_postgres.py"
 PROGRAM = Path(__file__).resolve().parents[1] / "connect_postgres.py"

@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 from outpace.cli.main import app
 from outpace.cli.progress import ClassicFeed, Tasks, spark_progress
 from outpace.errors import DataError
-from outpace.spark.failure import spark_error
+from outpace.hosts.spark.failure import spark_error
 
 
 @pytest.fixture

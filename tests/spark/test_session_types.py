@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.engine.match.groups import ROWS_AT_ONCE
-from outpace.spark.match import _match_sorted
+from outpace.engine.divide.groups import ROWS_AT_ONCE
+from outpace.hosts.spark.frame import _match_sorted
 
 SIZE = ROWS_AT_ONCE + 10
 PLANNED = pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())])

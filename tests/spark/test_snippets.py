@@ -16,8 +16,8 @@ import pytest
 from docs.test_snippets import PAGES, PROJECT, Snippet, run_console, run_python, snippets
 from pyspark.sql import SparkSession
 
-from outpace.spark.session import ROCKSDB
-from outpace.testing.ticks import generate_ticks
+from outpace.hosts.spark.session import ROCKSDB
+from outpace.ingest.ticks import generate_ticks
 
 RUN = (
     "no-run needs a Spark session",

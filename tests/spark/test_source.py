@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrameReader, SparkSession
 
 import outpace as op
-from outpace.spark.source import MatchesReader, matches_schema, read_options
+from outpace.hosts.spark.source import MatchesReader, matches_schema, read_options
 
 SIZE = 3000
 

@@ -32,10 +32,10 @@ from streamed import (
 import outpace as op
 from outpace.engine.stream.cell import COUNTERS
 from outpace.errors import BindError, UnsupportedError
-from outpace.spark.metrics_account import Account
-from outpace.spark.metrics_names import STAGE_TOTALS
-from outpace.spark.placement import partition_of
-from outpace.spark.session import ROCKSDB
+from outpace.hosts.spark.metrics_account import Account
+from outpace.hosts.spark.metrics_names import STAGE_TOTALS
+from outpace.hosts.spark.placement import partition_of
+from outpace.hosts.spark.session import ROCKSDB
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from streamed import END, events, kinds, ordered, rows_of, run
 
 import outpace as op
-from outpace.spark.failure import spark_error
-from outpace.spark.session import ROCKSDB
+from outpace.hosts.spark.failure import spark_error
+from outpace.hosts.spark.session import ROCKSDB
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 QUERY = kinds("A -> B -> C").partition_by("key").within(40)

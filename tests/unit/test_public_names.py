@@ -72,7 +72,7 @@ def test_the_version_is_that_of_the_package() -> None:
         getattr(outpace, "vesrion")  # noqa: B009 - type checkers know that it is not there
 
 
-@pytest.mark.parametrize("program", ["import outpace", "from outpace.host import match"])
+@pytest.mark.parametrize("program", ["import outpace", "from outpace.api import match"])
 def test_nothing_is_loaded_before_it_is_used(program: str) -> None:
     """Arrow loads pandas, where it is installed, for the first value that is made."""
     heavy = ["pandas", "pyspark", "duckdb"]

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 import outpace as op
-from outpace.spark.schema import with_schema
+from outpace.hosts.spark.schema import with_schema
 
 spark = SparkSession.active()
 TRADES = Path(__file__).resolve().parents[1] / "data" / "trades.json"

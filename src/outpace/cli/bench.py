@@ -24,10 +24,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from outpace.cli.bench_simulate import SIZES
-from outpace.cli.table import FittedTable
+from outpace.bench.simulate import SIZES
 from outpace.errors import BindError, OutpaceError, did_you_mean
-from outpace.testing.workloads import WORKLOADS
+from outpace.ingest.workloads import WORKLOADS
+from outpace.report.table import FittedTable
 
 HOSTS: Final = ("local", "spark", "stream", "simulate")
 
@@ -146,7 +146,7 @@ def bench(
 
 def measure(workload: str, n: int, repeat: int) -> Result:
     """Measure one workload in a new process."""
-    command = [sys.executable, "-m", "outpace.cli.bench_worker", workload, str(n), str(repeat)]
+    command = [sys.executable, "-m", "outpace.bench.worker", workload, str(n), str(repeat)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutpaceError(f"workload '{workload}' failed", detail=done.stderr.strip())
@@ -157,7 +157,7 @@ def measure(workload: str, n: int, repeat: int) -> Result:
 def measure_simulator(queries: int, vms: int, repeat: int) -> Result:
     """Measure the simulator with so many queries and machines in a new process."""
     arguments = map(str, (queries, vms, repeat))
-    command = [sys.executable, "-m", "outpace.cli.bench_simulate", *arguments]
+    command = [sys.executable, "-m", "outpace.bench.simulate", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutpaceError(f"simulating {queries} queries failed", detail=done.stderr.strip())
@@ -182,7 +182,7 @@ def measure_on_spark(
     first: dict[object, object] = {}
     for count in cores:
         arguments = [host, ",".join(workloads), ",".join(inputs), n, count, repeat, folder]
-        for result in _lines_of("outpace.cli.bench_spark_worker", *map(str, arguments)):
+        for result in _lines_of("outpace.bench.spark_worker", *map(str, arguments)):
             case, rate = (result["workload"], result["input"]), result["events_per_s"]
             earlier = first.setdefault(case, rate)
             if count != cores[0] and isinstance(earlier, int) and isinstance(rate, int):

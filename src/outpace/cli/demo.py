@@ -22,13 +22,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from outpace.cli.demo_page import cell_text, page_of
-from outpace.cli.demo_search import Findings, Host, deepest, find, local_host, spark_host
 from outpace.cli.progress import spark_progress
-from outpace.cli.table import FittedTable
+from outpace.demo.page import cell_text, page_of
+from outpace.demo.search import Findings, Host, deepest, find, local_host, spark_host
 from outpace.errors import OutpaceError
-from outpace.spark.session import own_session
-from outpace.testing.ticks import generate_ticks
+from outpace.hosts.spark.session import own_session
+from outpace.ingest.ticks import generate_ticks
+from outpace.report.table import FittedTable
 
 #: How many matches a table shows.
 SHOWN: Final = 8

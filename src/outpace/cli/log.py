@@ -17,9 +17,9 @@ from rich.text import Text
 
 from outpace.cli.log_input import Place, Rejected, find_input, input_tables, standard_input
 from outpace.cli.run_input import format_named
-from outpace.cli.table import FittedTable, counted, counted_bytes
-from outpace.engine.match.times import from_integers
+from outpace.engine.rows.times import from_integers
 from outpace.errors import DataError
+from outpace.files.text import parse_schema
 from outpace.ingest.log import Log, create
 from outpace.ingest.log import open as open_log
 from outpace.ingest.log.check import check as check_log
@@ -27,7 +27,7 @@ from outpace.ingest.log.folder import SEGMENT_BYTES
 from outpace.ingest.log.frame import FrameKind
 from outpace.ingest.log.rows import fitting
 from outpace.ingest.log.segment import Segment
-from outpace.plan.text_files import parse_schema
+from outpace.report.table import FittedTable, counted, counted_bytes
 
 log = typer.Typer(no_args_is_help=True, help="Append to event logs and look at them.")
 

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.cli.run_input import DataFormat, format_of
-from outpace.engine.match.times import invalid_times, reason_of
+from outpace.engine.rows.times import invalid_times, reason_of
 from outpace.errors import DataError
-from outpace.plan.files import FileList, list_files, parquet
-from outpace.plan.find_files import find_files
-from outpace.plan.text_files import TextList, list_text
-from outpace.plan.text_lines import (
+from outpace.files.find import find_files
+from outpace.files.parquet import FileList, list_files, parquet
+from outpace.files.text import TextList, list_text
+from outpace.files.text_lines import (
     BYTE_ORDER_MARK,
     LINE_BYTES_MAX,
     PIECE_BYTES,
@@ -35,7 +35,7 @@ from outpace.plan.text_lines import (
     open_text,
     pieces_of,
 )
-from outpace.plan.text_parse import PARSE_ERRORS, Fault, TextFormat, fault_of, parser
+from outpace.files.text_parse import PARSE_ERRORS, Fault, TextFormat, fault_of, parser
 
 #: What is read from standard input at once, at most.
 _READ_BYTES: Final = 2**20

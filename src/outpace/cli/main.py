@@ -66,7 +66,7 @@ class CommandGroup(TyperGroup):
             typer.echo(str(_system_error(error)), err=True)
             raise typer.Exit(2) from error
         except Exception as error:
-            from outpace.spark.failure import comes_from_spark, spark_error
+            from outpace.hosts.spark.failure import comes_from_spark, spark_error
 
             if not comes_from_spark(error):
                 raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rich.console import Console
 
-from outpace.local.progress import PATIENCE_SECONDS, Bar
+from outpace.report.progress import PATIENCE_SECONDS, Bar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,11 +37,11 @@ from outpace.cli.run_local import (
 )
 from outpace.cli.run_output import Result, Target, print_rows, target_of, write_rows
 from outpace.cli.run_query import SqlText, read_query
-from outpace.cli.table import FittedTable, counted
 from outpace.errors import BindError, DataError
+from outpace.files.parquet import FileList
 from outpace.pattern.query import Query
-from outpace.plan.files import FileList
-from outpace.plan.statement import whole_table
+from outpace.report.table import FittedTable, counted
+from outpace.statement.split import whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,8 +111,8 @@ def run(
     if reason is not None:
         typer.echo(f"on Spark: {reason}", err=True)
     from outpace.cli.progress import spark_progress
-    from outpace.spark.failure import comes_from_spark, spark_error
-    from outpace.spark.session import own_session
+    from outpace.hosts.spark.failure import comes_from_spark, spark_error
+    from outpace.hosts.spark.session import own_session
 
     with own_session(
         f"outpace run {query.name}", master=master, remote=remote, conf=settings

@@ -12,11 +12,11 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.errors import BindError, DataError, did_you_mean
-from outpace.plan.files import FileList, RowGroup, list_files, parquet
-from outpace.plan.find_files import find_files
-from outpace.plan.text_files import TextList, list_text, parse_schema
-from outpace.plan.text_lines import is_compressed
-from outpace.plan.text_parse import TextFormat
+from outpace.files.find import find_files
+from outpace.files.parquet import FileList, RowGroup, list_files, parquet
+from outpace.files.text import TextList, list_text, parse_schema
+from outpace.files.text_lines import is_compressed
+from outpace.files.text_parse import TextFormat
 
 _NAMED: Final = re.compile(r"([A-Za-z_]\w*)=(.+)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")

@@ -24,16 +24,16 @@ import pyarrow.parquet as pq
 
 from outpace.cli.run_input import DataFormat, Input
 from outpace.cli.run_query import SqlText
-from outpace.cli.table import counted_bytes
 from outpace.errors import BindError, OutpaceError, did_you_mean
-from outpace.local.match import match
-from outpace.pattern.bind import bind
+from outpace.files.parquet import FileList
+from outpace.files.text_lines import is_compressed
+from outpace.hosts.local.table import match
+from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
 from outpace.plan.batch import plan_batch
-from outpace.plan.files import FileList
-from outpace.plan.portable import column_names, differences, unknown_tables
-from outpace.plan.statement import whole_table
-from outpace.plan.text_lines import is_compressed
+from outpace.report.table import counted_bytes
+from outpace.statement.portable import column_names, differences, unknown_tables
+from outpace.statement.split import whole_table
 
 #: Inputs together may have so many rows, where files tell that, and so many bytes.
 ROWS_MAX: Final = 1_000_000
@@ -206,7 +206,7 @@ class TableResult:
 def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.Table:
     import duckdb
 
-    from outpace.local.sql import sql
+    from outpace.hosts.local.sql import sql
 
     # A statement reads its inputs alone, as on Spark: no file by its name, no extension.
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:

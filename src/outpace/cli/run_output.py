@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from outpace.cli.run_input import DataFormat, format_of
 from outpace.errors import BindError, DataError
-from outpace.plan.text_lines import is_compressed
+from outpace.files.text_lines import is_compressed
 
 #: What a folder that Spark has written holds.
 _WRITTEN: Final = re.compile(r"\.?(part-.*|_SUCCESS.*)|\.crc")

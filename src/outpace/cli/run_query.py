@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from outpace.errors import BindError, DataError, OutpaceError, Span, did_you_mean
-from outpace.pattern.lexer import Source, tokenize
+from outpace.files.small_file import read_small
+from outpace.pattern.notation.lexer import Source, tokenize
 from outpace.pattern.query import Query
-from outpace.plan.dialect import OWN
-from outpace.plan.small_file import read_small
-from outpace.plan.statement import MOST_NESTED, Statement, split
+from outpace.statement.dialect import OWN
+from outpace.statement.split import MOST_NESTED, Statement, split
 
 #: How large a file with a statement may be.
 _BYTES_MAX: Final = 2**22

@@ -18,13 +18,13 @@ import outpace as op
 from outpace.cli.run_input import DataFormat, Input
 from outpace.cli.run_query import SqlText
 from outpace.errors import DataError, OutpaceError
+from outpace.files.parquet import FileList
+from outpace.files.text import TextList
+from outpace.hosts.spark.files import rows_frame
+from outpace.hosts.spark.rows_text import read_text
+from outpace.hosts.spark.schema import arrow_schema
+from outpace.hosts.spark.sql import sql
 from outpace.pattern.query import Query
-from outpace.plan.files import FileList
-from outpace.plan.text_files import TextList
-from outpace.spark.files import rows_frame
-from outpace.spark.rows_text import read_text
-from outpace.spark.schema import arrow_schema
-from outpace.spark.sql import sql
 
 #: Times with all their microseconds: Spark's own formats stop at milliseconds.
 _TIMES: Final = {

@@ -18,14 +18,14 @@ from outpace.cli.run_query import read_query
 from outpace.cli.stream_input import LOG, StreamInput
 from outpace.cli.stream_query import Wanted, found
 from outpace.errors import BindError, DataError, did_you_mean
+from outpace.hosts.spark.session import own_session
 from outpace.ingest.files import csv, json_lines, parquet
 from outpace.ingest.log.reader import Log
 from outpace.ingest.source import Source
+from outpace.ingest.workloads import WORKLOADS, events
 from outpace.pattern.query import Query
 from outpace.simulate.calibration.stream import SETTINGS, Setting
 from outpace.simulate.calibration.written import Measured
-from outpace.spark.session import own_session
-from outpace.testing.workloads import WORKLOADS, events
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

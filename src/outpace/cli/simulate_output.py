@@ -16,9 +16,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from outpace.cli.table import FittedTable
+from outpace.report.plots import plots_over_time
+from outpace.report.table import FittedTable
 from outpace.simulate import Result
-from outpace.simulate.plots import plots_over_time
 from outpace.studies.page import chart, document
 from outpace.studies.report import number_text
 

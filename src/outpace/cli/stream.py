@@ -45,10 +45,10 @@ from outpace.cli.stream_output import (
 from outpace.cli.stream_query import Wanted, check_query, found, pairs
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
-from outpace.cli.table import counted
 from outpace.errors import BindError
 from outpace.pattern.duration import parse_duration
 from outpace.pattern.query import Query
+from outpace.report.table import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,7 +187,7 @@ def stream(
             with pandas_left_out(query), stop:
                 run_in_process(wanted.of(asked), feed, output, timing, stop, said)
             return
-    from outpace.spark.session import own_session
+    from outpace.hosts.spark.session import own_session
 
     with _temporary() as temporary, stop:
         kept = checkpoint_of(checkpoint, output, temporary)
@@ -277,7 +277,7 @@ def _with_sides(
 
 def _defaults() -> dict[str, str]:
     """Return settings that a stream needs and a server may not have; each partition costs time."""
-    from outpace.spark.session import ROCKSDB
+    from outpace.hosts.spark.session import ROCKSDB
 
     return {
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
@@ -309,7 +309,7 @@ def _watching(session: SparkSession, port: int | None, said: Console) -> Iterato
     if port is None:
         yield
         return
-    from outpace.spark.metrics import watch
+    from outpace.hosts.spark.metrics import watch
 
     with watch(session, port) as watched:
         _say(said, f"metrics at {watched.url}/metrics")

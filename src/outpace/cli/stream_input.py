@@ -24,9 +24,9 @@ from outpace.cli.run_input import (
     split_name,
 )
 from outpace.errors import BindError, DataError
-from outpace.plan.files import list_files, parquet
-from outpace.plan.text_files import list_text, parse_schema
-from outpace.plan.text_parse import TextFormat
+from outpace.files.parquet import list_files, parquet
+from outpace.files.text import list_text, parse_schema
+from outpace.files.text_parse import TextFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,6 +1,7 @@
 """What `outpace stream` hears from Spark of a running query.
 
-The numbers are those of `outpace.spark.metrics`, and the rows that were written since the start.
+The numbers are those of `outpace.hosts.spark.metrics`, and the rows that were written since the
+start.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pyspark.sql.streaming.listener import (
 )
 
 from outpace.cli.top_view import amount, seconds
-from outpace.spark import metrics_names as names
-from outpace.spark.metrics_account import Account
-from outpace.spark.metrics_listener import AccountListener
+from outpace.hosts.spark import metrics_names as names
+from outpace.hosts.spark.metrics_account import Account
+from outpace.hosts.spark.metrics_listener import AccountListener
 
 #: The name under which the written rows are observed, and of the number itself.
 ROWS: Final = "rows"

@@ -25,17 +25,17 @@ from outpace.cli.stream_output import ConsoleWriter
 from outpace.cli.stream_query import Wanted
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import StopRequest
-from outpace.cli.table import counted, counted_bytes
 from outpace.cli.top_view import amount, seconds
+from outpace.files.parquet import check_same
+from outpace.hosts.local.stream import open_query
 from outpace.ingest.event_options import read_options as read_event_options
 from outpace.ingest.log.options import check_start, first_offset
 from outpace.ingest.log.options import read_options as read_log_options
 from outpace.ingest.log.reader import Log
-from outpace.local.stream import open_query
-from outpace.pattern.bind import bind
+from outpace.pattern.bind.query import bind
 from outpace.pattern.disorder import InOrder, Watermark
 from outpace.pattern.query import Query
-from outpace.plan.files import check_same
+from outpace.report.table import counted, counted_bytes
 
 #: Generated events may come so fast.
 RATE_MAX: Final = 100_000

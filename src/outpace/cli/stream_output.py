@@ -25,9 +25,9 @@ from rich.text import Text
 from outpace.cli.run_input import DataFormat, format_named
 from outpace.cli.run_output import check_parent
 from outpace.cli.stream_input import spark_path
-from outpace.cli.table import FittedTable
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
-from outpace.plan.small_file import read_small
+from outpace.files.small_file import read_small
+from outpace.report.table import FittedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -253,7 +253,7 @@ def folder_of(text: str, format: DataFormat = DataFormat.PARQUET) -> FolderWrite
 
 
 def _postgres(text: str, format: str | None, stream: str | None) -> BatchWriter:
-    from outpace.spark.postgres import writer
+    from outpace.hosts.spark.postgres import writer
 
     address, mark, table = text.removeprefix(POSTGRES).rpartition("#")
     if not mark or not address or not table or format is not None:

@@ -94,7 +94,7 @@ def check_query(asked: Query | SqlText, source: StreamInput, wanted: Wanted) -> 
             where=str(asked.path),
             hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
         )
-    from outpace.plan.statement import whole_table
+    from outpace.statement.split import whole_table
 
     for step in asked.statement().steps:
         wanted.of(step.query)
@@ -123,7 +123,7 @@ def found(
 def _statement(
     session: SparkSession, asked: SqlText, source: StreamInput, wanted: Wanted
 ) -> DataFrame:
-    from outpace.spark.sql import sql
+    from outpace.hosts.spark.sql import sql
 
     def match(query: Query) -> DataFrame:
         return op.match(source.blocks(session), wanted.of(query))

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from outpace.engine.kernels.chains import walk_chains
 from outpace.engine.kernels.compiled import is_compiled
-from outpace.local.compile import compile_kernels
+from outpace.hosts.compile import compile_kernels
 from outpace.studies import cepsim as cepsim_scales
 from outpace.studies.page import page_of
 from outpace.studies.report import Row, Study, print_table, write_rows

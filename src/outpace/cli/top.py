@@ -18,7 +18,7 @@ from rich.live import Live
 
 from outpace.cli.top_view import view
 from outpace.errors import OutpaceError
-from outpace.spark.metrics_server import PORT, PORTS
+from outpace.hosts.spark.metrics_server import PORT, PORTS
 
 _TIMEOUT_SECONDS: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 64 * 2**20

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from outpace.cli.table import FittedTable
+from outpace.report.table import FittedTable
 
 _BAR_WIDTH: Final = 24
 _SPARKS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.match.contract import Integers
+from outpace.engine.arrays import Integers
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 

@@ -17,7 +17,7 @@ import numpy as np
 from outpace.engine.kernels.hashing import draw_below
 from outpace.errors import DataError
 from outpace.ingest.rate import Integers, Rate
-from outpace.testing.workloads import splitmix64
+from outpace.ingest.workloads import splitmix64
 
 _MILLION: Final = 1_000_000
 #: Draws have 32 bits.

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.errors import DataError, did_you_mean
+from outpace.files.parquet import list_files
+from outpace.files.parquet import parquet as parquet_files
+from outpace.files.text import list_text, parse_schema
+from outpace.files.text_parse import TextFormat
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
 from outpace.pattern.argument import a_flag, a_text
-from outpace.plan.files import list_files
-from outpace.plan.files import parquet as parquet_files
-from outpace.plan.text_files import list_text, parse_schema
-from outpace.plan.text_parse import TextFormat
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 

@@ -17,14 +17,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import pooled
 from outpace.engine.kernels.hashing import draw_below
-from outpace.engine.memory import pooled
-from outpace.engine.partition import gather
+from outpace.engine.rows.partition import gather
 from outpace.errors import DataError
 from outpace.ingest.rate import SECOND_US, Rate
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
+from outpace.ingest.workloads import Integers, splitmix64, walk_by_key
 from outpace.pattern.argument import a_whole_number, some_names
-from outpace.testing.workloads import Integers, splitmix64, walk_by_key
 
 #: The time of a generator's first event.
 BEGINNING: Final = datetime.datetime(2024, 1, 2, 9, 30, tzinfo=datetime.UTC)

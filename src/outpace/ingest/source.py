@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.order.merge import SourceMerge
+from outpace.engine.order.sources import SourceMerge
 from outpace.errors import DataError
 from outpace.pattern.argument import a_text, a_whole_number, shown
 

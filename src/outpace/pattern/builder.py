@@ -44,9 +44,9 @@ from outpace.pattern.expression import (
     Star,
     Unary,
 )
-from outpace.pattern.parse_expression import parse_expression
-from outpace.pattern.parse_pattern import MOST_REPETITIONS, parse_pattern
-from outpace.pattern.parse_type import parse_type
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.notation.parse_pattern import MOST_REPETITIONS, parse_pattern
+from outpace.pattern.notation.parse_type import parse_type
 
 _CONSTANTS = (bool, int, float, str, bytes, Decimal, datetime.date, datetime.timedelta)
 _Navigation = OneOf["first", "last", "prev", "next"]

@@ -1,6 +1,6 @@
 """Disorder as a value: how far events are out of order, and what becomes of those that come late.
 
-`Query.disorder` takes one of these. `outpace.engine.order.reorder` runs them. Without one, events
+`Query.disorder` takes one of these. `outpace.engine.order.reorderer` runs them. Without one, events
 are expected in order: in process a push refuses others; on Spark each micro-batch is sorted, and an
 event before those of an earlier one is late.
 """

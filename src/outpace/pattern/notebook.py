@@ -11,7 +11,7 @@ from html import escape
 import pyarrow as pa
 
 from outpace.errors import OutpaceError
-from outpace.pattern.lexer import Kind, Source, tokenize
+from outpace.pattern.notation.lexer import Kind, Source, tokenize
 from outpace.pattern.query import Query
 
 #: What the words of MATCH_RECOGNIZE begin or are part of.

@@ -414,7 +414,7 @@ class Query(Clauses):
         >>> Query.from_sql("MATCH_RECOGNIZE (ORDER BY ts PATTERN (A B+))").to_text()
         'A B+'
         """
-        from outpace.pattern.parse_match_recognize import parse_match_recognize
+        from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 
         return parse_match_recognize(
             a_text(text, "MATCH_RECOGNIZE"), dialect=a_text(dialect, "a dialect").lower(), name=name
@@ -422,19 +422,19 @@ class Query(Clauses):
 
     def to_sql(self, *, dialect: str = "outpace") -> str:
         """Return the query as a MATCH_RECOGNIZE clause."""
-        from outpace.pattern.print_query import print_match_recognize
+        from outpace.pattern.notation.print_query import print_match_recognize
 
         return print_match_recognize(self, a_text(dialect, "a dialect").lower())
 
     def to_python(self) -> str:
         """Return the query as Python source that builds it."""
-        from outpace.pattern.print_query import print_fluent
+        from outpace.pattern.notation.print_query import print_fluent
 
         return print_fluent(self)
 
     def to_text(self) -> str:
         """Return the pattern alone, as text."""
-        from outpace.pattern.print_pattern import print_pattern
+        from outpace.pattern.notation.print_pattern import print_pattern
 
         return "" if self.tree is None else print_pattern(self.tree)
 
@@ -535,7 +535,7 @@ def _order_item(column: str | OrderItem) -> OrderItem:
 
 def _order_words(column: str) -> tuple[str, list[str]]:
     """Split the text of an ORDER BY item into the column's name and the words behind it."""
-    from outpace.pattern.lexer import Kind, Source, tokenize
+    from outpace.pattern.notation.lexer import Kind, Source, tokenize
 
     if column.lstrip()[:1] in ('"', "`"):
         name, *rest = tokenize(Source(column, "order by"))

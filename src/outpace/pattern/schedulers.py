@@ -1,6 +1,6 @@
 """Schedulers as values: which instance gets a window.
 
-`outpace.schedulers` holds the names for users; `outpace.engine.window.schedule` runs them, those of
+`outpace.schedulers` holds the names for users; `outpace.engine.split.schedule` runs them, those of
 this module for many windows at once. Which instance matches a window changes what travels and who
 works, never the result. Paper: 2.3.4 and 4.4.
 """

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.border import remembers
+from outpace.engine.divide.border import remembers
 from outpace.engine.match.bits import BitTask
 from outpace.engine.match.contract import Task
 from outpace.engine.match.operator import kept_columns, prepare
@@ -22,7 +22,7 @@ from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import reach_of
 from outpace.pattern import ast
 from outpace.pattern.bound import BoundQuery, Number, walk
-from outpace.pattern.print_name import print_name
+from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Consume, Query, Rows, Selection, Skip, WithinKind
 from outpace.plan.crossing import Crossing, computed_by_catalyst
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Read, walk
-from outpace.pattern.functions_operator import like_pieces
+from outpace.pattern.functions.operator import like_pieces
 
 
 class _UnlikeSparkError(Exception):

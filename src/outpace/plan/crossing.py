@@ -15,7 +15,7 @@ import pyarrow as pa
 from outpace.engine.match.bits import BITS, BitTask, with_bits
 from outpace.engine.match.contract import Task
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.print_name import print_name
+from outpace.pattern.notation.print_name import print_name
 from outpace.plan.catalyst import catalyst_text
 
 _BITS_PER_COLUMN: Final = 8

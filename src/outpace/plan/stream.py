@@ -18,7 +18,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import fingerprint, kept_columns, prepare
 from outpace.engine.match.output import timed_out_schema
-from outpace.engine.order.reorder import REASON
+from outpace.engine.order.reorderer import REASON
 from outpace.engine.stream.operator import make_operator, reach_back, shows_time
 from outpace.engine.stream.order_match import OrderMatchStage
 from outpace.engine.stream.pack import CORRUPT, Packing
@@ -26,12 +26,12 @@ from outpace.engine.stream.split_specs import split_specs
 from outpace.engine.stream.stage import StageSpec
 from outpace.engine.stream.windowed import WindowedStream
 from outpace.errors import UnsupportedError
-from outpace.pattern.bind import bind_operator
-from outpace.pattern.bind_disorder import BoundDisorder, bind_disorder
-from outpace.pattern.bind_windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
-from outpace.pattern.print_name import print_name
+from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query, Rows
 from outpace.plan.crossing import Crossing, computed_by_catalyst
 from outpace.plan.windows import shows_first_window

@@ -12,29 +12,31 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.block import block_cells, narrow_rows, read_block
-from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Booleans, Integers, Task
-from outpace.engine.match.groups import PartitionWork
-from outpace.engine.partition import one_array
-from outpace.engine.ranges import pack_slices
-from outpace.engine.window.apply import WindowedApply
-from outpace.engine.window.batch_match import BatchMatcher, TimePart
-from outpace.engine.window.batches import (
+from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.divide.batch_match import BatchMatcher, TimePart
+from outpace.engine.divide.batches import (
     Batch,
     BatchCutter,
     TimeBatches,
     read_windows,
     window_cells,
 )
-from outpace.engine.window.contract import Events, Split, Windows
-from outpace.engine.window.feed import Feed
-from outpace.engine.window.match import WindowMatcher
-from outpace.engine.window.number import EventNumbers
-from outpace.engine.window.operator import Instance
-from outpace.engine.window.split import make_splitter
-from outpace.engine.window.work import OperatorWork, WindowWork
-from outpace.pattern.bind_windows import BoundWindows
+from outpace.engine.divide.groups import PartitionWork
+from outpace.engine.divide.ranges import pack_slices
+from outpace.engine.divide.work import OperatorWork, WindowWork
+from outpace.engine.event import Events
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Task
+from outpace.engine.rows.partition import one_array
+from outpace.engine.split.choose import make_splitter
+from outpace.engine.split.feed import Feed
+from outpace.engine.split.number import EventNumbers
+from outpace.engine.split.windows import Split, Windows
+from outpace.engine.window_match.apply import WindowedApply
+from outpace.engine.window_match.matcher import WindowMatcher
+from outpace.engine.window_match.operator import Instance
+from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.plan.windows import Division, WindowPlan
 

@@ -19,11 +19,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.divide.batches import TimeBatches
 from outpace.engine.match.bits import BitTask
 from outpace.engine.match.operator import kept_columns, prepare
-from outpace.engine.window.batches import TimeBatches
-from outpace.pattern.bind import bind_operator
-from outpace.pattern.bind_windows import (
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.windows import (
     BoundWindows,
     ByContent,
     ByCount,
@@ -32,7 +32,7 @@ from outpace.pattern.bind_windows import (
     bind_windows,
 )
 from outpace.pattern.bound import BoundQuery, Number, walk
-from outpace.pattern.print_name import print_name
+from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.plan.crossing import Crossing, computed_by_catalyst

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outpace.errors import DataError, ScenarioError
-from outpace.plan.small_file import read_small
+from outpace.files.small_file import read_small
 from outpace.simulate.fields import check_fields
 
 Times = NDArray[np.float64]

@@ -6,8 +6,8 @@ import math
 
 import plotly.graph_objects as go
 
+from outpace.report.plots import COLOURS, curve, style
 from outpace.simulate.plan import Plan
-from outpace.simulate.plots import COLOURS, curve, style
 
 
 def plan_plot(plan: Plan) -> go.Figure:

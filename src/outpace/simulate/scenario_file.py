@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from outpace.errors import DataError, ScenarioError, Span, did_you_mean
+from outpace.files.small_file import read_small
 from outpace.pattern.argument import a_path, a_text
-from outpace.plan.small_file import read_small
 from outpace.simulate import toml_places
 from outpace.simulate.generators import Trace
 from outpace.simulate.placement_choice import Choice, placed

@@ -57,7 +57,7 @@ def cost_of(queries: int, vms: int, repeat: int) -> Cost:
     """Simulate in a process of its own; the time is the median of so many runs."""
     arguments = [str(number) for number in (queries, vms, repeat)]
     done = subprocess.run(
-        [sys.executable, "-m", "outpace.cli.bench_simulate", *arguments],
+        [sys.executable, "-m", "outpace.bench.simulate", *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -12,8 +12,8 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from outpace.simulate.plots import curve as curve_of
-from outpace.simulate.plots import look, style
+from outpace.report.plots import curve as curve_of
+from outpace.report.plots import look, style
 from outpace.studies.report import Figure, Kind, Place, Row, Study, number_text, paper_text
 
 #: Settings whose greatest is so many times the least are drawn on a logarithmic axis.

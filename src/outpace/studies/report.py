@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from outpace.cli.table import FittedTable
+from outpace.report.table import FittedTable
 
 #: What a paper says of a setting.
 Paper: TypeAlias = "float | str | None"

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from outpace.hosts.processes.control import RateControl
+from outpace.hosts.processes.metrics import Metrics
 from outpace.ingest.pace import paced
-from outpace.local.parallel.control import RateControl
-from outpace.local.parallel.metrics import Metrics
 from outpace.pattern.schedulers import Scheduler
 from outpace.pattern.windows import CountWindows
 from outpace.studies.report import Row

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.hosts.processes.control import RateControl
+from outpace.hosts.processes.metrics import Metrics
+from outpace.hosts.processes.run import run
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
-from outpace.local.parallel.control import RateControl
-from outpace.local.parallel.host import run
-from outpace.local.parallel.metrics import Metrics
 from outpace.pattern.operator import Operator, Rows
 from outpace.pattern.query import Query
 from outpace.studies.space_stream import events_of

@@ -1,7 +1,7 @@
 """Section 5.1 of the study `space`: how large serialised events are, and how fast that goes.
 
-Blocks are what travels between processes (`outpace.engine.wire`): header, checksum and all. They
-are compared with serialisations that go event by event.
+Blocks are what travels between processes (`outpace.engine.codec.wire`): header, checksum and all.
+They are compared with serialisations that go event by event.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.wire import read_events, write_events
+from outpace.engine.codec.wire import read_events, write_events
 from outpace.studies.measure import rate_of
 from outpace.studies.report import Row
 from outpace.studies.space_codecs import Codec, Event, json_codec, protobuf_codec

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.order.merge import SourceMerge
+from outpace.engine.order.sources import SourceMerge
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows

@@ -7,12 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.window.number import EventNumbers
-from outpace.engine.window.schedule import Schedule, scheduler_of
-from outpace.engine.window.split import make_splitter
+from outpace.engine.split.choose import make_splitter
+from outpace.engine.split.number import EventNumbers
+from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import Source
-from outpace.pattern.bind_windows import bind_windows
+from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
 
 #: How events come: in blocks of so many.

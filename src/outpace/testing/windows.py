@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.evaluate_columns import predicate_mask
-from outpace.engine.window.contract import Events
-from outpace.pattern.bind_windows import (
+from outpace.engine.evaluate.columns import predicate_mask
+from outpace.engine.event import Events
+from outpace.pattern.bind.windows import (
     BoundWindows,
     ByContent,
     ByCount,
@@ -29,7 +29,7 @@ from outpace.pattern.windows import OpenWindow
 
 
 class Window(NamedTuple):
-    """A closed window; the fields are those of `outpace.engine.window.contract.Windows`."""
+    """A closed window; the fields are those of `outpace.engine.split.windows.Windows`."""
 
     partition: int
     number: int

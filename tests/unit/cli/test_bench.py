@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from outpace.cli.bench_data import ROW_GROUP_ROWS, events_file
-from outpace.cli.bench_worker import run
+from outpace.bench.data import ROW_GROUP_ROWS, events_file
+from outpace.bench.worker import run
 from outpace.cli.main import app
 from outpace.errors import DataError
-from outpace.testing.workloads import WORKLOADS, event_pieces, events, random_numbers
+from outpace.ingest.workloads import WORKLOADS, event_pieces, events, random_numbers
 
 
 def _reference(name, size):

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import outpace as op
 from outpace.cli.demo import MEAN_GAP_MS
-from outpace.cli.demo_page import MOST_POINTS, page_of, thinned
-from outpace.cli.demo_search import LARGE, Findings, deepest, find, local_host
 from outpace.cli.main import CommandGroup, app
-from outpace.testing.ticks import generate_ticks
+from outpace.demo.page import MOST_POINTS, page_of, thinned
+from outpace.demo.search import LARGE, Findings, deepest, find, local_host
+from outpace.ingest.ticks import generate_ticks
 
 ROWS = 4_000
 

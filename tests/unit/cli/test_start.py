@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from outpace.cli.main import app
 from outpace.errors import OutpaceError
-from outpace.spark.session import session
+from outpace.hosts.spark.session import session
 
 #: Runs a program in which some modules cannot be imported.
 WITHOUT = """
@@ -121,7 +121,7 @@ def test_a_small_input_is_done_before_anything_large_is_loaded(
     (tmp_path / "ticks" / "1.csv").write_text("ts,k,x\n" + "".join(lines))
     program = (
         "import sys\nfrom outpace.cli.main import app\napp(standalone_mode=False)\n"
-        "large = {'duckdb', 'numba', 'pandas', 'pyspark', 'outpace.spark'}\n"
+        "large = {'duckdb', 'numba', 'pandas', 'pyspark', 'outpace.hosts.spark'}\n"
         "print(sorted(large & sys.modules.keys()))"
     )
     given = ["-i", "ticks/1.csv"] if command == "run" else ["--from", "ticks", "--trigger", "once"]

@@ -23,8 +23,8 @@ from outpace.cli import top as top_module
 from outpace.cli.main import app
 from outpace.cli.top_view import view
 from outpace.engine.stream.cell import COUNTERS
-from outpace.spark.metrics_account import Account
-from outpace.spark.metrics_server import MetricsServer
+from outpace.hosts.spark.metrics_account import Account
+from outpace.hosts.spark.metrics_server import MetricsServer
 
 OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
 

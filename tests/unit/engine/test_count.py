@@ -30,7 +30,7 @@ from outpace.errors import MatchError
 from outpace.pattern import ast
 from outpace.pattern.ast import Link, Mode
 from outpace.pattern.bound import Predicate, PredicateClass
-from outpace.pattern.parse_pattern import parse_pattern
+from outpace.pattern.notation.parse_pattern import parse_pattern
 from outpace.pattern.query import AfterMatch, Consume, Selection, Skip
 
 FREE = {

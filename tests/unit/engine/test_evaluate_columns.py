@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.match.evaluate_columns import evaluate_columns, predicate_mask
-from outpace.engine.match.evaluate_frame import MatchFrame, PredicateFrame
-from outpace.engine.match.evaluate_row import RowContext, compile_row, python_columns
+from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
+from outpace.engine.evaluate.frame import MatchFrame, PredicateFrame
+from outpace.engine.evaluate.row import RowContext, compile_row, python_columns
 from outpace.errors import DataError, OutpaceError
-from outpace.pattern.bind import bind
+from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundExpression, Predicate, PredicateClass, Read
 from outpace.pattern.query import Query
 from outpace.pattern.values import column_values

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.match.evaluate_row import (
+from outpace.engine.evaluate.row import (
     RowContext,
     compile_row,
     evaluate_row,
@@ -18,9 +18,9 @@ from outpace.engine.match.evaluate_row import (
     python_columns,
 )
 from outpace.errors import DataError
-from outpace.pattern.aggregates import AGGREGATES, aggregate_names, find_aggregate
-from outpace.pattern.bind import bind
+from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundExpression, Place
+from outpace.pattern.functions.aggregate import AGGREGATES, aggregate_names, find_aggregate
 from outpace.pattern.query import Query
 
 TABLE = pa.table(

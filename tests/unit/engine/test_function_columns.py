@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.evaluate.columns import evaluate_columns
+from outpace.engine.evaluate.frame import PredicateFrame
+from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.match.contract import Block
-from outpace.engine.match.evaluate_columns import evaluate_columns
-from outpace.engine.match.evaluate_frame import PredicateFrame
-from outpace.engine.match.evaluate_row import RowContext, compile_row
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.errors import BindError, DataError
 from outpace.pattern import expression as ex
-from outpace.pattern.bind_expression import Scope, bind_expression
+from outpace.pattern.bind.expression import Scope, bind_expression
 from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
-from outpace.pattern.functions import FUNCTIONS
+from outpace.pattern.functions.registry import FUNCTIONS
 from outpace.pattern.values import column_values
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 30, 15, 250_000)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.engine.kernels.hashing import draw_below
-from outpace.testing.workloads import splitmix64
+from outpace.ingest.workloads import splitmix64
 
 
 @given(

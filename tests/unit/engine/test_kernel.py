@@ -8,11 +8,12 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match import contract as contract_module
 from outpace.engine.match import kernel as kernel_module
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import NO_TIME, WORK_AT_ONCE, Block, Pace, Resume
+from outpace.engine.match.contract import WORK_AT_ONCE, Block, Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin, stand_in

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
 from outpace.engine.match.contract import Found
-from outpace.engine.match.evaluate_row import RowContext, evaluate_row, python_columns
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.match.operator import prepare, whole_block
 from outpace.errors import DataError

@@ -8,7 +8,7 @@ from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.twin import make_twin
-from outpace.local.match import match
+from outpace.hosts.local.table import match
 from outpace.pattern.query import Query
 
 TABLE = pa.table(

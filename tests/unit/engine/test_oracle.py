@@ -3,7 +3,7 @@
 import pytest
 
 from outpace.pattern.ast import Link, Mode, Not, Repeat, Var, concat
-from outpace.pattern.parse_pattern import parse_pattern
+from outpace.pattern.notation.parse_pattern import parse_pattern
 from outpace.pattern.query import AfterMatch, Consume, Selection, Skip
 from outpace.testing.oracle import Question, SkipFailure, answer
 

@@ -15,7 +15,7 @@ from outpace.engine.match.program import (
 )
 from outpace.errors import UnsupportedError
 from outpace.pattern.ast import Link, Repeat, Var
-from outpace.pattern.parse_pattern import parse_pattern
+from outpace.pattern.notation.parse_pattern import parse_pattern
 from outpace.testing.oracle import answer
 
 NAMES = ("A", "B", "C", "D")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.engine.match.times import time_limits, valid_times
+from outpace.engine.rows.times import time_limits, valid_times
 from outpace.errors import BindError, DataError
 from outpace.plan.stream import plan_stream
 

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.after import FIRST_ROW, MISSING
-from outpace.engine.match.contract import NO_TIME, Block, Resume
+from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError

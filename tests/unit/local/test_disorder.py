@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.order.reorder import Reorderer
-from outpace.pattern.bind import bind
-from outpace.pattern.bind_disorder import bind_disorder
+from outpace.engine.order.reorderer import Reorderer
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.bind.query import bind
 
 Rows = list[dict[str, Any]]
 

@@ -56,7 +56,7 @@ def test_a_failure_in_a_measure_is_an_error_with_a_place(measure: str) -> None:
 def test_a_failure_that_no_function_foresees_is_an_error_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from outpace.pattern import functions_text
+    from outpace.pattern.functions import text as functions_text
 
     def broken(*_: object) -> None:
         raise MemoryError("no more")

@@ -11,7 +11,7 @@ import pytest
 from numba.core.event import Event, EventStatus
 
 from outpace.engine.kernels.strict import search_strict
-from outpace.local.background import CompilingTold
+from outpace.hosts.background import CompilingTold
 
 SCRIPT = """
 import sys

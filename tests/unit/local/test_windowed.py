@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import outpace as op
 from outpace.engine.match.operator import prepare
-from outpace.engine.window.feed import Feed
-from outpace.pattern.bind_windows import bind_windows
+from outpace.engine.split.feed import Feed
+from outpace.pattern.bind.windows import bind_windows
 from outpace.testing.windowed import CutWindow, windowed_matches
 from outpace.testing.windows import windows_by_definition
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from outpace.errors import OutpaceError
-from outpace.pattern.bind import bind
+from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "bad_queries.txt"

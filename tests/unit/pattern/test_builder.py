@@ -19,8 +19,8 @@ from outpace.pattern.builder import (
     prev,
     step,
 )
-from outpace.pattern.parse_expression import parse_expression
-from outpace.pattern.parse_pattern import parse_pattern
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.notation.parse_pattern import parse_pattern
 from outpace.pattern.query import Query
 
 price, volume = col("price"), col("volume")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import outpace as op
 from outpace.pattern.expression import Binary, Expression, Name, walk
-from outpace.pattern.parse_expression import parse_expression
-from outpace.pattern.parse_match_recognize import parse_match_recognize
-from outpace.pattern.parse_pattern import parse_pattern
-from outpace.pattern.print_expression import print_expression
-from outpace.pattern.print_pattern import print_pattern
-from outpace.pattern.print_query import print_fluent, print_match_recognize
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
+from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.pattern.notation.print_expression import print_expression
+from outpace.pattern.notation.print_pattern import print_pattern
+from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
 from outpace.pattern.query import Query
 from outpace.testing import strategies
 

@@ -10,10 +10,10 @@ import pytest
 
 from outpace.errors import OutpaceError, PatternSyntaxError
 from outpace.pattern.duration import parse_duration
-from outpace.pattern.parse_expression import parse_expression
-from outpace.pattern.parse_match_recognize import parse_match_recognize
-from outpace.pattern.parse_pattern import parse_pattern
-from outpace.pattern.parse_type import parse_type
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
+from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.pattern.notation.parse_type import parse_type
 
 PARSERS = {
     "pattern": parse_pattern,

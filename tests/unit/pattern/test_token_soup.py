@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from outpace.errors import OutpaceError
 from outpace.pattern.duration import parse_duration, print_duration
-from outpace.pattern.parse_expression import parse_expression
-from outpace.pattern.parse_match_recognize import parse_match_recognize
-from outpace.pattern.parse_pattern import parse_pattern
-from outpace.pattern.parse_type import parse_type, print_type
-from outpace.pattern.print_expression import print_expression
-from outpace.pattern.print_pattern import print_pattern
-from outpace.pattern.print_query import print_match_recognize
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
+from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.pattern.notation.parse_type import parse_type, print_type
+from outpace.pattern.notation.print_expression import print_expression
+from outpace.pattern.notation.print_pattern import print_pattern
+from outpace.pattern.notation.print_query import print_match_recognize
 
 SIGNS = [*"ABab()[]{}|!?+*^$.,;-=<>%/:'\"`\\ \n1", "->", "->>", "{-", "-}", "(->)+", "{2,3}", "()"]
 WORDS = """

@@ -10,7 +10,7 @@ import pytest
 
 import outpace as op
 from outpace.errors import BindError, DataError, OutpaceError, UnsupportedError
-from outpace.pattern.bind_windows import (
+from outpace.pattern.bind.windows import (
     ByContent,
     ByCount,
     ByLandmark,
@@ -20,7 +20,7 @@ from outpace.pattern.bind_windows import (
     bind_windows,
 )
 from outpace.pattern.bound import PredicateClass
-from outpace.pattern.print_query import print_identity
+from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.windows import CountWindows, SessionWindows, TimeWindows
 
 SECOND = datetime.timedelta(seconds=1)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from outpace.pattern.bind import bind
+from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
 from outpace.plan.catalyst import catalyst_text
 

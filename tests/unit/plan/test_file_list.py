@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from outpace.errors import DataError
-from outpace.plan.files import Statistics, list_files, parquet
+from outpace.files.parquet import Statistics, list_files, parquet
 
 
 def write(path: Path, table: pa.Table, rows: int = 1 << 20) -> Path:

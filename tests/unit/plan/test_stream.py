@@ -3,7 +3,7 @@ import pytest
 
 from outpace.engine.stream.stage import restore_stage, save_stage
 from outpace.errors import StateError
-from outpace.local.background import Compilable
+from outpace.hosts.background import Compilable
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from window_queries import KINDS, PATTERNS, pattern
 
+from outpace.explanation.explain import explain
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin
 from outpace.pattern.windows import CountWindows, TimeWindows
-from outpace.plan.explain import explain
 from outpace.plan.windows import (
     BATCH_FACTOR,
     BATCH_ROWS,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from window_queries import KINDS, PATTERNS, rows, tables
 
+from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.bits import bit_columns
-from outpace.engine.match.groups import SortedGroups
-from outpace.engine.partition import one_array
-from outpace.engine.window.operator import match_windows
+from outpace.engine.rows.partition import one_array
+from outpace.engine.window_match.operator import match_windows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from outpace.local.parallel.metrics import Metrics
+from outpace.hosts.processes.metrics import Metrics
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows

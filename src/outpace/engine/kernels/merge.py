@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from outpace.engine.arrays import pooled
 from outpace.engine.kernels.compiled import compiled_when_worth
-from outpace.engine.memory import pooled
 
 Integers = npt.NDArray[np.int64]
 #: Where keys were at first, in 32 bits or 64.

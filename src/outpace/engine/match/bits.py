@@ -19,7 +19,7 @@ from outpace.engine.match.codegen_layout import at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.reach import reach_of
-from outpace.pattern.bind import classify
+from outpace.pattern.bind.query import classify
 from outpace.pattern.bound import (
     Apply,
     BoundExpression,

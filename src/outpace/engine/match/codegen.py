@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.evaluate.columns import evaluate_columns
+from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.search import Path
 from outpace.engine.match.codegen_expression import Writer
 from outpace.engine.match.codegen_layout import (
@@ -28,9 +30,7 @@ from outpace.engine.match.codegen_layout import (
     is_hoistable,
 )
 from outpace.engine.match.contract import Block, Task
-from outpace.engine.match.evaluate_columns import evaluate_columns
-from outpace.engine.match.evaluate_frame import PredicateFrame
-from outpace.pattern.bind import classify
+from outpace.pattern.bind.query import classify
 from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
 
 _HEADER = '''\

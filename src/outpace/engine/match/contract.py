@@ -14,18 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.program import Program
 from outpace.errors import MatchError
 from outpace.pattern.bound import BoundQuery
-
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
-
-#: A `watermark` before any time.
-NO_TIME = np.iinfo(np.int64).min
 
 #: A search from one start stops with an error after this many steps, and so many for each row of
 #: its block: what is linear or nearly so always ends, what is exponential does not go on for ever.

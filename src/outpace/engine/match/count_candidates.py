@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.count_rows import (
     BY_START,
@@ -22,7 +23,7 @@ from outpace.engine.kernels.count_rows import (
     count_rows,
     new_lanes,
 )
-from outpace.engine.match.contract import Block, Booleans, Integers, Resume, Task, Turns
+from outpace.engine.match.contract import Block, Resume, Task, Turns
 from outpace.engine.match.count_machine import (
     ACCEPTED,
     ACCEPTED_END,

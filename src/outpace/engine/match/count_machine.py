@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.engine.match.contract import Booleans, Integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.program import ACCEPT, Hold, Move, Negation, Program
 from outpace.pattern.ast import Link

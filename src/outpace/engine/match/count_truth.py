@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from outpace.engine.match.contract import Block, Booleans, Task
-from outpace.engine.match.evaluate_columns import predicate_mask
+from outpace.engine.arrays import Booleans
+from outpace.engine.evaluate.columns import predicate_mask
+from outpace.engine.match.contract import Block, Task
 
 
 def truth_table(task: Task, block: Block) -> Booleans:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.compiled import is_compiled, read_only
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
@@ -52,11 +53,8 @@ from outpace.engine.kernels.graph_match import (
 )
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
-    NO_TIME,
     Block,
-    Booleans,
     Found,
-    Integers,
     Matcher,
     Outcome,
     Resume,

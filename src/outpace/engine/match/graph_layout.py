@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from outpace.engine.match.contract import Integers
+from outpace.engine.arrays import Integers
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.program import ACCEPT, Move, Program, completing
 from outpace.pattern.ast import Link

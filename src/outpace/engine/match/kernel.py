@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
@@ -24,10 +25,8 @@ from outpace.engine.kernels.strict import search_strict
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.codegen import PathPlan, plan_path
 from outpace.engine.match.contract import (
-    NO_TIME,
     Block,
     Found,
-    Integers,
     Matcher,
     Outcome,
     Resume,

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.evaluate.columns import predicate_mask
+from outpace.engine.evaluate.mask import stored_values
 from outpace.engine.kernels.mask_bits import add_by_table, add_compared, add_where
 from outpace.engine.match.contract import Block
-from outpace.engine.match.evaluate_columns import predicate_mask
-from outpace.engine.match.evaluate_mask import stored_values
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, Predicate, PredicateClass, Read, walk

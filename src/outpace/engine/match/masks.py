@@ -11,9 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
-from outpace.engine.match.contract import Block, Booleans, Task
-from outpace.engine.match.evaluate_columns import predicate_mask
-from outpace.engine.match.evaluate_row import RowContext, compile_row
+from outpace.engine.arrays import Booleans
+from outpace.engine.evaluate.columns import predicate_mask
+from outpace.engine.evaluate.row import RowContext, compile_row
+from outpace.engine.match.contract import Block, Task
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.values import column_values
 

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers
+from outpace.engine.evaluate.columns import evaluate_columns
+from outpace.engine.evaluate.frame import MatchFrame
+from outpace.engine.evaluate.mask import stored_values
+from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.kernels import reduce
-from outpace.engine.match.contract import Block, Found, Integers, Task
-from outpace.engine.match.evaluate_columns import evaluate_columns
-from outpace.engine.match.evaluate_frame import MatchFrame
-from outpace.engine.match.evaluate_mask import stored_values
-from outpace.engine.match.evaluate_row import RowContext, compile_row
+from outpace.engine.match.contract import Block, Found, Task
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Place, Read, walk

@@ -23,29 +23,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.grouping import count_rows, scatter_rows
-from outpace.engine.keyed.deadlines import NEVER, Deadlines
-from outpace.engine.keyed.rows import Kept, KeyedRows
-from outpace.engine.match.contract import (
-    NO_TIME,
-    Block,
-    Booleans,
-    Found,
-    Integers,
-    Matcher,
-    Outcome,
-    Resume,
-    Task,
-    TimedOut,
-)
+from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.partitions import Numbered, Partitions
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.match.reach import Reach, reach_of
-from outpace.engine.match.times import time_values, valid_times
 from outpace.engine.order.arrival import Arrival, passed
-from outpace.engine.partition import (
+from outpace.engine.rows.deadlines import NEVER, Deadlines
+from outpace.engine.rows.keyed import Kept, KeyedRows
+from outpace.engine.rows.partition import (
     Grouping,
     gather,
     group_codes,
@@ -53,6 +42,7 @@ from outpace.engine.partition import (
     placed,
     sort_table,
 )
+from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.state import (
     NATURAL,
     integer,
@@ -63,9 +53,9 @@ from outpace.engine.state import (
     unpack,
 )
 from outpace.errors import DataError, StateError, other_type
-from outpace.pattern.bind import bind
+from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
-from outpace.pattern.print_query import print_identity
+from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
 from outpace.pattern.values import TIME_LIMIT
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.contract import Block, Found, Integers, Task, TimedOut
+from outpace.engine.arrays import Integers
+from outpace.engine.match.contract import Block, Found, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
 from outpace.pattern.query import Rows
 

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.keyed.grown import grown
-from outpace.engine.keyed.rows import Kept, KeyedRows
-from outpace.engine.match.contract import Integers, Resume
-from outpace.engine.partition import key_codes, key_tuples
+from outpace.engine.arrays import Integers, grown
+from outpace.engine.match.contract import Resume
+from outpace.engine.rows.keyed import Kept, KeyedRows
+from outpace.engine.rows.partition import key_codes, key_tuples
 from outpace.engine.state import NATURAL, integers, lists, require, require_types
 
 #: What is known of each partition, and what it is before the first row.

@@ -15,19 +15,10 @@ from typing import Final
 
 import numpy as np
 
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match.after import barrier_after, skip_variables
-from outpace.engine.match.contract import (
-    NO_TIME,
-    Block,
-    Found,
-    Integers,
-    Matcher,
-    Outcome,
-    Resume,
-    Task,
-    TimedOut,
-)
+from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
 from outpace.engine.match.masks import BlockPredicates, Predicates
 from outpace.engine.match.twin_search import (
     Plan,

@@ -14,7 +14,8 @@ from enum import Enum
 from math import inf
 from typing import Final
 
-from outpace.engine.match.contract import NO_TIME, STEPS_PER_ROW
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.match.contract import STEPS_PER_ROW
 from outpace.engine.match.masks import Ask
 from outpace.engine.match.program import ACCEPT, Move, Negation, Program, completing
 from outpace.errors import MatchError

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from outpace.engine.match.contract import NO_TIME, Block
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.match.contract import Block
 from outpace.engine.match.twin_search import Reach
 
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.kernels.grouping import is_ascending
-from outpace.engine.match.times import as_integers
-from outpace.engine.partition import comparable, key_codes, one_array, sort_rows
+from outpace.engine.rows.partition import comparable, key_codes, one_array, sort_rows
+from outpace.engine.rows.times import as_integers
 from outpace.engine.state import require, require_types
 from outpace.errors import DataError
 from outpace.pattern.bound import BoundQuery
@@ -48,7 +48,7 @@ class Arrival:
 
     Examples
     --------
-    >>> from outpace.pattern.bind import bind
+    >>> from outpace.pattern.bind.query import bind
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A")
     >>> arrival = Arrival(bind(query, pa.schema([("ts", pa.int64())])))

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.contract import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.errors import DataError
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from outpace.engine.match.contract import NO_TIME
-from outpace.engine.merge import Merger
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.table import write_table
+from outpace.engine.merge.merger import Merger
+from outpace.engine.split.router import finds_again
 from outpace.engine.stream.cell import Cell, Counters, Kind
-from outpace.engine.stream.table_block import write_table
 from outpace.engine.stream.travel import Found
 from outpace.engine.stream.windowed import WindowedStream
-from outpace.engine.window.router import finds_again
 
 
 class MergeStage:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import NO_TIME, Matcher, Task
+from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import Emitted, MatchOperator, kept_columns, prepare
-from outpace.pattern.bind_windows import ByTime, bind_windows
+from outpace.pattern.bind.windows import ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery, Read
 from outpace.pattern.query import Query, WithinKind
 
 if TYPE_CHECKING:
-    from outpace.engine.apply import AppliedOperator
-    from outpace.engine.window.operator import WindowedOperator
+    from outpace.engine.match.apply import AppliedOperator
+    from outpace.engine.window_match.operator import WindowedOperator
 
 StreamOperator: TypeAlias = "MatchOperator | AppliedOperator | WindowedOperator"
 
@@ -59,16 +60,16 @@ def make_operator(
     # A query without windows is ready sooner without what windows need.
     if query.operator is not None:
         if query.windows is not None:
-            from outpace.engine.window.operator import windowed_operator
+            from outpace.engine.window_match.operator import windowed_operator
 
             return windowed_operator(query, schema, forgets=forgets)
-        from outpace.engine.apply import AppliedOperator
+        from outpace.engine.match.apply import AppliedOperator
 
         return AppliedOperator(query, schema)
     task = prepare(query, schema, timeouts=timeouts) if task is None else task
     if query.windows is not None:
-        from outpace.engine.window.match import WindowMatcher
-        from outpace.engine.window.operator import WindowedOperator
+        from outpace.engine.window_match.matcher import WindowMatcher
+        from outpace.engine.window_match.operator import WindowedOperator
 
         windows, instance = bind_windows(query, schema), WindowMatcher(task, choose(task))
         columns = kept_columns(task, task.bound.schema)

@@ -13,16 +13,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.table import write_table
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import NO_TIME, Matcher, Task
+from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import Emitted
 from outpace.engine.state import pack, parts, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.operator import make_operator, push_until, reach_back
 from outpace.engine.stream.ordering import TAKES, Ordering
-from outpace.engine.stream.table_block import write_table
-from outpace.engine.window.operator import WindowedOperator
-from outpace.pattern.bind_disorder import BoundDisorder
+from outpace.engine.window_match.operator import WindowedOperator
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.query import Query
 
 
@@ -51,8 +52,8 @@ class OrderMatchStage:
     Examples
     --------
     >>> import numpy as np
-    >>> from outpace.engine.block import block_cells, narrow_rows
-    >>> from outpace.pattern.bind_disorder import bind_disorder
+    >>> from outpace.engine.codec.block import block_cells, narrow_rows
+    >>> from outpace.pattern.bind.disorder import bind_disorder
     >>> from outpace.pattern.disorder import KSlack
     >>> query = Query().order_by("ts").pattern("A B").within(5).measures(at="B.ts")
     >>> query, schema = query.disorder(KSlack(1)), pa.schema({"ts": pa.int64()})

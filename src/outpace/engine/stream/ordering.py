@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.block import read_block
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.block import read_block
+from outpace.engine.codec.table import write_table
+from outpace.engine.codec.times import read_times
 from outpace.engine.match.bits import BITS
-from outpace.engine.match.contract import NO_TIME
-from outpace.engine.order.reorder import Released, Reorderer
+from outpace.engine.order.reorderer import Released, Reorderer
 from outpace.engine.stream.cell import Cell, Counters, Kind
-from outpace.engine.stream.table_block import write_table
-from outpace.engine.stream.unused import read_times
-from outpace.pattern.bind_disorder import BoundDisorder
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late
 

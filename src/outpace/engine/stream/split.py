@@ -21,15 +21,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.contract import Integers
+from outpace.engine.arrays import Integers
+from outpace.engine.event import Events
+from outpace.engine.split.router import Router
+from outpace.engine.split.travel import chosen
+from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import pack, parts, require, unpack
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.ordering import TAKES, Ordering
 from outpace.engine.stream.travel import Parcel
 from outpace.engine.stream.windowed import WindowedStream
-from outpace.engine.window.contract import Events, Split, Windows
-from outpace.engine.window.router import Router
-from outpace.engine.window.travel import chosen
 
 
 class SplitStage:

@@ -14,14 +14,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.block import block_cells, narrow_rows, read_block
-from outpace.engine.match.contract import Integers
-from outpace.engine.partition import one_array
-from outpace.engine.stream.table_block import read_table, write_table
-from outpace.engine.window.contract import Events, Split, Windows
-from outpace.engine.window.result import WindowMatches
-from outpace.engine.window.rows import no_events
-from outpace.engine.window.travel import NUMBERS, packed, unpacked
+from outpace.engine.arrays import Integers
+from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.table import read_table, write_table
+from outpace.engine.event import Events, no_events
+from outpace.engine.rows.partition import one_array
+from outpace.engine.split.travel import NUMBERS, packed, unpacked
+from outpace.engine.split.windows import Split, Windows
+from outpace.engine.window_match.result import WindowMatches
 
 _HEADER: Final = struct.Struct("<qq3Q")
 

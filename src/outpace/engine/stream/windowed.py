@@ -10,12 +10,12 @@ import pyarrow as pa
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.operator import kept_columns
-from outpace.engine.window.apply import WindowedApply
-from outpace.engine.window.match import WindowMatcher
-from outpace.engine.window.operator import Instance
-from outpace.pattern.bind import bind_operator
-from outpace.pattern.bind_disorder import BoundDisorder
-from outpace.pattern.bind_windows import BoundWindows, bind_windows
+from outpace.engine.window_match.apply import WindowedApply
+from outpace.engine.window_match.matcher import WindowMatcher
+from outpace.engine.window_match.operator import Instance
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.windows import BoundWindows, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 

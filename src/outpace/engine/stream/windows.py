@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from outpace.engine.match.times import time_values
+from outpace.engine.rows.times import time_values
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.travel import Found, Parcel
 from outpace.engine.stream.windowed import WindowedStream

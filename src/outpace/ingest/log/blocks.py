@@ -15,9 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.block import block_cells, narrow_rows, read_block
-from outpace.engine.match.times import as_integers
-from outpace.engine.partition import one_array
+from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import as_integers
 from outpace.ingest.log.frame import Frame, FrameKind, frame_of
 from outpace.ingest.log.reader import Log, OnDamage
 from outpace.ingest.log.segment import Damage
@@ -35,7 +35,7 @@ class Block:
     Parameters
     ----------
     data
-        What `outpace.engine.block.read_block` reads.
+        What `outpace.engine.codec.block.read_block` reads.
     first
         The offset of the first event.
     events

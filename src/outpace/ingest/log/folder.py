@@ -21,10 +21,10 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.errors import DataError, did_you_mean
+from outpace.files.small_file import read_small
 from outpace.ingest.log.frame import LIMIT
 from outpace.pattern.argument import a_path, a_text, a_whole_number, an_instance
 from outpace.pattern.types import is_instant, type_name
-from outpace.plan.small_file import read_small
 
 VERSION: Final = 1
 SEGMENT_BYTES: Final = 256 * 2**20

@@ -1,8 +1,9 @@
 """Frames: what a segment of an event log is a run of, and the headers that its index repeats.
 
-A frame is a header of 64 bytes, then its payload: a block of events (`outpace.engine.block`), with
-zeros up to a multiple of 8. The index of a segment is the headers of its frames, one after the
-other, behind a mark of the same size that says how much of the segment was forced to the disk.
+A frame is a header of 64 bytes, then its payload: a block of events
+(`outpace.engine.codec.block`), with zeros up to a multiple of 8. The index of a segment is the
+headers of its frames, one after the other, behind a mark of the same size that says how much of the
+segment was forced to the disk.
 Numbers are little-endian:
 
     magic `OPLF`, version, kind, CRC-32 of the rest of the header, CRC-32 of the payload,

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.block import read_block
-from outpace.engine.match.contract import Integers
+from outpace.engine.arrays import Integers
+from outpace.engine.codec.block import read_block
 from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder, open_folder
 from outpace.ingest.log.frame import (

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.block import block_cells, narrow_rows
-from outpace.engine.match.times import as_integers
-from outpace.engine.partition import one_array
+from outpace.engine.codec.block import block_cells, narrow_rows
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import as_integers
 from outpace.errors import DataError, did_you_mean
 from outpace.pattern.types import type_name
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.errors import DataError
+from outpace.files.small_file import open_regular
 from outpace.ingest.log.folder import Folder
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
@@ -32,7 +33,6 @@ from outpace.ingest.log.frame import (
     whole_headers,
     write_header,
 )
-from outpace.plan.small_file import open_regular
 
 #: How much is read at once when the next whole frame after a damaged one is searched for.
 _SEARCH_BYTES: Final = 2**20

@@ -29,14 +29,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.times import invalid_times, reason_of
+from outpace.engine.rows.times import invalid_times, reason_of
 from outpace.errors import DataError
+from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.ingest.log.folder import Folder, create_folder, open_folder
 from outpace.ingest.log.frame import HEADER_BYTES, Frame, FrameKind, payload_checksum
 from outpace.ingest.log.recover import Recovered, recover
 from outpace.ingest.log.rows import Payload, fitting, payloads
 from outpace.ingest.log.segment_writer import SegmentWriter
-from outpace.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_whole_number
 from outpace.pattern.choice import one_of
 

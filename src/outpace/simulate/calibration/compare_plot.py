@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from outpace.report.plots import COLOURS, curve, style
 from outpace.simulate.calibration.compare import (
     LATENCY_BOUND,
     THROUGHPUT_BOUND,
     Comparison,
     Reading,
 )
-from outpace.simulate.plots import COLOURS, curve, style
 
 
 def compare_plots(

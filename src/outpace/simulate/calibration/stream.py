@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.contract import Integers
+from outpace.engine.arrays import Integers
 from outpace.errors import OutpaceError
+from outpace.hosts.spark.metrics import watch
 from outpace.ingest.log import create
 from outpace.ingest.log.reader import Log
 from outpace.simulate.calibration.estimates import Batch
 from outpace.simulate.metrics import Floats
-from outpace.spark.metrics import watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

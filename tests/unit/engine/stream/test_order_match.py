@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from stream_chain import Chain, Given, States
 
 import outpace as op
-from outpace.engine.match.contract import NO_TIME
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.table import read_table
 from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.engine.stream.operator import make_operator
 from outpace.engine.stream.stage import restore_stage
-from outpace.engine.stream.table_block import read_table
 from outpace.errors import DataError, StateError
 from outpace.plan.stream import StreamPlan, plan_stream
 

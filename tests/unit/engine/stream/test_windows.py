@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from stream_chain import Chain, Given
 from window_queries import KINDS, PATTERNS, Bounded, pattern, tables
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.bits import BitTask, with_bits
-from outpace.engine.match.contract import NO_TIME
 from outpace.engine.match.operator import prepare
 from outpace.engine.stream.cell import Cell, Kind
 from outpace.engine.stream.pack import Packing
 from outpace.engine.stream.split_specs import split_specs
 from outpace.engine.stream.stage import restore_stage
 from outpace.engine.stream.windowed import WindowedStream
-from outpace.engine.window.operator import match_windows, windowed_operator
+from outpace.engine.window_match.operator import match_windows, windowed_operator
 from outpace.errors import StateError
-from outpace.pattern.bind_disorder import bind_disorder
+from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query

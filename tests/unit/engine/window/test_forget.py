@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from window_queries import KINDS, PATTERNS, tables
 
 from outpace.engine.stream.operator import make_operator
-from outpace.engine.window.operator import WindowedOperator, match_windows, windowed_operator
+from outpace.engine.window_match.operator import WindowedOperator, match_windows, windowed_operator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows, Windows
 from outpace.windows import landmark, session

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.block import read_block
+from outpace.engine.codec.block import read_block
 from outpace.ingest.log.blocks import block_starts, read_blocks
 from outpace.ingest.log.check import check
 from outpace.ingest.log.rows import payloads

@@ -1,0 +1,242 @@
+"""Where a query runs: in process or on Spark; told by the data, or by what runs the statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard, overload
+
+import pyarrow as pa
+
+from outpace.engine.match.contract import Progress
+from outpace.errors import DataError, UnsupportedError
+from outpace.explanation.explain import Explanation
+from outpace.explanation.explain import explain as explain_plan
+from outpace.files.parquet import ParquetFiles
+from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.hosts.local.table import Search
+from outpace.hosts.local.table import match as match_table
+from outpace.hosts.local.table import search as search_table
+from outpace.hosts.spark.session import require_spark
+from outpace.pattern.argument import a_text
+from outpace.pattern.query import Query, checked_query
+from outpace.plan.batch import plan_batch
+from outpace.plan.windows import by_windows, plan_windows
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import DataFrame, SparkSession
+
+    from outpace.hosts.spark.stream import StreamSearch
+
+
+@overload
+def match(
+    data: DataFrame | ParquetFiles, query: Query, *, progress: bool | Progress = False
+) -> DataFrame: ...
+@overload
+def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
+def match(
+    data: TableLike | ParquetFiles, query: Query, *, progress: bool | Progress = False
+) -> object:
+    """Find the matches of a query.
+
+    Parameters
+    ----------
+    data
+        A Spark DataFrame (classic or Connect), Parquet files (see `parquet`) for the active Spark
+        session, an Arrow table, a pandas or polars frame, or a DuckDB relation.
+    query
+        What to detect and what to return.
+    progress
+        In process: True for a bar on standard error, which appears on a terminal or in a notebook
+        when the work takes longer than two seconds, or a function that is called now and then with
+        the rows that are done and the rows that there are. On Spark it is refused: nothing runs
+        before the result is used, and then Spark shows its own.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame or pyarrow.Table
+        Lazy on Spark. In process: partitions in the order of their first row, matches of a
+        partition in their own order.
+
+    Examples
+    --------
+    >>> table = pa.table({"ts": [1, 2, 3, 4], "price": [10.0, 8.0, 7.0, 9.0]})
+    >>> dip = (Query("dip").order_by("ts").pattern("STRT DOWN+ UP+")
+    ...        .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
+    ...        .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)"))
+    >>> match(table, dip).to_pylist()
+    [{'bottom': 7.0, 'ticks': 4}]
+    """
+    checked_query(query)
+    if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
+        raise UnsupportedError(
+            "progress is shown in process, not on Spark",
+            detail="on Spark nothing runs before the result is used",
+            hint="leave progress out; spark.ui.showConsoleProgress lets Spark show its own",
+        )
+    if isinstance(data, ParquetFiles):
+        require_spark()
+        from outpace.hosts.spark.files import match_files
+
+        return match_files(data, query)
+    if _is_spark_frame(data):
+        from outpace.hosts.spark.frame import match_frame
+
+        return match_frame(data, query)
+    return match_table(data, query, progress=progress)
+
+
+# A table may be anything that has columns, so the types cannot tell it from a DataFrame.
+@overload
+def search(data: DataFrame, query: Query) -> StreamSearch: ...  # type: ignore[overload-overlap]
+@overload
+def search(data: TableLike, query: Query) -> Search: ...
+def search(data: TableLike, query: Query) -> object:
+    """Prepare a search: it runs when something is asked of it.
+
+    Parameters
+    ----------
+    data
+        A table, or a streaming DataFrame of Spark.
+    query
+        What to detect and what to return.
+
+    Returns
+    -------
+    Search or StreamSearch
+        On a table: matches, their number, what timed out, and why. On a stream: matches, what timed
+        out, late and invalid events, each as a streaming DataFrame.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> found = search({"ts": [1, 2, 3], "x": [5, 4, 6]}, rise)
+    >>> found.count(), found.table().to_pylist()
+    (1, [{'at': 3}])
+    """
+    checked_query(query)
+    if _is_spark_frame(data):
+        from outpace.hosts.spark.schema import is_streaming
+
+        if is_streaming(data):
+            from outpace.hosts.spark.stream import StreamSearch
+
+            return StreamSearch(data, query)
+    return search_table(data, query)
+
+
+def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = None) -> Explanation:
+    """Explain a query: what it finds, how it is matched, and where each part of it runs.
+
+    Parameters
+    ----------
+    query
+        What to explain.
+    data
+        What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
+        files the explanation says what Spark computes, what crosses to Python and how rows are
+        divided. Without it, what depends on types is left out.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A B").define(B="x > 1").measures(n="COUNT(*)")
+    >>> explain(query, pa.table({"ts": [1], "x": [2]})).matcher
+    'kernel'
+    """
+    checked_query(query)
+    if data is None or isinstance(data, pa.Schema):
+        return explain_plan(query, data)
+    if isinstance(data, ParquetFiles):
+        require_spark()
+        from outpace.hosts.spark.files import active_session, plan_session_files
+
+        plan = plan_session_files(active_session(), data, query)
+        return explain_plan(query, plan.files.schema, plan.lines())
+    if _is_spark_frame(data):
+        from outpace.hosts.spark.schema import arrow_schema, is_streaming
+
+        if is_streaming(data):
+            from outpace.hosts.spark.stream import plan_frame
+
+            streamed = plan_frame(data, query)
+            return explain_plan(query, streamed.bound.schema, streamed.lines())
+        schema = arrow_schema(data)
+        planned = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
+        return explain_plan(query, schema, planned.lines())
+    return explain_plan(query, to_arrow(data, query).schema)
+
+
+@overload
+def sql(session: SparkSession, text: str, dialect: str = "outpace") -> DataFrame: ...
+@overload
+def sql(session: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace") -> pa.Table: ...
+def sql(
+    session: SparkSession | duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace"
+) -> object:
+    """Run a statement with MATCH_RECOGNIZE on Spark or in process on DuckDB.
+
+    Parameters
+    ----------
+    session
+        A Spark session (classic or Connect) or an open DuckDB connection. It runs what is not
+        MATCH_RECOGNIZE; its tables and views can be read.
+    text
+        One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
+        common table expressions. Their inputs are computed before the rest of the statement runs,
+        a common table expression anew for each clause that reads it.
+    dialect
+        What the statement is written in: "trino", "spark", "flink", "oracle", "snowflake" and the
+        like. By default it is Spark's or DuckDB's own SQL around MATCH_RECOGNIZE.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame or pyarrow.Table
+        Lazy on Spark. In process, the result of the statement; a table without columns where it
+        has none.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> con = duckdb.connect()
+    >>> sql(con, '''
+    ...     SELECT m.low
+    ...     FROM (VALUES (1, 90), (2, 80), (3, 70), (4, 75)) t(ts, price)
+    ...     MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low
+    ...                      PATTERN (STRT DOWN+ UP)
+    ...                      DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)) m
+    ... ''').to_pylist()
+    [{'low': 70}]
+    """
+    a_text(text, "a statement")
+    a_text(dialect, "a dialect")
+    # DuckDB and the SQL parser take a quarter of a second to load: only who uses them waits.
+    if _is_duckdb_connection(session):
+        from outpace.hosts.local.sql import sql as run_on_duckdb
+
+        return run_on_duckdb(session, text, dialect)
+    if _is_spark_session(session):
+        from outpace.hosts.spark.sql import sql as run_on_spark
+
+        return run_on_spark(session, text, dialect)
+    name = type(session).__name__
+    raise DataError(
+        f"expected a Spark session or a DuckDB connection, not an object of type {name}",
+        hint="duckdb.connect() gives a connection; no Spark session is created here",
+    )
+
+
+def _is_spark_frame(value: object) -> TypeGuard[DataFrame]:
+    # The classic and the Connect class are told by their module: neither is imported without need.
+    return type(value).__module__.startswith("pyspark.sql")
+
+
+def _is_duckdb_connection(value: object) -> TypeGuard[duckdb.DuckDBPyConnection]:
+    return type(value).__name__ == "DuckDBPyConnection"
+
+
+def _is_spark_session(value: object) -> TypeGuard[SparkSession]:
+    # The classic and the Connect class are not related, and neither is imported without need.
+    return any(
+        kind.__name__ == "SparkSession" and kind.__module__.startswith("pyspark.sql")
+        for kind in type(value).__mro__
+    )

@@ -1,0 +1,1 @@
+"""The demo: a page with matches in made-up ticks."""

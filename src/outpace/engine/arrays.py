@@ -1,0 +1,47 @@
+"""Arrays of integers: their types, memory for them, and arrays that grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Integers = npt.NDArray[np.int64]
+
+
+Booleans = npt.NDArray[np.bool_]
+
+
+#: A `watermark` before any time.
+NO_TIME = np.iinfo(np.int64).min
+
+
+def pooled(size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return an array with any content.
+
+    Examples
+    --------
+    >>> pooled(3, np.int64).shape, pooled(0, np.int8).shape
+    ((3,), (0,))
+    """
+    width = np.dtype(kind)
+    if not size:
+        return np.empty(0, width)
+    return np.frombuffer(pa.allocate_buffer(size * width.itemsize), width)
+
+
+def grown(values: Integers, size: int, fill: int) -> Integers:
+    """Return an array with room for at least so many values; doubling, so each costs the same.
+
+    Examples
+    --------
+    >>> grown(np.array([7]), 2, -1).tolist(), grown(np.array([7]), 1, -1).tolist()
+    ([7, -1, -1, -1], [7])
+    """
+    if size <= len(values):
+        return values
+    larger = np.full(2 * size, fill, np.int64)
+    larger[: len(values)] = values
+    return larger

@@ -1,0 +1,1 @@
+"""Blocks and tables as bytes: what travels between processes, tasks and files."""

@@ -1,0 +1,73 @@
+"""Rows as blocks: many rows as one binary cell, which Spark moves and stores as one row.
+
+A block is an Arrow IPC stream of one record batch, with its integers as narrow as they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.rows.narrow import narrow, widen
+
+#: Kernels want their numbers aligned, and a cell lies wherever the one before it ends.
+_ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+
+
+def narrow_rows(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Return rows in as few bytes as they need; slices of them can be blocks."""
+    fields, arrays = [], []
+    for name, column in columns.items():
+        field, narrowed = narrow(name, column)
+        fields.append(field)
+        arrays.append(narrowed)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def block_cells(blocks: Sequence[pa.RecordBatch]) -> pa.Array:
+    """Write each block into a cell of a binary column.
+
+    Examples
+    --------
+    >>> rows = narrow_rows({"x": pa.array([10, 11, 12])})
+    >>> cells = block_cells([rows.slice(0, 1), rows.slice(1)])
+    >>> read_block(cells[1].as_buffer(), pa.schema({"x": pa.int64()}))["x"].to_pylist()
+    [11, 12]
+    >>> read_block(cells[1].as_buffer(), pa.schema({"y": pa.int64()}))
+    {}
+    """
+    # Writing to nothing first tells the size, so that what is written for good never moves.
+    size = _write(blocks, pa.MockOutputStream())[-1]
+    space = pa.allocate_buffer(size)
+    offsets = np.array(_write(blocks, pa.FixedSizeBufferWriter(space)), np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(blocks), [None, pa.py_buffer(offsets), space])
+
+
+def read_block(cell: pa.Buffer, schema: pa.Schema, *, checked: bool = False) -> dict[str, pa.Array]:
+    """Return the columns of a block that a schema has, which tells their types.
+
+    Columns that it does not have are left where they are. A block that others may have written is
+    to be checked: its offsets and codes may lead anywhere.
+    """
+    with pa.ipc.open_stream(cell, options=_ALIGNED) as reader:
+        rows = reader.read_next_batch()
+    if checked:
+        rows.validate(full=True)
+    return {
+        field.name: widen(field, column, schema.field(field.name).type)
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+        if field.name in schema.names
+    }
+
+
+def _write(blocks: Sequence[pa.RecordBatch], sink: pa.NativeFile) -> list[int]:
+    """Write blocks one after the other and return where each starts, and the end."""
+    offsets = [0]
+    for block in blocks:
+        with pa.ipc.new_stream(sink, block.schema) as writer:
+            writer.write_batch(block)
+        offsets.append(sink.tell())
+    return offsets

@@ -1,0 +1,187 @@
+"""Packing rows into blocks, one for each bucket of keys, and matching the blocks of a bucket.
+
+Rows keep their order inside a block, and blocks put together in the order of their positions give
+all rows of a bucket in the order in which they were packed, so what a bucket matches is what its
+keys match in the whole input. Packing takes time linear in the rows and memory for two copies of
+them; matching holds the rows of one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.kernels.grouping import group_rows
+from outpace.engine.match.bits import BITS, BitTask, bit_columns
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.operator import kept_columns, match_block, whole_block
+from outpace.engine.match.output import match_table
+from outpace.engine.rows.buckets import key_buckets
+from outpace.engine.rows.partition import one_array, placed
+
+#: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
+PACKED: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
+    ]
+)
+
+Blocks = Sequence[tuple[int, pa.Buffer]]
+
+
+class Packer:
+    """Packs the rows of a keyed query: bits are computed, and what no match needs is left out.
+
+    Parameters
+    ----------
+    bits
+        The query.
+    count
+        The number of buckets.
+
+    Examples
+    --------
+    >>> from outpace.engine.match.bits import with_bits
+    >>> from outpace.engine.match.operator import prepare
+    >>> from outpace.pattern.query import Query
+    >>> rows = pa.table({"ts": [1, 2, 3, 4], "key": [8, 9, 8, 9], "kind": ["a", "a", "b", "c"]})
+    >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")
+    ...          .define(A="kind = 'a'", B="kind = 'b'").measures(at="B.ts"))
+    >>> bits = with_bits(prepare(query, rows.schema))
+    >>> packer = Packer(bits, 1)
+    >>> blocks = [(n, packer.pack(rows.slice(2 * n, 2), n)["block"][0].as_buffer()) for n in (0, 1)]
+    >>> BlockMatcher(bits).match(blocks).to_pylist()
+    [{'key': 8, 'at': 3}]
+    """
+
+    def __init__(self, bits: BitTask, count: int) -> None:
+        self._bits = bits
+        self._count = count
+        self._kept = kept_columns(bits.task, bits.task.bound.schema)
+        bound = bits.task.bound
+        self.keys = bound.partition_by
+        #: The columns that a table to be packed has to have.
+        self.reads = tuple(
+            name
+            for name in bound.schema.names
+            if name in bits.reads or (name in self._kept and not name.startswith(BITS))
+        )
+
+    def pack(self, table: pa.Table, position: int) -> pa.RecordBatch:
+        """Pack the rows of a table, which stand at a position among all rows."""
+        columns, used = self._computed(table)
+        buckets = self.buckets(table)
+        if used is not None:
+            np.putmask(buckets, used == 0, self._count)
+        return pack(columns, buckets, self._count, position)
+
+    def select(self, table: pa.Table, bucket: int | None = None) -> pa.Table:
+        """Return the rows of one bucket, or of all, as `pack` would have packed them."""
+        columns, used = self._computed(table)
+        rows = pa.table(columns)
+        wanted = None if used is None else used != 0
+        if bucket is not None:
+            owned = self.buckets(table) == bucket
+            wanted = owned if wanted is None else owned & wanted
+        return rows if wanted is None else rows.filter(pa.array(wanted))
+
+    def buckets(self, table: pa.Table) -> npt.NDArray[np.int32]:
+        """Return the bucket of each row of a table, which has the key columns."""
+        return key_buckets([table.column(name) for name in self.keys], self._count)
+
+    def _computed(
+        self, table: pa.Table
+    ) -> tuple[dict[str, pa.Array], npt.NDArray[np.uint8] | None]:
+        """Return the columns that travel, and which rows do where not all have to."""
+        columns = {name: one_array(table.column(name)) for name in table.column_names}
+        bits = bit_columns(self._bits.predicates, columns, table.num_rows)
+        columns.update(bits)
+        used = None
+        if self._bits.drop_unused:
+            used = np.zeros(table.num_rows, np.uint8)
+            for column in bits.values():
+                used |= column.to_numpy()
+        return {name: columns[name] for name in self._kept}, used
+
+
+class BlockMatcher:
+    """Matches all blocks of a bucket at once."""
+
+    def __init__(self, bits: BitTask) -> None:
+        self._task = bits.task
+        self._matcher = choose_matcher(bits.task).matcher
+
+    def match(self, blocks: Blocks) -> pa.Table:
+        """Return the matches of the blocks of one bucket or several; there is a block at least."""
+        return self.match_rows(unpack(blocks, self._task.bound.schema))
+
+    def match_rows(self, rows: pa.Table) -> pa.Table:
+        """Return the matches of all rows of some keys."""
+        block = whole_block(self._task, rows)
+        return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
+
+
+def pack(
+    columns: Mapping[str, pa.Array],
+    buckets: npt.NDArray[np.int32],
+    count: int,
+    position: int,
+) -> pa.RecordBatch:
+    """Pack rows by bucket.
+
+    Parameters
+    ----------
+    columns
+        The columns of the rows.
+    buckets
+        The bucket of each row, from 0 on; rows whose bucket is `count` are left out.
+    count
+        The number of buckets.
+    position
+        Where the rows stand among all rows that are packed.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        With the schema `PACKED`, a row for each bucket that has rows.
+
+    Examples
+    --------
+    >>> rows = {"x": pa.array([10, 11, 12, 13])}
+    >>> packed = pack(rows, np.array([1, 0, 1, 2], np.int32), 2, position=7)
+    >>> blocks = [(7, block.as_buffer()) for block in packed["block"]]
+    >>> [unpack([block], pa.schema({"x": pa.int64()}))["x"].to_pylist() for block in blocks]
+    [[11], [10, 12]]
+    """
+    order = np.empty(len(buckets), np.int32)
+    bounds = group_rows(buckets, count + 1, order)
+    narrow = narrow_rows(columns)
+    rows = pa.RecordBatch.from_arrays(
+        [placed(column, order, buckets, bounds) for column in narrow.columns], schema=narrow.schema
+    )
+    filled = np.flatnonzero(np.diff(bounds[: count + 1]))
+    blocks = [rows.slice(bounds[b], bounds[b + 1] - bounds[b]) for b in filled]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(filled, pa.int32()),
+            pa.array(np.full(len(filled), position), pa.int64()),
+            block_cells(blocks),
+        ],
+        schema=PACKED,
+    )
+
+
+def unpack(blocks: Blocks, schema: pa.Schema) -> pa.Table:
+    """Put blocks together by their positions; `schema` has their columns and maybe others."""
+    chunks: dict[str, list[pa.Array]] = {}
+    for _, block in sorted(blocks, key=lambda placed_block: placed_block[0]):
+        for name, column in read_block(block, schema).items():
+            chunks.setdefault(name, []).append(column)
+    return pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()})

@@ -1,0 +1,134 @@
+"""Matching batches of windows: the rows of a batch at once, and of what it finds its own matches.
+
+Memory: the rows of one batch, of its neighbours' windows too, and what is found in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.divide.batches import Batch
+from outpace.engine.event import Events
+from outpace.engine.split.choose import make_splitter
+from outpace.engine.split.feed import Feed, in_order
+from outpace.engine.split.windows import Split, Windows, joined_windows
+from outpace.engine.window_match.operator import Instance
+from outpace.engine.window_match.result import WindowMatches
+from outpace.pattern.bind.windows import BoundWindows
+from outpace.pattern.bound import BoundQuery
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """Windows of time that follow each other.
+
+    Parameters
+    ----------
+    rows
+        All rows of the windows that are held, in any order.
+    held, own
+        The numbers of the windows that are matched, and of those that matches are wanted of: the
+        first, and the one behind the last.
+    before
+        How many rows there are, of all keys, that are earlier than these; None, for all parts,
+        where nobody asks.
+    """
+
+    rows: pa.Table
+    held: tuple[int, int]
+    own: tuple[int, int]
+    before: int | None = None
+
+
+class BatchMatcher:
+    """Matches batches, one after the other, each by an instance of its own.
+
+    Parameters
+    ----------
+    bound
+        The query.
+    windows
+        Its windows.
+    make_instance
+        Makes what finds the matches.
+    """
+
+    def __init__(
+        self, bound: BoundQuery, windows: BoundWindows, make_instance: Callable[[], Instance]
+    ) -> None:
+        self._bound = bound
+        self._windows = windows
+        self._make_instance = make_instance
+
+    def match_batch(self, rows: pa.Table, batch: Batch) -> pa.Table:
+        """Return the matches that count for a batch.
+
+        Parameters
+        ----------
+        rows
+            The rows that the batch needs, in order.
+        batch
+            The windows.
+        """
+        events = Feed(self._bound, self._windows).number(rows)
+        events = self._renumbered(events, batch.rows[0])
+        matches = self._instance(events, Split(batch.windows, batch.windows))
+        mine = (matches.window >= batch.first) & (matches.window < batch.stop)
+        return matches.take(np.flatnonzero(mine)).table
+
+    def match_times(self, parts: Sequence[TimePart]) -> pa.Table:
+        """Return the matches that count for windows of time.
+
+        Parameters
+        ----------
+        parts
+            In the order of time, without any rows in common. All are matched at once, which is
+            worth the while where they are small.
+        """
+        counts = np.array([part.rows.num_rows for part in parts])
+        rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+        events = Feed(self._bound, self._windows).number(in_order(self._bound, rows))
+        begins = np.cumsum(counts) - counts
+        if parts[0].before is not None:
+            before = np.array([part.before for part in parts])
+            events = self._renumbered(events, np.repeat(before - begins, counts))
+            begins = before
+        ends = begins + counts
+        splitter = make_splitter(self._windows)
+        split, rest = splitter.push(events), splitter.finish()
+        held = np.array([part.held for part in parts])
+        closed = _within(joined_windows(split.closed, rest.closed), held)
+        # Windows are closed by the end of their part, whatever comes in the next one.
+        end = ends[_part_of(closed.number, held)]
+        closed = replace(closed, closed_at=np.minimum(closed.closed_at, end))
+        matches = self._instance(events, Split(_within(split.opened, held), closed))
+        own = np.array([part.own for part in parts])[_part_of(matches.window, held)]
+        mine = (matches.window >= own[:, 0]) & (matches.window < own[:, 1])
+        return matches.take(np.flatnonzero(mine)).table
+
+    def _renumbered(self, events: Events, before: int | Integers) -> Events:
+        """Return events with their numbers among all of the stream: so many came before each."""
+        arrival = events.arrival + before
+        keyed = bool(self._bound.partition_by)
+        return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
+
+    def _instance(self, events: Events, split: Split) -> WindowMatches:
+        return self._make_instance().step(events, split, ended=True)
+
+
+def _part_of(numbers: Integers, held: Integers) -> Integers:
+    """Return the part that holds each window; none of the numbers is below all parts."""
+    part: Integers = np.searchsorted(held[:, 0], numbers, side="right") - 1
+    return part
+
+
+def _within(windows: Windows, held: Integers) -> Windows:
+    """Return the windows that parts hold."""
+    part = np.maximum(_part_of(windows.number, held), 0)
+    chosen = (windows.number >= held[part, 0]) & (windows.number < held[part, 1])
+    return Windows(*(getattr(windows, field.name)[chosen] for field in fields(Windows)))

@@ -1,0 +1,169 @@
+"""Rows that come sorted by partition: whole partitions at a time, in bounded memory.
+
+Rows are collected until there are enough; all complete partitions among them are worked on in one
+call. A partition that alone is larger than that is fed to a stream, which for a pattern keeps only
+what WITHIN needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Task
+from outpace.engine.match.operator import Emitted, MatchOperator, match_block, whole_block
+from outpace.engine.match.output import match_table
+from outpace.engine.rows.partition import key_codes
+from outpace.pattern.query import Rows
+
+#: Rows that are collected before they are matched.
+ROWS_AT_ONCE: Final = 1 << 20
+
+
+class PartitionStream(Protocol):
+    """One partition, fed piece by piece."""
+
+    def push(self, rows: pa.Table) -> pa.Table:
+        """Take the next rows and return what they give."""
+        ...
+
+    def finish(self) -> pa.Table:
+        """Return what the end of the partition gives."""
+        ...
+
+
+class PartitionWork(Protocol):
+    """What is done with partitions."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partition columns."""
+        ...
+
+    def whole(self, rows: pa.Table) -> pa.Table:
+        """Return what complete partitions give."""
+        ...
+
+    def stream(self) -> PartitionStream | None:
+        """Return a stream for one large partition; None where it has to be complete."""
+        ...
+
+
+class PatternWork:
+    """Matches a pattern."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._matcher = choose_matcher(task).matcher
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return self._task.bound.partition_by
+
+    def whole(self, rows: pa.Table) -> pa.Table:
+        """Return the matches of complete partitions."""
+        block = whole_block(self._task, rows)
+        return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
+
+    def stream(self) -> PartitionStream | None:
+        """Return a stream of matches, unless unmatched rows are asked for."""
+        if self._task.bound.query.rows is Rows.ALL_WITH_UNMATCHED:
+            return None
+        return MatchStream(MatchOperator(self._task, self._matcher))
+
+
+class _Operator(Protocol):
+    def push(self, table: pa.Table) -> Emitted: ...
+    def finish(self) -> Emitted: ...
+
+
+class MatchStream:
+    """The matches of an operator that is fed piece by piece."""
+
+    def __init__(self, operator: _Operator) -> None:
+        self._operator = operator
+
+    def push(self, rows: pa.Table) -> pa.Table:
+        """Take the next rows and return the matches that became final."""
+        return self._operator.push(rows).matches
+
+    def finish(self) -> pa.Table:
+        """Return the remaining matches."""
+        return self._operator.finish().matches
+
+
+class SortedGroups:
+    """Works on a stream of tables whose rows are sorted by the partition columns."""
+
+    def __init__(self, work: PartitionWork, *, rows_at_once: int = ROWS_AT_ONCE) -> None:
+        self._work = work
+        self._rows_at_once = rows_at_once
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._large: PartitionStream | None = None
+        self._large_key: pa.Table | None = None
+
+    def push(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Take more rows and yield what partitions give that are complete."""
+        if not table.num_rows:
+            return
+        self._waiting.append(table)
+        self._waiting_rows += table.num_rows
+        if self._waiting_rows >= self._rows_at_once:
+            yield from self._flush(ended=False)
+
+    def finish(self) -> Iterator[pa.Table]:
+        """Yield the rest."""
+        yield from self._flush(ended=True)
+        if self._large is not None:
+            yield self._large.finish()
+
+    def _flush(self, *, ended: bool) -> Iterator[pa.Table]:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        if self._large is not None:
+            rows = yield from self._feed_large(rows)
+            if not rows.num_rows:
+                return
+        last = self._last_start(rows) if self._work.keys else 0
+        complete = rows.num_rows if ended else last
+        if complete:
+            yield self._work.whole(rows.slice(0, complete))
+        rest = rows.slice(complete)
+        if rest.num_rows >= self._rows_at_once:
+            self._large = self._work.stream()
+        if self._large is not None:
+            self._large_key = rest.slice(0, 1).select(self._work.keys)
+            yield self._large.push(rest)
+        elif rest.num_rows:
+            self._waiting, self._waiting_rows = [rest], rest.num_rows
+
+    def _feed_large(self, rows: pa.Table) -> Generator[pa.Table, None, pa.Table]:
+        """Give the large partition its rows; return the rows of later ones."""
+        assert self._large is not None
+        assert self._large_key is not None
+        names = self._work.keys
+        size = rows.num_rows
+        if names:
+            joined = pa.concat_tables([self._large_key, rows.select(names)])
+            codes, _ = key_codes([joined.column(name) for name in names])
+            others = np.flatnonzero(codes[1:] != codes[0])
+            size = int(others[0]) if len(others) else size
+        if size:
+            yield self._large.push(rows.slice(0, size))
+        if size < rows.num_rows:
+            yield self._large.finish()
+            self._large = self._large_key = None
+        return rows.slice(size)
+
+    def _last_start(self, rows: pa.Table) -> int:
+        codes, _ = key_codes([rows.column(name) for name in self._work.keys])
+        changes = np.flatnonzero(np.diff(codes))
+        return int(changes[-1]) + 1 if len(changes) else 0

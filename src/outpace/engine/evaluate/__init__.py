@@ -1,0 +1,1 @@
+"""What an expression means, value by value and for whole columns."""

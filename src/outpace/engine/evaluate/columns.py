@@ -1,0 +1,150 @@
+"""The vectorised evaluator: a bound expression over whole Arrow columns.
+
+A `Frame` says what the leaves are: for predicates a column shifted inside its partition, for
+measures the values at given row numbers. The result equals `evaluate_row` on every row. Where Arrow
+has no kernel with SQL's meaning, or a kernel fails on a row that SQL would not even look at, that
+part of the expression is computed row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.evaluate.arrow import KERNELS, Operand
+from outpace.engine.evaluate.frame import Column, Frame, Indices, PredicateFrame, in_one_piece
+from outpace.engine.evaluate.mask import Booleans, truth
+from outpace.engine.evaluate.row import compile_scalar
+from outpace.errors import DataError
+from outpace.pattern import types
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate, walk
+from outpace.pattern.functions.registry import LAZY, LENGTHENING
+from outpace.pattern.values import column_values, computed, gathered, to_array
+
+
+def evaluate_columns(expression: BoundExpression, frame: Frame) -> pa.Array:
+    """Return the values of an expression, one for each row of the frame.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bound import Place, Read
+    >>> frame = PredicateFrame({"x": pa.array([1, 5, None])})
+    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> evaluate_columns(Apply(pa.bool_(), ">", (x, Constant(pa.int64(), 3))), frame).to_pylist()
+    [False, True, None]
+    """
+    value = _evaluate(expression, frame)
+    if isinstance(value, pa.Scalar):
+        value = pa.repeat(value, frame.size)
+    return _of_type(value, expression.type)
+
+
+def predicate_mask(
+    predicate: Predicate, columns: Mapping[str, Column], segments: Indices | None = None
+) -> Booleans:
+    """Return for each row whether it satisfies a predicate that does not read the match.
+
+    Parameters
+    ----------
+    predicate
+        Of the class ALWAYS, LOCAL or OFFSET.
+    columns
+        The columns that it reads, sorted by partition and order.
+    segments
+        The first row of each partition, and the number of rows at the end; None: one partition.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bound import Place, PredicateClass, Read
+    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> before = Read(pa.int64(), "x", (), Place("last", shift=-1))
+    >>> rising = Predicate("UP", Apply(pa.bool_(), ">", (x, before)), PredicateClass.OFFSET)
+    >>> predicate_mask(rising, {"x": pa.array([1, 2, 5, 6])}, np.array([0, 2, 4])).tolist()
+    [False, True, False, True]
+    """
+    frame = PredicateFrame(columns, segments)
+    if predicate.expression is None:
+        return np.ones(frame.size, np.bool_)
+    try:
+        return truth(predicate.expression, frame, evaluate_columns).holds
+    except DataError:
+        # A part failed on a row that AND or OR may never look at: that is for plain Python to say.
+        return np.array([value is True for value in _values(predicate.expression, frame)], np.bool_)
+
+
+def _evaluate(node: BoundExpression, frame: Frame) -> Operand:
+    match node:
+        case Constant(value=value):
+            return to_array([value], node.type)[0]
+        case Apply(function=name):
+            if name not in KERNELS:
+                return _row_by_row(node, frame)
+            return _attempt(node, frame)
+        case _:
+            return frame.leaf(node)
+
+
+def _attempt(node: Apply, frame: Frame) -> Operand:
+    """Run the kernel; where it fails, let plain Python decide whether that matters."""
+    try:
+        operands = [_evaluate(argument, frame) for argument in node.arguments]
+    except DataError:
+        if node.function not in LAZY:
+            raise
+        return _row_by_row(node, frame)
+    try:
+        if all(isinstance(operand, pa.Scalar) for operand in operands):
+            return _row_by_row(node, frame)
+        result = KERNELS[node.function](node, operands)
+    except (pa.ArrowException, DataError):
+        return _row_by_row(node, frame)
+    return result
+
+
+def _row_by_row(node: Apply, frame: Frame) -> pa.Array:
+    try:
+        return to_array(_values(node, frame), node.type)
+    except DataError as problem:
+        raise problem if node.origin is None else node.origin.of(problem) from None
+
+
+def _values(node: BoundExpression, frame: Frame) -> list[Any]:
+    columns: dict[BoundExpression, list[Any]] = {}
+
+    def leaf(part: BoundExpression) -> Callable[[int], Any]:
+        held = columns[part]
+        return lambda row: held[row]
+
+    for part in walk_leaves(node):
+        if part not in columns:
+            columns[part] = column_values(_of_type(frame.leaf(part), part.type))
+    compute = compile_scalar(node, leaf)
+    found = (compute(row) for row in range(frame.size))
+    # Of texts only those that are made longer are counted: the others are as long as the input's.
+    text = types.is_string(node.type)
+    counted = _grows(node.type) and (not text or any(_makes_longer(part) for part in walk(node)))
+    return gathered(found) if counted else list(found)
+
+
+def _grows(kind: pa.DataType) -> bool:
+    return not (pa.types.is_primitive(kind) or pa.types.is_null(kind))
+
+
+def _makes_longer(node: BoundExpression) -> bool:
+    return isinstance(node, Apply) and node.function in LENGTHENING
+
+
+def walk_leaves(node: BoundExpression) -> list[BoundExpression]:
+    """Return what an expression reads: all but its calls and constants, aggregates as a whole."""
+    if isinstance(node, Apply):
+        return [leaf for argument in node.arguments for leaf in walk_leaves(argument)]
+    return [] if isinstance(node, Constant) else [node]
+
+
+def _of_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = in_one_piece(column)
+    return computed(column, kind)

@@ -1,0 +1,322 @@
+"""The row evaluator: a bound expression in plain Python, one row of one match at a time.
+
+This is the twin that the vectorised evaluator and the compiled predicates are tested against, and
+the fallback for what they do not cover. It follows `bound.Place` word for word. AND, OR, CASE and
+COALESCE evaluate only what they need, and TRY turns a data error into NULL.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from outpace.errors import DataError, OutpaceError
+from outpace.pattern.bound import (
+    Aggregate,
+    Apply,
+    BoundExpression,
+    Constant,
+    Label,
+    Number,
+    Place,
+    Present,
+    Read,
+)
+from outpace.pattern.functions.aggregate import distinct_rows, find_aggregate
+from outpace.pattern.functions.registry import find_function
+from outpace.pattern.functions.signature import Signature
+from outpace.pattern.values import column_values, excerpt
+
+
+@dataclass(slots=True)
+class RowContext:
+    """A match (or the run so far) in its partition, and the row that is being looked at.
+
+    Parameters
+    ----------
+    columns
+        Python values by column name, one for each row of the partition (see `python_columns`).
+    size
+        The number of rows of the partition.
+    names
+        The variables' names by number.
+    rows, labels
+        The partition rows of the match in increasing order, and the variable numbers of each.
+    current
+        The index into `rows` of the row being looked at: without FINAL, rows after it are not seen.
+        -1 for an empty match.
+    match_number
+        What MATCH_NUMBER() gives.
+    row
+        The index into `rows` of the row that an aggregate is adding.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    size: int
+    names: Sequence[str]
+    rows: Sequence[int] = ()
+    labels: Sequence[int] = ()
+    current: int = -1
+    match_number: int = 1
+    row: int = field(default=-1, repr=False)
+
+
+Evaluate = Callable[[RowContext], Any]
+
+
+def evaluate_row(expression: BoundExpression, context: RowContext) -> Any:
+    """Return the value of an expression; None is NULL.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bound import Place
+    >>> last = Read(pa.int64(), "x", (), Place("last"))
+    >>> context = RowContext({"x": [7, 8]}, 2, ["A"], rows=[0, 1], labels=[0, 0], current=1)
+    >>> evaluate_row(last, context)
+    8
+    """
+    return compile_row(expression)(context)
+
+
+def python_columns(table: pa.Table | pa.RecordBatch) -> dict[str, list[Any]]:
+    """Return the columns of a table as the Python values that a `RowContext` holds."""
+    return {
+        name: column_values(table.column(position))
+        for position, name in enumerate(table.schema.names)
+    }
+
+
+def compile_row(expression: BoundExpression) -> Evaluate:
+    """Return a function that evaluates an expression, faster than walking it for every row.
+
+    Examples
+    --------
+    >>> three = compile_row(Constant(pa.int32(), 3))
+    >>> three(RowContext({}, 0, []))
+    3
+    """
+    return compile_scalar(expression, _leaf)
+
+
+def compile_scalar(
+    expression: BoundExpression, leaf: Callable[[BoundExpression], Callable[[Any], Any]]
+) -> Callable[[Any], Any]:
+    """Compile an expression with another meaning of its leaves.
+
+    `leaf` is asked for everything but constants and calls; what it returns gets the argument that
+    the compiled function is called with.
+    """
+    match expression:
+        case Constant(value=value):
+            return lambda _: value
+        case Apply(function=name, arguments=arguments):
+            parts = [compile_scalar(argument, leaf) for argument in arguments]
+            return _LAZY[name](parts) if name in _LAZY else _call(expression, parts)
+        case _:
+            return leaf(expression)
+
+
+def locate(place: Place, context: RowContext) -> int | None:
+    """Return the partition row that a place stands for, or None where there is none."""
+    index = _index(place, context)
+    if index is None:
+        return None
+    position = context.rows[index] + place.shift
+    return position if 0 <= position < context.size else None
+
+
+def _index(place: Place, context: RowContext) -> int | None:
+    """Return the index into the match's rows, before the shift."""
+    if place.origin == "row":
+        return context.row
+    end = len(context.rows) if place.final else context.current + 1
+    forward = place.origin == "first"
+    left = place.steps
+    for index in range(end) if forward else range(end - 1, -1, -1):
+        if place.variables is None or context.labels[index] in place.variables:
+            if left == 0:
+                return index
+            left -= 1
+    return None
+
+
+def _leaf(node: BoundExpression) -> Evaluate:
+    match node:
+        case Read():
+            return _read(node)
+        case Label(place=place):
+            return lambda context: _label(place, context)
+        case Present(place=place):
+            return lambda context: locate(place, context) is not None
+        case Number():
+            return lambda context: context.match_number
+        case Aggregate():
+            return _aggregate(node)
+        case _:
+            raise TypeError(f"no leaf: {node!r}")
+
+
+def _read(node: Read) -> Evaluate:
+    place, column, path = node.place, node.column, node.path
+
+    def read(context: RowContext) -> Any:
+        position = locate(place, context)
+        value = None if position is None else context.columns[column][position]
+        for part in path:
+            value = None if value is None else value[part]
+        return value
+
+    return read
+
+
+def _label(place: Place, context: RowContext) -> str | None:
+    position = locate(place, context)
+    if position is None:
+        return None
+    index = bisect_left(context.rows, position)
+    if index == len(context.rows) or context.rows[index] != position:
+        return None
+    return context.names[context.labels[index]]
+
+
+def _aggregate(node: Aggregate) -> Evaluate:
+    aggregate = find_aggregate(node.function)
+    assert aggregate is not None
+    fold = aggregate.implement(Signature(tuple(a.type for a in node.arguments), node.type))
+    parts = [compile_row(argument) for argument in node.arguments]
+    skip_null = aggregate.skip_null and bool(parts)
+    variables, final, distinct = node.variables, node.final, node.distinct
+
+    def evaluate(context: RowContext) -> Any:
+        taken = []
+        for index in range(len(context.rows) if final else context.current + 1):
+            if variables is None or context.labels[index] in variables:
+                context.row = index
+                given = tuple(part(context) for part in parts)
+                if not (skip_null and given[0] is None):
+                    taken.append(given)
+        context.row = -1
+        try:
+            return fold(distinct_rows(taken) if distinct else taken)
+        except Exception as problem:
+            raise _failure(node, problem) from problem
+
+    return evaluate
+
+
+def _call(node: Apply, parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    function = find_function(node.function)
+    assert function is not None, node.function
+    compute = function.implement(Signature(tuple(a.type for a in node.arguments), node.type))
+    if function.strict and len(parts) == 2:
+        return _strict_pair(node, compute, parts[0], parts[1])
+    strict = function.strict
+
+    def call(context: Any) -> Any:
+        given = [part(context) for part in parts]
+        if strict and any(value is None for value in given):
+            return None
+        try:
+            return compute(*given)
+        except Exception as problem:
+            raise _failure(node, problem, given) from problem
+
+    return call
+
+
+def _strict_pair(
+    node: Apply,
+    compute: Callable[..., Any],
+    first: Callable[[Any], Any],
+    second: Callable[[Any], Any],
+) -> Callable[[Any], Any]:
+    def call(context: Any) -> Any:
+        left = first(context)
+        if left is None:
+            return None
+        right = second(context)
+        if right is None:
+            return None
+        try:
+            return compute(left, right)
+        except Exception as problem:
+            raise _failure(node, problem, (left, right)) from problem
+
+    return call
+
+
+def _failure(
+    node: Apply | Aggregate, problem: Exception, given: Sequence[Any] = ()
+) -> OutpaceError:
+    """Return the error that the user sees, whatever a function raised, with its place."""
+    error = problem
+    if not isinstance(error, OutpaceError):
+        of = ", ".join(excerpt(value) for value in given) or "these rows"
+        error = DataError(f"{node.function} of {of} cannot be computed", detail=str(problem)[:200])
+    return error if node.origin is None else node.origin.of(error)
+
+
+def _connective(decisive: bool) -> Callable[[Sequence[Callable[[Any], Any]]], Callable[[Any], Any]]:
+    def build(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        def evaluate(context: Any) -> bool | None:
+            result: bool | None = not decisive
+            for part in parts:
+                value = part(context)
+                if value is decisive:
+                    return bool(value)
+                if value is None:
+                    result = None
+            return result
+
+        return evaluate
+
+    return build
+
+
+def _case(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    branches = list(zip(parts[0::2], parts[1::2], strict=False))
+    otherwise = parts[-1] if len(parts) % 2 else None
+
+    def evaluate(context: Any) -> Any:
+        for condition, outcome in branches:
+            if condition(context):
+                return outcome(context)
+        return None if otherwise is None else otherwise(context)
+
+    return evaluate
+
+
+def _coalesce(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def evaluate(context: Any) -> Any:
+        for part in parts:
+            value = part(context)
+            if value is not None:
+                return value
+        return None
+
+    return evaluate
+
+
+def _try(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    (part,) = parts
+
+    def evaluate(context: Any) -> Any:
+        try:
+            return part(context)
+        except DataError:
+            return None
+
+    return evaluate
+
+
+_LAZY = {
+    "and": _connective(decisive=False),
+    "or": _connective(decisive=True),
+    "case": _case,
+    "coalesce": _coalesce,
+    "try": _try,
+}

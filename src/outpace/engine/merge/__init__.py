@@ -1,0 +1,1 @@
+"""The merger: the matches of all instances as one stream, in their order."""

@@ -1,0 +1,153 @@
+"""The merger: the matches of many instances as one, in their total order, each of them once.
+
+An instance gives its matches in order, and with them two promises: no later match has a number x
+below its frontier, and none starts before its horizon. What lies below the frontiers of all is
+complete and comes out, ordered by x, phase, window and partition. A match that windows of different
+instances found comes out for the first of them: what came out is remembered as an instance
+remembers its own (`outpace.engine.window_match.repeats`).
+
+Memory: the matches between the slowest frontier and the fastest, and what tells apart at most twice
+those that came out and start behind the slowest horizon. Paper: 2.3.4 and 3.1.5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.state import integers, pack, require, unpack
+from outpace.engine.window_match.repeats import Seen
+from outpace.engine.window_match.result import WindowMatches, first_events
+from outpace.errors import StateError
+
+#: The frontier and the horizon of an instance that has ended.
+ENDED: Final = int(np.iinfo(np.int64).max)
+
+
+class Merger:
+    """Puts the matches of instances together.
+
+    Parameters
+    ----------
+    schema
+        The columns of the result.
+    instances
+        The number of instances.
+    distinct
+        Drop matches that a window has found before. Not needed where no two instances have windows
+        with events in common, as an instance drops its own.
+    """
+
+    def __init__(self, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
+        self._schema = schema
+        self._nothing = WindowMatches.none(schema)
+        self._distinct = distinct
+        #: For each instance the parts that wait, each with the earliest start in it.
+        self._waiting: list[deque[tuple[int, WindowMatches]]] = [deque() for _ in range(instances)]
+        self._frontiers = [0] * instances
+        self._horizons = [0] * instances
+        self._seen = Seen()
+
+    @property
+    def frontier(self) -> int:
+        """All matches with a smaller x have been given."""
+        return min(self._frontiers)
+
+    @property
+    def waiting(self) -> int:
+        """How many matches wait for an instance that is behind."""
+        return sum(len(matches) for queue in self._waiting for _, matches in queue)
+
+    @property
+    def remembered(self) -> int:
+        """How many matches are remembered because they may be found again."""
+        return len(self._seen)
+
+    def push(self, instance: int, matches: WindowMatches) -> None:
+        """Take the next matches of an instance, in their order."""
+        if len(matches):
+            known = matches.event[0] >= self._frontiers[instance]
+            require(known, "a match is below the frontier")
+            earliest = int(first_events(matches.identity).min()) if self._distinct else 0
+            self._waiting[instance].append((earliest, matches))
+
+    def advance(self, instance: int, frontier: int, horizon: int) -> None:
+        """Take the promises of an instance, which hold for what it has not given yet.
+
+        Parameters
+        ----------
+        instance
+            Which one.
+        frontier
+            No later match has a smaller x; `ENDED` where there is none.
+        horizon
+            No later match starts with an earlier event.
+        """
+        require(frontier >= self._frontiers[instance], "a frontier falls")
+        self._frontiers[instance] = frontier
+        self._horizons[instance] = horizon
+
+    def take(self) -> WindowMatches:
+        """Return what is complete, in its order."""
+        return self._before(self.frontier)
+
+    def rest(self) -> WindowMatches:
+        """Return all that waits, in its order, once all instances gave what they found so far."""
+        return self._before(ENDED)
+
+    def state(self) -> bytes:
+        """Return all that is kept after `rest`, as bytes for `restore`."""
+        assert not self.waiting, "matches that wait are not part of a saved state"
+        promises = pa.table({"frontier": self._frontiers, "horizon": self._horizons})
+        return pack({}, [promises, self._seen.table()])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        _, (promises, seen) = unpack(data, 2)
+        if promises.num_rows != len(self._frontiers):
+            raise StateError("the saved state belongs to another number of instances")
+        natural = range(ENDED + 1)
+        read = integers(promises, frontier=natural, horizon=natural)
+        self._frontiers, self._horizons = (line.tolist() for line in read)
+        self._seen = Seen.from_table(seen)
+
+    def _before(self, frontier: int) -> WindowMatches:
+        """Return the matches below a frontier, in their order."""
+        ready = [part for queue in self._waiting for part in _before(queue, frontier)]
+        matches = WindowMatches.joined(self._schema, ready) if ready else self._nothing
+        if len(ready) > 1:
+            matches = matches.ordered()
+        if self._distinct:
+            matches = self._seen.new(matches)
+            none = _rows(0, 0)
+            self._seen.remember(matches, none, none, elsewhere=self._horizon())
+        return matches
+
+    def _horizon(self) -> int:
+        """Return the first event that a match which comes later may start with."""
+        # Horizons say nothing of what was given before them, so matches that wait count as well.
+        waiting = [earliest for queue in self._waiting for earliest, _ in queue]
+        return min([*self._horizons, *waiting])
+
+
+def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[WindowMatches]:
+    """Take the matches below a frontier, the last part cut where the frontier lies."""
+    ready: list[WindowMatches] = []
+    while queue:
+        earliest, part = queue[0]
+        cut = int(np.searchsorted(part.event, frontier))
+        if cut:
+            ready.append(part.take(_rows(0, cut)))
+        if cut < len(part):
+            queue[0] = earliest, part.take(_rows(cut, len(part)))
+            break
+        queue.popleft()
+    return ready
+
+
+def _rows(start: int, stop: int) -> Integers:
+    return np.arange(start, stop, dtype=np.int64)

@@ -1,0 +1,402 @@
+"""The reorderer: events that come out of order go on in order, as soon as none comes before them.
+
+The order is that of the query, whose first column is the event time, rising; of equal events that
+with the lower sequence number (a column `seq`) comes first, then that with the lower source (a
+column `source`), then that which came first. An event is late when its time lies before the
+watermark from before the piece that brings it, and is released when its time lies before the
+watermark after that piece. Where events are to be in order already, each piece is released at once,
+sorted, and an event that the order puts before one released earlier is late.
+
+What is released is a function of the pieces alone. Any cut into pieces of events that are never
+more than K behind gives the same order with a slack of K. With less, which events are late depends
+on the cut: those of one piece are never late to each other.
+
+Memory: the events that wait, at most twice; these are those of the last K units of time, or since
+the last watermark told. Cost of a piece: linear in its events and those it releases, times the
+logarithm of their number; what waits on costs only what `reorder_runs` says.
+
+Paper: 4.2 (K-slack with a fixed K, and heartbeats).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.order.clock import Clock, spans_of
+from outpace.engine.order.runs import Run, Runs, moved, sorted_run
+from outpace.engine.order.sources import ticks_of
+from outpace.engine.rows.partition import one_array, sort_groups
+from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
+from outpace.engine.state import NATURAL, integer, lists, pack, require, require_types, unpack
+from outpace.errors import DataError, StateError, other_type
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Invalid, Late
+
+#: The first column of invalid events says why they are.
+REASON: Final = "reason"
+
+_LIMITS: Final = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a piece of a stream gives.
+
+    Parameters
+    ----------
+    rows
+        The events whose turn it is, in order.
+    late
+        The events of the piece that came late, as they came, whatever becomes of them.
+    invalid
+        Those that cannot be used, with the reason in the first column.
+    watermark
+        No later event has a time before this; NO_TIME while it is not known.
+    """
+
+    rows: pa.Table
+    late: pa.Table
+    invalid: pa.Table
+    watermark: int
+
+
+#: Lists of numbers in the header of a saved state.
+_LISTS: Final = pa.schema([(name, pa.list_(pa.int64())) for name in ("counts", "runs")])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many events there were since the beginning."""
+
+    events: int = 0
+    released: int = 0
+    late: int = 0
+    invalid: int = 0
+
+
+class Reorderer:
+    """Brings the events of a stream into the order of a query.
+
+    Parameters
+    ----------
+    bound
+        The query.
+    disorder
+        How far events are out of order, and what becomes of those that are late or invalid.
+    schema
+        The columns that events have: those of the order and those that break ties among them.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bind.query import bind
+    >>> from outpace.pattern.bind.disorder import bind_disorder
+    >>> from outpace.pattern.disorder import KSlack
+    >>> from outpace.pattern.query import Query
+    >>> query = Query().order_by("ts").pattern("A").disorder(KSlack(2))
+    >>> schema = pa.schema([("ts", pa.int64())])
+    >>> reorderer = Reorderer(bind(query, schema), bind_disorder(query, schema), schema)
+    >>> reorderer.push(pa.table({"ts": [3, 1, 4]})).rows["ts"].to_pylist()
+    [1]
+    >>> released = reorderer.push(pa.table({"ts": [1, 2, 9]}))
+    >>> released.rows["ts"].to_pylist(), released.late["ts"].to_pylist(), released.watermark
+    ([2, 3, 4], [1], 7)
+    >>> reorderer.finish().rows["ts"].to_pylist()
+    [9]
+    """
+
+    def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
+        self._disorder = disorder
+        self._time = disorder.time
+        self._kind: pa.DataType = bound.schema.field(self._time).type
+        self._ticks = ticks_of(self._kind)
+        self._schema = schema
+        self._order = _total_order(bound, disorder.ties)
+        self._in_order = disorder.slack is None and not disorder.told
+        self._clock = Clock(0 if self._in_order else disorder.slack, disorder.ahead)
+        self._runs = Runs(schema)
+        #: The order columns of the last event released; only where events are to be in order.
+        self._last = schema.empty_table().select(self._order.order_by)
+        self._counts = Counts()
+        self._finished = False
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait for their turn."""
+        return len(self._runs)
+
+    @property
+    def counts(self) -> Counts:
+        """How many events there were since the beginning."""
+        return self._counts
+
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self._clock.watermark
+
+    def push(self, rows: pa.Table, spans: Integers | None = None, told: int = NO_TIME) -> Released:
+        """Take the next piece of the stream; after an error nothing is taken.
+
+        Parameters
+        ----------
+        rows
+            Events in any order.
+        spans
+            All times that the stream had in this piece, also of events that others take, as
+            `Clock.after` has them; by default those of `rows`.
+        told
+            A promise: no event of a later piece has a time before this.
+
+        Raises
+        ------
+        DataError
+            An event is invalid, and such are not to be set aside.
+        """
+        self._check(rows.schema)
+        # Other tables may differ in what is said beside the types, and are joined with these.
+        rows = pa.table(rows.select(self._schema.names).columns, schema=self._schema)
+        known = ~invalid_times(rows.column(self._time))
+        usable = rows if known.all() else rows.filter(pa.array(known))
+        times = as_integers(one_array(usable.column(self._time)))
+        if spans is None:
+            spans = spans_of(times, self._clock.ahead)
+        clock = self._clock.after(spans, told)
+        valid = times <= clock.latest
+        invalid = self._invalid(rows, known, valid, clock)
+        if not valid.all():
+            usable = usable.filter(pa.array(valid))
+        behind = self._behind(usable)
+        late = usable.filter(pa.array(behind)) if behind.any() else self._schema.empty_table()
+        if late.num_rows and self._disorder.late is Late.PASS:
+            usable = self._passed(usable, behind)
+        elif late.num_rows:
+            usable = usable.filter(pa.array(~behind))
+        before = None if self._in_order else clock.watermark
+        ready = self._release(usable, before)
+        self._clock = clock
+        self._count(rows.num_rows, ready.num_rows, late.num_rows, invalid.num_rows)
+        return Released(ready, late, invalid, clock.watermark)
+
+    def finish(self) -> Released:
+        """Say that no more events come, and return those that wait."""
+        self._check(self._schema)
+        nothing = self._schema.empty_table()
+        ready = self._release(nothing, None)
+        self._finished = True
+        self._count(0, ready.num_rows, 0, 0)
+        watermark = self._clock.watermark
+        if ready.num_rows:
+            final = as_integers(one_array(ready.column(self._time).slice(ready.num_rows - 1)))
+            watermark = max(watermark, int(final[0]))
+        return Released(ready, nothing, _with_reasons(nothing, []), watermark)
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        self._check(self._schema)
+        counts = self._counts
+        header = {
+            "order": list(self._order.order_by),
+            "greatest": self._clock.greatest,
+            "watermark": self._clock.watermark,
+            "counts": [counts.events, counts.released, counts.late, counts.invalid],
+            "runs": [len(run) for run in self._runs],
+        }
+        # Runs stay as they are: joining them would cost more than all else that is saved.
+        rows = pa.concat_tables([self._schema.empty_table(), *(run.rows for run in self._runs)])
+        return pack(header, [self._last, rows])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process.
+
+        How far events are out of order may have changed since: what has passed stays passed.
+        """
+        header, (last, rows) = unpack(data, 2)
+        if header.get("order") != list(self._order.order_by):
+            raise StateError(
+                "the saved state belongs to another order",
+                detail=f"saved {header.get('order')}, now {list(self._order.order_by)}",
+            )
+        if not rows.schema.equals(self._schema):
+            raise StateError("the events that wait in the saved state have other columns")
+        require_types(last, self._last.schema)
+        require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
+        greatest, watermark = integer(header, "greatest"), integer(header, "watermark")
+        self._clock = replace(self._clock, greatest=greatest, watermark=watermark)
+        saved = pa.table({"counts": [header["counts"]], "runs": [header["runs"]]}, schema=_LISTS)
+        (counts,), (sizes,) = (lists(saved, name, NATURAL) for name in saved.column_names)
+        self._counts = Counts(*counts.tolist())
+        ends = [0, *np.cumsum(sizes).tolist()]
+        require(ends[-1] == rows.num_rows, "events are missing")
+        require(not rows.column(self._time).null_count, "an event has no time")
+        parts = [rows.slice(low, high - low) for low, high in itertools.pairwise(ends)]
+        runs = [Run(part, self._ticks_of(part)) for part in parts]
+        require(all(is_ascending(run.times) for run in runs), "events are out of order")
+        self._last = last
+        self._runs.replace(runs)
+
+    def _release(self, rows: pa.Table, before: int | None) -> pa.Table:
+        """Let events wait, and take out those before a time, in the total order."""
+        bound = None if before is None else self._in_ticks(before)
+        due = self._runs.take(sorted_run(rows, self._ticks_of(rows)), bound)
+        ready = self._without_ties(due)
+        if before is None and ready.num_rows:
+            self._last = ready.select(self._order.order_by).slice(ready.num_rows - 1)
+            self._last = moved(self._last, np.zeros(1, np.int64))
+        return ready
+
+    def _without_ties(self, run: Run) -> pa.Table:
+        """Return events in the total order; those of a run are in the order of time."""
+        if len(self._order.order_by) == 1 or len(run) < 2:
+            return run.rows
+        same = run.times[1:] == run.times[:-1]
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        if not len(tied):
+            return run.rows
+        keys = moved(run.rows.select(self._order.order_by), tied)
+        order = sort_groups(keys, self._order, None, np.array([0, len(tied)], np.int64))
+        if order is None or (np.diff(order) > 0).all():
+            return run.rows
+        places = np.arange(len(run))
+        places[tied] = tied[order]
+        return moved(run.rows, places)
+
+    def _behind(self, rows: pa.Table) -> Booleans:
+        """Say which events are late."""
+        ticks = self._ticks_of(rows)
+        bound = self._in_ticks(self._clock.watermark)
+        if not self._last.num_rows:
+            return ticks < bound
+        last = int(self._ticks_of(self._last)[0])
+        behind = ticks < max(bound, last)
+        # Only what the order puts after it decides between events of the same time.
+        tied = np.flatnonzero((ticks == last) & ~behind)
+        if len(tied) and len(self._order.order_by) > 1:
+            keys = moved(rows.select(self._order.order_by), tied)
+            behind[tied] = _before_first(pa.concat_tables([self._last, keys]), self._order)
+        return behind
+
+    def _passed(self, rows: pa.Table, behind: Booleans) -> pa.Table:
+        """Return events with late ones moved up to where they can still take part."""
+        unit = _units_in(self._kind)
+        time = -(-self._clock.watermark // unit) * unit
+        try:
+            value = from_integers(np.array([time], np.int64), self._kind).cast(self._kind)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"a late event cannot pass at {time}: the type of '{self._time}' ends before",
+                detail=str(error),
+            ) from None
+        rows = _with_values(rows, {self._time: value}, behind)
+        if not self._last.num_rows:
+            return rows
+        # Where the whole order counts, the time alone may not be enough.
+        still = self._behind(rows)
+        if not still.any():
+            return rows
+        last = {name: one_array(self._last.column(name)) for name in self._last.column_names}
+        return _with_values(rows, last, still)
+
+    def _invalid(self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock) -> pa.Table:
+        """Return the events that cannot be used with the reasons, or refuse the first of them."""
+        if known.all() and valid.all():
+            return _with_reasons(self._schema.empty_table(), [])
+        far = np.flatnonzero(known)[~valid]
+        bad = np.sort(np.concatenate([np.flatnonzero(~known), far]))
+        latest = clock.latest if clock.slack is not None else clock.watermark
+        shown = from_integers(np.array([latest], np.int64), self._kind)[0]
+        column = rows.column(self._time)
+        reasons = [
+            f"the time {column[int(row)]} is too far ahead of {shown}"
+            if known[row]
+            else reason_of(column, self._time, int(row))
+            for row in bad
+        ]
+        if self._disorder.invalid is Invalid.FAIL:
+            raise DataError(
+                reasons[0],
+                detail=f"row {int(bad[0])} of a piece of {rows.num_rows}, column '{self._time}'",
+                hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
+            )
+        return _with_reasons(rows.take(pa.array(bad)), reasons)
+
+    def _ticks_of(self, rows: pa.Table) -> Integers:
+        """Return times as exactly as the column has them."""
+        column = one_array(rows.column(self._time))
+        return as_integers(column.view(pa.int64()) if self._ticks > 1 else column)
+
+    def _in_ticks(self, time: int) -> int:
+        return max(int(_LIMITS.min), min(int(time) * self._ticks, int(_LIMITS.max)))
+
+    def _count(self, events: int, released: int, late: int, invalid: int) -> None:
+        counts = self._counts
+        self._counts = Counts(
+            counts.events + events,
+            counts.released + released,
+            counts.late + late,
+            counts.invalid + invalid,
+        )
+
+    def _check(self, schema: pa.Schema) -> None:
+        if self._finished:
+            raise DataError("the matcher is finished", hint="open a new one for more input")
+        for field in self._schema:
+            index = schema.get_field_index(field.name)
+            if index < 0:
+                raise DataError(f"the pushed table has no column '{field.name}'")
+            if schema.field(index).type != field.type:
+                raise other_type(field.name, schema.field(index).type, field.type)
+
+
+def _total_order(bound: BoundQuery, ties: tuple[str, ...]) -> BoundQuery:
+    """Return a query that orders by its columns and then by those that break ties."""
+    return replace(
+        bound,
+        order_by=(*bound.order_by, *ties),
+        descending=(*bound.descending, *(False for _ in ties)),
+        nulls_first=(*bound.nulls_first, *(False for _ in ties)),
+    )
+
+
+def _before_first(keys: pa.Table, order: BoundQuery) -> Booleans:
+    """Say of the rows behind the first which of them the order puts before it."""
+    places = sort_groups(keys, order, None, np.array([0, keys.num_rows], np.int64))
+    before = np.zeros(keys.num_rows, np.bool_)
+    if places is not None:
+        before[places[: int(np.flatnonzero(places == 0)[0])]] = True
+    return before[1:]
+
+
+def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -> pa.Table:
+    """Return rows with the same values in some of them."""
+    mask = pa.array(where)
+    for name, value in values.items():
+        index = rows.schema.get_field_index(name)
+        column = pc.if_else(mask, value[0], one_array(rows.column(name)))
+        rows = rows.set_column(index, rows.schema.field(index), column)
+    return rows
+
+
+def _with_reasons(rows: pa.Table, reasons: list[str]) -> pa.Table:
+    return rows.add_column(0, pa.field(REASON, pa.string()), pa.array(reasons, pa.string()))
+
+
+def _units_in(kind: pa.DataType) -> int:
+    """Return how many units of a query's time the steps of a column are apart."""
+    if pa.types.is_date(kind):
+        return 86_400_000_000
+    if pa.types.is_timestamp(kind):
+        return {"s": 1_000_000, "ms": 1_000}.get(kind.unit, 1)
+    return 1
+
+
+def _flags(column: pa.ChunkedArray) -> Booleans:
+    return np.asarray(one_array(column).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,109 @@
+"""Events that wait for their turn, as a few runs in the order of time.
+
+A run is joined with the one before it as soon as it is as long, so n events lie in about log n
+runs, and one that waits is moved about log n times. Taking what is due looks at each run once and
+moves nothing but what it returns.
+
+Memory: at most twice the bytes of the events that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.rows.partition import gather
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows in the order of their times; of equal times, as they came."""
+
+    rows: pa.Table
+    times: Integers
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def cut(self, place: int) -> tuple[Run, Run]:
+        """Return the rows before a place, and the others."""
+        rest = self.rows.slice(place)
+        return (
+            Run(self.rows.slice(0, place), self.times[:place]),
+            Run(_compact(rest), self.times[place:].copy()),
+        )
+
+
+def sorted_run(rows: pa.Table, times: Integers) -> Run:
+    """Return rows in the order of time."""
+    if is_ascending(times):
+        return Run(rows, times)
+    order = np.argsort(times, kind="stable")
+    return Run(moved(rows, order), times[order])
+
+
+def joined(runs: list[Run]) -> Run:
+    """Return runs as one; of equal times, those of earlier runs come first."""
+    if len(runs) == 1:
+        return runs[0]
+    run = sorted_run(
+        pa.concat_tables([run.rows for run in runs]), np.concatenate([run.times for run in runs])
+    )
+    return Run(run.rows.combine_chunks(), run.times)
+
+
+def _compact(rows: pa.Table) -> pa.Table:
+    """Return rows in memory of their own where they hold more than twice what they need."""
+    if 2 * rows.nbytes >= rows.get_total_buffer_size():
+        return rows
+    return moved(rows, np.arange(rows.num_rows))
+
+
+def moved(rows: pa.Table, order: Integers) -> pa.Table:
+    """Return rows in another order, each column in one piece."""
+    columns = [gather(column, order) for column in rows.columns]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+class Runs:
+    """All events that wait.
+
+    Parameters
+    ----------
+    schema
+        Their columns.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._nothing = Run(schema.empty_table(), np.zeros(0, np.int64))
+        self._runs: list[Run] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def take(self, run: Run, before: int | None) -> Run:
+        """Add events and take out those with a time before a bound; all where there is none."""
+        due, waiting = [self._nothing], []
+        for one in [*self._runs, run]:
+            place = len(one) if before is None else int(np.searchsorted(one.times, before))
+            ready, rest = one.cut(place)
+            due += [ready] if len(ready) else []
+            waiting += [rest] if len(rest) else []
+        self._runs = []
+        for one in waiting:
+            while self._runs and len(self._runs[-1]) <= len(one):
+                one = joined([self._runs.pop(), one])
+            self._runs.append(one)
+        return joined(due if len(due) == 1 else due[1:])
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    def replace(self, runs: list[Run]) -> None:
+        """Let nothing but these runs wait, which were those of others."""
+        self._runs = runs

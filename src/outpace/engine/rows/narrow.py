@@ -1,0 +1,142 @@
+"""Columns in as few bytes as their values need, for the way between two tasks.
+
+Integers, times and dates become the distance of each value from the least one, in one, two or four
+bytes where they suffice. Numbers that are decimals with few places, as prices are, become integers
+first; each must come back bit by bit. Texts of one length need no offsets. A column with NULLs, and
+any other, stays as it is. Field metadata says what was done, so a narrow column can be widened
+alone, and a slice of it too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.arrays import pooled
+from outpace.engine.kernels.scale import scale_exactly
+
+_LEAST: Final = b"outpace.least"
+_SCALE: Final = b"outpace.scale"
+
+_KINDS: Final = ((0xFF, pa.uint8()), (0xFFFF, pa.uint16()), (0xFFFFFFFF, pa.uint32()))
+
+#: What decimals may be multiplied with to be integers, and how many are tried before all are.
+_SCALES: Final = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
+_TRIED: Final = 32
+
+Numbers = npt.NDArray[Any]
+
+
+def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+    """Return a column in fewer bytes, and the field that tells how to widen it.
+
+    Examples
+    --------
+    >>> field, column = narrow("ts", pa.array([1_000_000, 1_000_007]))
+    >>> column.type, column.to_pylist()
+    (DataType(uint8), [0, 7])
+    >>> widen(field, column, pa.int64()).to_pylist()
+    [1000000, 1000007]
+    >>> field, column = narrow("price", pa.array([100.25, 99.5]))
+    >>> column.type, widen(field, column, pa.float64()).to_pylist()
+    (DataType(uint8), [100.25, 99.5])
+    >>> narrow("symbol", pa.array(["ACME", "BOLT"]))[1].type
+    FixedSizeBinaryType(fixed_size_binary[4])
+    """
+    kind = column.type
+    if not len(column) or column.null_count:
+        return pa.field(name, kind), column
+    if is_text(kind):
+        column = without_offsets(column)
+        return pa.field(name, column.type), column
+    values, scale = _integers(column)
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    for limit, small in _KINDS if len(values) else ():
+        if most - least <= limit and small.bit_width < kind.bit_width:
+            near = pooled(len(values), small.to_pandas_dtype())
+            np.subtract(values, values.dtype.type(least), out=near, casting="unsafe")
+            metadata = {_LEAST: str(least)} | ({_SCALE: str(int(scale))} if scale else {})
+            field = pa.field(name, small, metadata=metadata)
+            return field, pa.Array.from_buffers(small, len(near), [None, pa.py_buffer(near)])
+    return pa.field(name, kind), column
+
+
+def widen(field: pa.Field, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column that `narrow` made as the type that it had."""
+    if pa.types.is_fixed_size_binary(column.type) and is_text(kind):
+        return with_offsets(column, kind)
+    if field.metadata is None or _LEAST not in field.metadata:
+        return column
+    least, scale = int(field.metadata[_LEAST]), field.metadata.get(_SCALE)
+    wide = pooled(len(column), np.int64 if scale else _width(kind))
+    np.add(column.to_numpy(), wide.dtype.type(least), out=wide, casting="unsafe", dtype=wide.dtype)
+    values = (
+        wide if scale is None else np.divide(wide, int(scale), out=pooled(len(wide), np.float64))
+    )
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _integers(column: pa.Array) -> tuple[Numbers, float | None]:
+    """Return values as integers, none where they are not, and what decimals were multiplied by."""
+    kind = column.type
+    if pa.types.is_float64(kind):
+        return _decimals(column.to_numpy())
+    if not (_signed(kind) or pa.types.is_unsigned_integer(kind)):
+        return np.zeros(0, np.int64), None
+    return np.frombuffer(column.buffers()[1], _width(kind))[column.offset :][: len(column)], None
+
+
+def _decimals(values: Numbers) -> tuple[Numbers, float | None]:
+    tried = np.array(values[:: max(1, len(values) // _TRIED)])
+    # Like those of Arrow, or the kernel would be compiled twice.
+    tried.flags.writeable = False
+    integers = pooled(len(values), np.int64)
+    for scale in _SCALES:
+        if scale_exactly(tried, scale, integers):
+            exact = scale_exactly(values, scale, integers)
+            return (integers, scale) if exact else (integers[:0], None)
+    return integers[:0], None
+
+
+def without_offsets(column: pa.Array) -> pa.Array:
+    """Return texts without their offsets, or as they are where lengths differ."""
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
+    length = int(bounds[1] - bounds[0])
+    if not length or (np.diff(bounds) != length).any():
+        return column
+    content = data.slice(int(bounds[0]), length * len(column))
+    return pa.Array.from_buffers(pa.binary(length), len(column), [None, content])
+
+
+def with_offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return texts that `without_offsets` made as the type that they had."""
+    length = column.type.byte_width
+    offsets = pooled(len(column) + 1, np.int32)
+    offsets[:] = np.arange(0, (len(column) + 1) * length, length, dtype=np.int32)
+    data = column.buffers()[1].slice(column.offset * length)
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(offsets), data])
+
+
+def _width(kind: pa.DataType) -> np.dtype[Any]:
+    """Return how values lie in their buffer."""
+    return np.dtype(f"i{kind.bit_width // 8}" if _signed(kind) else kind.to_pandas_dtype())
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether values are bytes with offsets of 32 bits."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _signed(kind: pa.DataType) -> bool:
+    """Say whether values lie as signed integers in their buffer."""
+    return bool(
+        pa.types.is_signed_integer(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_duration(kind)
+    )

@@ -1,0 +1,1 @@
+"""From ordered events to windows, and to the instances that match them."""

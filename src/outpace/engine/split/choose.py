@@ -1,0 +1,58 @@
+"""The splitter: which windows the events of a stream open and close."""
+
+from __future__ import annotations
+
+from outpace.engine.split.clocked import SessionSplitter, TimeSplitter
+from outpace.engine.split.content import ContentSplitter, LandmarkSplitter
+from outpace.engine.split.count import CountSplitter
+from outpace.engine.split.predicate import PredicateSplitter
+from outpace.engine.split.splitter import Splitter
+from outpace.engine.split.unkeyed import UnkeyedCountSplitter, UnkeyedTimeSplitter
+from outpace.pattern.bind.windows import (
+    BoundWindows,
+    ByContent,
+    ByCount,
+    ByLandmark,
+    ByPredicate,
+    BySession,
+    ByTime,
+    WindowKind,
+)
+
+__all__ = ["Splitter", "make_splitter"]
+
+_SPLITTERS: dict[type[WindowKind], type[Splitter]] = {
+    ByCount: CountSplitter,
+    ByTime: TimeSplitter,
+    BySession: SessionSplitter,
+    ByContent: ContentSplitter,
+    ByPredicate: PredicateSplitter,
+    ByLandmark: LandmarkSplitter,
+}
+
+#: Where one range of numbers tells all open windows.
+_UNKEYED: dict[type[WindowKind], type[Splitter]] = {
+    ByCount: UnkeyedCountSplitter,
+    ByTime: UnkeyedTimeSplitter,
+}
+
+
+def make_splitter(windows: BoundWindows) -> Splitter:
+    """Return the splitter of bound windows.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from outpace.engine.event import Events
+    >>> splitter = make_splitter(BoundWindows(ByCount(3, 2, 0), False, None, ()))
+    >>> numbers = np.arange(5)
+    >>> split = splitter.push(Events(pa.table({}), numbers * 0, numbers, numbers, numbers[:0]))
+    >>> split.opened.first.tolist(), split.closed.stop.tolist()
+    ([0, 2, 4], [3, 5])
+    >>> splitter.finish().closed.stop.tolist()
+    [5]
+    """
+    kind = type(windows.kind)
+    if not windows.keyed and kind in _UNKEYED:
+        return _UNKEYED[kind](windows)
+    return _SPLITTERS[kind](windows)

@@ -1,0 +1,1 @@
+"""The instance: the matches in the windows that it is given."""

@@ -1,0 +1,367 @@
+"""User-defined operators in windows: one instance for each window, fed as events come.
+
+Windows that overlap each have an instance and see the same rows, as slices. The rows that an
+operator returns are ordered by x:y like matches: x is the event that gave them, for what `close`
+returns the one that closed the window, and y the window. An `EventOperator` is asked event by event
+and x is that event; an `Operator` takes whole tables, and x is the last event of the table, so it
+depends on how the stream is cut. After an operator raised an error its stream cannot go on.
+
+Memory: what the operators keep; no rows are kept for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.event import Events
+from outpace.engine.match.apply import fitted_rows, operator_errors, row_count
+from outpace.engine.split.windows import Split, Windows
+from outpace.engine.state import (
+    ANY,
+    NATURAL,
+    integer,
+    integers,
+    pack,
+    parts,
+    require,
+    require_types,
+    unpack,
+)
+from outpace.engine.window_match.matcher import ENDED
+from outpace.engine.window_match.open_windows import require_same
+from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers
+from outpace.errors import StateError
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bound import NUMBERING
+from outpace.pattern.operator import EventOperator, Operator, Rows
+from outpace.pattern.query import Query
+
+#: What a saved state knows of an open window.
+_PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "last")
+
+
+@dataclass
+class _Open:
+    """An open window: its operator, where it starts, its key, and its last event so far."""
+
+    operator: Operator
+    partition: int
+    number: int
+    first: int
+    start_time: int
+    end_time: int
+    key: tuple[object, ...]
+    last: int = -1
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The new events of one partition, in order."""
+
+    rows: pa.Table
+    ordinal: Integers
+    arrival: Integers
+    _events: list[dict[str, object]] = field(default_factory=list)
+
+    def events(self, low: int, high: int) -> list[dict[str, object]]:
+        """Return rows as dictionaries, which are made once for all windows."""
+        if not self._events:
+            self._events.extend(self.rows.to_pylist())
+        return [dict(event) for event in self._events[low:high]]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows that an operator gave at once, and by which events."""
+
+    window: _Open
+    rows: Rows
+    event: Integers
+    phase: int
+
+
+class WindowedApply:
+    """A query's operator in the windows that an instance was given.
+
+    Parameters
+    ----------
+    query
+        It has an operator and windows.
+    schema
+        The columns of the events.
+    """
+
+    def __init__(self, query: Query, schema: pa.Schema) -> None:
+        assert query.operator is not None
+        self._make = query.operator
+        self.bound = bind_operator(query, schema)
+        names = self.bound.partition_by
+        added = len(NUMBERING) if query.numbered else 0
+        fields = list(self.bound.output)
+        self._shown = pa.schema(fields[: len(fields) - added])
+        self._given = pa.schema(fields[len(names) : len(fields) - added])
+        self._open: dict[int, dict[int, _Open]] = {}
+        self._frontier = 0
+
+    @property
+    def frontier(self) -> int:
+        """No later row is given by an event before this one: its x is not less."""
+        return self._frontier
+
+    @property
+    def horizon(self) -> int:
+        """As good as none: what operators give is never the same twice, so nobody asks for it."""
+        return self._frontier
+
+    @property
+    def rows_kept(self) -> int:
+        """None: what an operator keeps is its own."""
+        return 0
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return sum(map(len, self._open.values()))
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return sum(map(bool, self._open.values()))
+
+    def starts_kept(self) -> int:
+        """None: an operator has no partial matches that are known here."""
+        return 0
+
+    def earliest(self, time: str) -> int:
+        """Return when the first of the open windows started; their times must be known."""
+        starts = (one.start_time for own in self._open.values() for one in own.values())
+        return min(starts, default=ENDED)
+
+    def step(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> WindowMatches:
+        """Take the next events of the instance's windows and return what their operators give.
+
+        Parameters
+        ----------
+        events
+            In order; between windows some may be left out.
+        split
+            The instance's windows that open with these events, and those that close.
+        arrived
+            How many events the whole stream has had, those of other instances included; without it
+            the last one of `events` counts.
+        ended
+            No more events come, and all windows are closed.
+        """
+        groups = _by_partition(events)
+        self._add(split.opened, groups)
+        stops = _stops(split.closed)
+        pieces = [
+            piece
+            for partition, group in groups.items()
+            for window in self._open.get(partition, {}).values()
+            for piece in self._fed(window, group, stops.get((partition, window.number)))
+        ]
+        pieces += self._closed(split.closed)
+        last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
+        self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
+        return self._matches(pieces)
+
+    def steps(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> Iterator[WindowMatches]:
+        """Take events as `step` does, and yield what their operators give."""
+        yield self.step(events, split, arrived=arrived, ended=ended)
+
+    def state(self) -> bytes:
+        """Return the operators' own states, by window."""
+        windows = [window for own in self._open.values() for window in own.values()]
+        places = {
+            name: pa.array([getattr(window, name) for window in windows], pa.int64())
+            for name in _PLACES
+        }
+        states = pa.array([window.operator.state() for window in windows], pa.binary())
+        header = {"operator": self.bound.query.name, "frontier": self._frontier}
+        keys = self._keys(windows)
+        return pack(header, [pa.table({**places, "state": states}), keys])
+
+    def restore(self, data: bytes, opened: Windows | None = None) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        header, (places, keys) = unpack(data, 2)
+        if header.get("operator") != self.bound.query.name:
+            raise StateError("the saved state belongs to another query")
+        self._frontier = integer(header, "frontier", range(ANY.stop))
+        self._open = {}
+        require_types(keys, self._keys([]).schema)
+        names = self.bound.partition_by
+        bounds = {"first": NATURAL, "last": range(-1, NATURAL.stop)}
+        read = integers(places, **{name: bounds.get(name, ANY) for name in _PLACES})
+        states = parts(places, places.num_rows, "state")
+        for state, key, *place in zip(states, keys.to_pylist(), *read, strict=True):
+            operator = self._make()
+            operator.restore(state)
+            known = dict(zip(_PLACES, map(int, place), strict=True))
+            window = _Open(operator, key=tuple(key[name] for name in names), **known)
+            self._open.setdefault(window.partition, {})[window.number] = window
+        require(self.open_windows == len(states), "a window is there twice")
+        require_same(opened, *read[:3])
+
+    def _add(self, opened: Windows, groups: dict[int, _Group]) -> None:
+        names = self.bound.partition_by
+        places = zip(
+            opened.partition.tolist(),
+            opened.number.tolist(),
+            opened.first.tolist(),
+            opened.start_time.tolist(),
+            opened.end_time.tolist(),
+            strict=True,
+        )
+        keys: dict[int, tuple[object, ...]] = {}
+        for place in places:
+            partition, number = place[0], place[1]
+            if partition not in keys:
+                (first,) = groups[partition].rows.slice(0, 1).select(names).to_pylist() or [{}]
+                keys[partition] = tuple(first[name] for name in names)
+            with operator_errors(self.bound, None, keys[partition], number):
+                operator = self._make()
+            window = _Open(operator, *place, keys[partition])
+            self._open.setdefault(partition, {})[number] = window
+
+    def _fed(self, window: _Open, group: _Group, stop: int | None) -> Iterator[_Piece]:
+        """Give a window its new events and yield what they give."""
+        low = int(np.searchsorted(group.ordinal, window.first))
+        high = len(group.ordinal) if stop is None else int(np.searchsorted(group.ordinal, stop))
+        if low >= high:
+            return
+        window.last = int(group.arrival[high - 1])
+        operator = window.operator
+        if isinstance(operator, EventOperator) and type(operator).process is EventOperator.process:
+            yield from self._fed_singly(window, operator, group, low, high)
+            return
+        with self._told(window):
+            rows = operator.process(group.rows.slice(low, high - low))
+        yield from self._pieces(window, rows, window.last, COMPLETING)
+
+    def _fed_singly(
+        self, window: _Open, operator: EventOperator, group: _Group, low: int, high: int
+    ) -> Iterator[_Piece]:
+        """Give a window its new events one by one, so that each row has its own event."""
+        given: list[Mapping[str, object]] = []
+        places: list[int] = []
+        with self._told(window):
+            for place, event in enumerate(group.events(low, high), start=low):
+                given += operator.on_event(event) or ()
+                places += [place] * (len(given) - len(places))
+        rows = {name: [row.get(name) for row in given] for name in self._given.names}
+        yield from self._pieces(window, rows, group.arrival[places], COMPLETING)
+
+    def _closed(self, closed: Windows) -> Iterator[_Piece]:
+        places = (closed.partition, closed.number, closed.closed_at, closed.end_time)
+        for partition, number, closed_at, end in zip(*(p.tolist() for p in places), strict=True):
+            own = self._open[partition]
+            window = own.pop(number)
+            if not own:
+                del self._open[partition]
+            window.end_time = end
+            phase = CLOSING if closed_at > window.last else COMPLETING
+            with self._told(window):
+                rows = window.operator.close()
+            yield from self._pieces(window, rows, closed_at, phase)
+
+    def _told(self, window: _Open) -> AbstractContextManager[None]:
+        return operator_errors(self.bound, window.operator, window.key, window.number)
+
+    def _pieces(
+        self, window: _Open, given: Rows, event: int | Integers, phase: int
+    ) -> Iterator[_Piece]:
+        """Yield what an operator gave, if it gave anything."""
+        count = row_count(given)
+        if count:
+            own = event if isinstance(event, np.ndarray) else np.full(count, event, np.int64)
+            yield _Piece(window, given, own, phase)
+
+    def _matches(self, pieces: Sequence[_Piece]) -> WindowMatches:
+        """Return the rows of all pieces in their total order; no two are the same match."""
+        if not pieces:
+            return WindowMatches.none(self.bound.output)
+        sizes = [len(piece.event) for piece in pieces]
+        windows = [piece.window for piece in pieces]
+
+        def each(values: list[int]) -> Integers:
+            return np.repeat(np.array(values, np.int64), sizes)
+
+        event = np.concatenate([piece.event for piece in pieces])
+        phase = each([piece.phase for piece in pieces])
+        number = each([window.number for window in windows])
+        partition = each([window.partition for window in windows])
+        keys = self._keys(windows).take(pa.array(np.repeat(np.arange(len(pieces)), sizes)))
+        name = self.bound.query.name
+        given = fitted_rows(name, self._given, (piece.rows for piece in pieces))
+        columns = {
+            **{name: keys.column(name) for name in self.bound.partition_by},
+            **{name: given.column(name) for name in given.column_names},
+        }
+        rows = len(event)
+        offsets = np.arange(rows + 1, dtype=np.int64)
+        table = with_numbers(
+            self.bound,
+            pa.table(columns, schema=self._shown),
+            event,
+            number,
+            each([window.start_time for window in windows]),
+            each([window.end_time for window in windows]),
+        )
+        identity = _as_bytes(np.stack([event, partition, number, offsets[:-1]], axis=1))
+        return WindowMatches(table, offsets, event, phase, number, partition, identity).ordered()
+
+    def _keys(self, windows: Sequence[_Open]) -> pa.Table:
+        """Return the windows' keys, and a column without values where there may be no key."""
+        columns = {
+            name: pa.array(
+                [window.key[place] for window in windows], self.bound.output.field(place).type
+            )
+            for place, name in enumerate(self.bound.partition_by)
+        }
+        return pa.table({**columns, "": pa.nulls(len(windows))})
+
+
+def _by_partition(events: Events) -> dict[int, _Group]:
+    """Part events by partition; those of a single one are not copied."""
+    partition = events.partition
+    if not len(partition):
+        return {}
+    if bool((partition == partition[0]).all()):
+        return {int(partition[0]): _Group(events.rows, events.ordinal, events.arrival)}
+    order = np.argsort(partition, kind="stable")
+    numbers, firsts = np.unique(partition[order], return_index=True)
+    stops = [*firsts[1:].tolist(), len(order)]
+    rows = events.rows.take(pa.array(order))
+    return {
+        number: _Group(
+            rows.slice(low, high - low),
+            events.ordinal[order[low:high]],
+            events.arrival[order[low:high]],
+        )
+        for number, low, high in zip(numbers.tolist(), firsts.tolist(), stops, strict=True)
+    }
+
+
+def _stops(closed: Windows) -> dict[tuple[int, int], int]:
+    places = zip(closed.partition.tolist(), closed.number.tolist(), strict=True)
+    return dict(zip(places, closed.stop.tolist(), strict=True))
+
+
+def _as_bytes(lines: Integers) -> pa.Array:
+    """Return each line of integers as one binary value."""
+    width = lines.shape[1] * lines.itemsize
+    offsets = pa.py_buffer(np.arange(0, (len(lines) + 1) * width, width, dtype=np.int32))
+    content = pa.py_buffer(np.ascontiguousarray(lines))
+    return pa.Array.from_buffers(pa.binary(), len(lines), [None, offsets, content])

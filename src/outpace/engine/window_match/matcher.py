@@ -1,0 +1,283 @@
+"""The instance: the matches of a query in windows, as events come and windows open and close.
+
+The events of a window are a table of their own: a match is found in a window if and only if it is
+one of that table. It is returned by the step that makes it final there, or that closes the window.
+x, the number of the event that made it so, does not depend on how the stream is cut into steps: in
+a window only its own events tell the time. Without duplicates a match that several windows find is
+returned once, for the first of them.
+
+Windows that overlap much share their searches (`shared`) or their matches (`covered`) where the
+query allows it, else they are matched one by one (`separate`). With keys, a step costs what it
+touches (`touched`). Memory: see there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.event import Events, no_events
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
+from outpace.engine.match.operator import count_starts, fingerprint, kept_columns
+from outpace.engine.match.reach import reach_of
+from outpace.engine.rows.times import as_integers
+from outpace.engine.split.schedule import overlapping
+from outpace.engine.split.windows import Split, Windows
+from outpace.engine.state import (
+    ANY,
+    NATURAL,
+    integer,
+    integers,
+    pack,
+    require,
+    require_types,
+    unpack,
+)
+from outpace.engine.window_match.by_key import Strategy, TouchedWindows
+from outpace.engine.window_match.covered import CoveredWindows
+from outpace.engine.window_match.open_windows import OpenWindows, require_same
+from outpace.engine.window_match.pieces import pieces
+from outpace.engine.window_match.result import WindowMatches
+from outpace.engine.window_match.separate import SeparateWindows
+from outpace.engine.window_match.shared import GivesUpError, SharedWindows
+from outpace.engine.window_match.sharing import is_ready, sharing
+from outpace.engine.window_match.stretches import ROWS_AT_ONCE
+from outpace.errors import StateError, UnsupportedError
+from outpace.pattern.query import Rows
+
+#: So many events and what belongs to them fit into fast memory.
+ROWS_IN_STEP: Final = 1 << 17
+
+#: The frontier of an instance that is given no more events.
+ENDED: Final = int(np.iinfo(np.int64).max)
+
+
+class WindowMatcher:
+    """Matches a query in the windows that an instance was given.
+
+    Parameters
+    ----------
+    task
+        The query; it has windows.
+    matcher
+        How one window is matched; by default the fastest way that covers the query.
+    rows_at_once
+        Rows of windows that are gathered at once where windows are matched one by one.
+    rows_in_step
+        Events that are taken at once where windows share their searches.
+    shared
+        Whether windows share their searches; by default where that is worth it.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        matcher: Matcher | None = None,
+        *,
+        rows_at_once: int = ROWS_AT_ONCE,
+        rows_in_step: int = ROWS_IN_STEP,
+        shared: bool | None = None,
+    ) -> None:
+        query = task.bound.query
+        if query.rows is Rows.ALL_WITH_UNMATCHED:
+            raise UnsupportedError(
+                "windows cannot return unmatched rows",
+                hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS",
+            )
+        self.task = task
+        self.matcher = choose_matcher(task).matcher if matcher is None else matcher
+        self._rows_at_once = rows_at_once
+        self._rows_in_step = rows_in_step
+        self._shared = shared
+        self._columns = kept_columns(task, task.bound.schema)
+        schema = pa.schema([task.bound.schema.field(name) for name in self._columns])
+        self._nothing = no_events(schema)
+        self._strategy: Strategy | None = None
+        self._kind = ""
+        self._frontier = 0
+
+    @property
+    def frontier(self) -> int:
+        """No later match is final before this event: its x is not less."""
+        return self._frontier
+
+    @property
+    def horizon(self) -> int:
+        """No later match starts before this event, so those that do cannot come again."""
+        begun_at = ENDED if self._strategy is None else self._strategy.begun_at
+        return min(self._frontier, begun_at)
+
+    @property
+    def rows_kept(self) -> int:
+        """How many rows undecided matches may still need."""
+        return 0 if self._strategy is None else len(self._strategy.held.ordinal)
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return 0 if self._strategy is None else self._strategy.open_windows
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return 0 if self._strategy is None else len(np.unique(self._strategy.undecided[0]))
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with; linear in the rows kept."""
+        if self._strategy is None:
+            return 0
+        held, (partition, ordinal) = self._strategy.held, self._strategy.undecided
+        known, at = np.unique(partition, return_inverse=True)
+        least = np.full(len(known) + 1, ENDED)
+        np.minimum.at(least, at, ordinal)
+        undecided = held.ordinal >= least[np.searchsorted(known, held.partition)]
+        return count_starts(self.task, held.rows, undecided)
+
+    def earliest(self, time: str) -> int:
+        """Return the least time of the rows that undecided matches may still need."""
+        if not self.rows_kept:
+            return ENDED
+        assert self._strategy is not None
+        return int(as_integers(self._strategy.held.rows.column(time)).min())
+
+    def step(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> WindowMatches:
+        """Take the next events of the instance's windows and return what became final.
+
+        After an error the matcher is of no more use.
+
+        Parameters
+        ----------
+        events
+            In order; between windows some may be left out. Columns that the query has no use for
+            may be left out, too.
+        split
+            The instance's windows that open with these events, and those that close.
+        arrived
+            How many events the whole stream has had, those of other instances included; without it
+            the last one of `events` counts.
+        ended
+            No more events come, and all windows are closed.
+        """
+        parts = self.steps(events, split, arrived=arrived, ended=ended)
+        return WindowMatches.joined(self.task.bound.output, list(parts))
+
+    def steps(
+        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
+    ) -> Iterator[WindowMatches]:
+        """Take events as `step` does, and yield what became final in parts, in order."""
+        if self._strategy is None:
+            self._strategy = self._choose(len(events.arrival))
+        chosen = replace(events, rows=events.rows.select(self._columns))
+        rows = ENDED if self._kind == "separate" else self._rows_in_step
+        for piece in pieces(chosen, split, rows):
+            yield self._take(*piece)
+        last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
+        self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        header = {"query": self._fingerprint, "frontier": self._frontier}
+        if self._strategy is None:
+            return pack(header, [])
+        held = self._strategy.held
+        numbers = {"partition": held.partition, "ordinal": held.ordinal, "arrival": held.arrival}
+        tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
+        return pack({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
+
+    def restore(self, data: bytes, opened: Windows | None = None) -> None:
+        """Go on from bytes that `state` returned, maybe in another process.
+
+        These windows are open, where that is known.
+        """
+        header, tables = unpack(data)
+        if header.get("query") != self._fingerprint:
+            raise StateError(
+                "the saved state belongs to another query or another schema",
+                hint="resume it with the query that it was saved from, or start from the input",
+            )
+        self._frontier = integer(header, "frontier", range(ENDED + 1))
+        if not tables:
+            require(opened is None or not len(opened), "windows are missing")
+            return
+        numbers, times, rows, *kept = tables
+        partitions = range(min(self._frontier, NATURAL.stop))
+        held = Events(
+            rows,
+            *integers(numbers, partition=partitions, ordinal=NATURAL, arrival=partitions),
+            *integers(times, times=ANY),
+        )
+        self._require_rows(held)
+        kind = header.get("kind")
+        require(kind in ("separate", sharing(self.task, self.matcher)), f"windows are {kind}")
+        names = integers(kept[0], partition=partitions, number=ANY, first=NATURAL)
+        require_same(opened, *names)
+        begin = np.flatnonzero(np.diff(held.partition, prepend=-1))
+        require(np.isin(held.partition[begin], names[0]).all(), "rows have no window")
+        if kind == "separate":
+            OpenWindows.from_table(kept[0]).require_rows(held, reach_of(self.task).back)
+        self._strategy = self._make(str(kind))
+        self._strategy.restore(kept, held)
+
+    def _require_rows(self, held: Events) -> None:
+        """Refuse rows that are not by partition, and in each without a gap."""
+        require_types(held.rows, self._nothing.rows.schema)
+        size = len(held.partition)
+        require(held.rows.num_rows == size, "rows have no numbers")
+        timed = self.task.bound.within is not None or len(held.times)
+        require(len(held.times) == (size if timed else 0), "rows have no times")
+        step = np.diff(held.partition)
+        require((step >= 0).all(), "rows are not by partition")
+        inside = step == 0
+        require((np.diff(held.ordinal)[inside] == 1).all(), "rows are missing")
+        require((np.diff(held.arrival)[inside] > 0).all(), "arrivals do not rise")
+
+    @property
+    def _fingerprint(self) -> str:
+        bound = self.task.bound
+        return f"{fingerprint(bound)} duplicates={bound.query.duplicates}"
+
+    def _choose(self, rows: int) -> Strategy:
+        """Choose how to match, when it is known how many events come at once."""
+        kind = sharing(self.task, self.matcher)
+        if self._shared is None:
+            ready = rows >= WORTH_PREDICATES or is_ready(self.matcher)
+            worth = ready and overlapping(self.task.bound.query.windows)
+        else:
+            worth = self._shared
+        return self._make(kind if worth else "separate")
+
+    def _take(self, events: Events, split: Split) -> WindowMatches:
+        assert self._strategy is not None
+        try:
+            return self._strategy.step(events, split)
+        except GivesUpError:
+            self._strategy = self._apart(self._strategy)
+            return self._strategy.step(events, split)
+
+    def _apart(self, shared: Strategy) -> Strategy:
+        """Go on with windows one by one, where their searches stand."""
+        windows, seen = shared.tables()
+        separate = self._make("separate")
+        separate.restore([OpenWindows.at_cursors(windows).table(), seen], shared.held)
+        return separate
+
+    def _make(self, kind: str) -> Strategy:
+        """Return a way to match by its name in saved state."""
+        self._kind = kind
+        strategy: Strategy
+        if kind == "shared":
+            assert isinstance(self.matcher, KernelMatcher)
+            strategy = SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+        elif kind == "covered":
+            strategy = CoveredWindows(self.task, self.matcher, self._nothing)
+        else:
+            strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
+        return TouchedWindows(strategy) if self.task.bound.partition_by else strategy

@@ -1,0 +1,204 @@
+"""What comes out of windows: matches with their numbers x:y, in one total order.
+
+The order is that of x, the event that made a match final; at the same x, what a window's end
+decided comes before what an event decided, where the event that closed the window lies behind it;
+then that of the window's number y, of the partition, and the order inside the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
+from outpace.engine.kernels.identity import write_identities
+from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.rows.partition import gather
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.types import is_instant, is_integer
+from outpace.pattern.windows import TimeWindows
+
+#: The phases of one x: windows that close behind their last event, then all else.
+CLOSING, COMPLETING = 0, 1
+
+
+@dataclass(frozen=True)
+class WindowMatches:
+    """Matches in their total order; arrays have one entry per match.
+
+    Parameters
+    ----------
+    table
+        The result's rows, with all output columns.
+    offsets
+        Match m has the table's rows `offsets[m]` up to `offsets[m + 1]`.
+    event, phase, window, partition
+        What the matches are ordered by: x, CLOSING or COMPLETING, y, and the partition's number.
+    identity
+        For each match bytes that are equal for the same match, found in whichever window: where it
+        starts, and the events that it took with their labels. NULL for queries with duplicates.
+    """
+
+    table: pa.Table
+    offsets: Integers
+    event: Integers
+    phase: Integers
+    window: Integers
+    partition: Integers
+    identity: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    @staticmethod
+    def none(schema: pa.Schema) -> WindowMatches:
+        """Return no matches."""
+        none = np.zeros(0, np.int64)
+        identity = pa.array([], pa.binary())
+        offsets = np.zeros(1, np.int64)
+        return WindowMatches(schema.empty_table(), offsets, none, none, none, none, identity)
+
+    def take(self, chosen: Integers) -> WindowMatches:
+        """Return some matches, in the order given."""
+        table, offsets = take_rows(self.table, self.offsets, chosen)
+        return WindowMatches(
+            table,
+            offsets,
+            self.event[chosen],
+            self.phase[chosen],
+            self.window[chosen],
+            self.partition[chosen],
+            self.identity.take(pa.array(chosen)),
+        )
+
+    def ordered(self) -> WindowMatches:
+        """Return the matches in their total order; those of one window stay as they come."""
+        order = in_total_order(self.event, self.phase, self.window, self.partition)
+        return self if order is None else self.take(order)
+
+    @staticmethod
+    def joined(schema: pa.Schema, parts: Sequence[WindowMatches]) -> WindowMatches:
+        """Return the matches of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return WindowMatches.none(schema)
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return WindowMatches(
+            pa.concat_tables([part.table for part in parts]),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.concatenate([part.event for part in parts]),
+            np.concatenate([part.phase for part in parts]),
+            np.concatenate([part.window for part in parts]),
+            np.concatenate([part.partition for part in parts]),
+            pa.concat_arrays([part.identity for part in parts]),
+        )
+
+
+def rows_of_matches(offsets: Integers, *values: Integers) -> list[Integers]:
+    """Return values of matches for each of their rows."""
+    sizes = np.diff(offsets)
+    if bool((sizes == 1).all()):
+        return list(values)
+    return [np.repeat(value, sizes) for value in values]
+
+
+def take_rows(table: pa.Table, offsets: Integers, chosen: Integers) -> tuple[pa.Table, Integers]:
+    """Return the rows of some matches, in the order given, and where those of each begin."""
+    if table.num_rows == len(offsets) - 1 and bool((np.diff(offsets) == 1).all()):
+        return _take(table, chosen), np.arange(len(chosen) + 1)
+    counts = np.diff(offsets)[chosen]
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    rows = np.repeat(offsets[:-1][chosen] - ends[:-1], counts) + np.arange(ends[-1])
+    return _take(table, rows), ends
+
+
+def _take(table: pa.Table, rows: Integers) -> pa.Table:
+    columns = [gather(column, rows) for column in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def in_total_order(
+    event: Integers, phase: Integers, window: Integers, partition: Integers
+) -> Integers | None:
+    """Return the order of matches by their keys, ties as they come; None where they lie so."""
+    order = np.arange(len(event))
+    status = order_runs(event, phase, window, partition, order)
+    if status == UNORDERED:
+        return np.lexsort((partition, window, phase, event))
+    return order if status == ORDERED else None
+
+
+def identities(task: Task, block: Block, found: Found) -> pa.Array:
+    """Return for each match what tells it from all others, whichever window it was found in.
+
+    NULL where a query wants duplicates, so that nobody asks.
+    """
+    if task.bound.query.duplicates:
+        return pa.nulls(len(found.start), pa.binary())
+    variables = np.array([p.variable for p in task.program.positions] or [0], np.int64)
+    labels = max(1, len(task.program.names))
+    sizes = np.diff(found.offsets) + 1
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    values = np.empty(offsets[-1], np.int64)
+    write_identities(
+        block.arrivals, found.start, found.offsets, found.rows, found.positions,
+        variables, labels, values,
+    )  # fmt: skip
+    places = pa.py_buffer((offsets * 8).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, places, pa.py_buffer(values)])
+
+
+def first_events(identity: pa.Array) -> Integers:
+    """Return the arrival numbers of the first events of matches, which identities begin with."""
+    if not len(identity):
+        return np.zeros(0, np.int64)
+    _, offsets, values = identity.buffers()
+    places = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
+    return np.frombuffer(values, np.int64)[places // 8]
+
+
+def with_numbers(
+    bound: BoundQuery,
+    table: pa.Table,
+    event: Integers,
+    window: Integers,
+    start_time: Integers,
+    end_time: Integers,
+) -> pa.Table:
+    """Add the columns that `Query.over(numbered=True)` asks for; arrays have one entry per row.
+
+    Only windows of time know their end before it has come, so other windows have none.
+    """
+    if bound.output.names == table.column_names:
+        return table
+    kind = bound.output.field("window_start").type
+    timed = isinstance(bound.query.windows, TimeWindows)
+    missing = pa.nulls(table.num_rows, kind)
+    columns = [
+        pa.array(event),
+        pa.array(window),
+        _times(start_time, kind) if has_time(bound) else missing,
+        _times(end_time, kind) if timed else missing,
+    ]
+    return pa.table([*table.columns, *columns], schema=bound.output)
+
+
+def has_time(bound: BoundQuery) -> bool:
+    """Say whether the first column of the query's order is one of rising times or integers."""
+    if not bound.order_by or bound.descending[0]:
+        return False
+    kind = bound.schema.field(bound.order_by[0]).type
+    return is_instant(kind) or is_integer(kind)
+
+
+def _times(values: Integers, kind: pa.DataType) -> pa.Array:
+    """Return event times as values of the time column's type."""
+    if not is_instant(kind):
+        return pa.array(values).cast(kind)
+    instants = pa.array(values).cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    return instants.cast(kind, safe=False)

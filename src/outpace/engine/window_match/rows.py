@@ -1,0 +1,92 @@
+"""The rows that open windows still need, by partition and ordinal.
+
+Ordinals of a partition may have gaps, where no window of the instance is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.event import Events
+from outpace.engine.kernels.find import find_pairs
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.rows.partition import gather
+
+
+def joined(held: Events, events: Events, *, keyed: bool) -> Events:
+    """Return rows kept and new ones together, sorted by partition and ordinal."""
+    if not len(held.ordinal):
+        together = events
+    elif not len(events.ordinal):
+        return held
+    else:
+        together = held.and_next(events)
+    if not keyed or is_ascending(together.partition):
+        return together
+    return select(together, np.argsort(together.partition, kind="stable"))
+
+
+def select(events: Events, rows: Integers) -> Events:
+    """Return some events, in the order given."""
+    columns = [gather(column, rows) for column in events.rows.columns]
+    return Events(
+        pa.table(columns, schema=events.rows.schema),
+        events.partition[rows],
+        events.ordinal[rows],
+        events.arrival[rows],
+        events.times[rows] if len(events.times) else events.times,
+    )
+
+
+def kept(events: Events, low: Integers, high: Integers) -> Events:
+    """Return the rows from each of `low` up to `high`, which rise; a single run is not copied."""
+    filled = low < high
+    if int(filled.sum()) > 1:
+        sizes = (high - low)[filled]
+        ends = np.cumsum(sizes)
+        rows = np.repeat(low[filled] - ends + sizes, sizes) + np.arange(ends[-1])
+        return select(events, rows)
+    begin = int(low[filled][0]) if filled.any() else 0
+    end = int(high[filled][0]) if filled.any() else 0
+    return events.slice(begin, end)
+
+
+def places(events: Events, partition: Integers, ordinal: Integers) -> Integers:
+    """Return the row of each ordinal, or of the first one behind it; `events` are sorted."""
+    if len(events.partition) and events.partition[0] == events.partition[-1]:
+        first, size = int(events.ordinal[0]), len(events.ordinal)
+        if int(events.ordinal[-1]) == first + size - 1:
+            found = np.clip(ordinal - first, 0, size)
+        else:
+            found = np.searchsorted(events.ordinal, ordinal)
+        before = partition < events.partition[0]
+        behind = partition > events.partition[0]
+        return np.where(before, 0, np.where(behind, len(events.ordinal), found)).astype(np.int64)
+    out = np.empty(len(partition), np.int64)
+    find_pairs(events.partition, events.ordinal, partition, ordinal, out)
+    return out
+
+
+class Segments:
+    """The partitions of rows and groups; the rows of one go from a bound to the next."""
+
+    def __init__(self, partition: Integers, bounds: Integers) -> None:
+        self.partition = partition
+        self.bounds = bounds
+
+    @staticmethod
+    def of(held: Events, partition: Integers) -> Segments:
+        """Return the partitions of rows that are sorted by them, and other partitions."""
+        rows = held.partition
+        known = rows[:1]
+        if len(rows) and rows[0] != rows[-1]:
+            known = rows[np.flatnonzero(np.diff(rows, prepend=-1))]
+        known = np.union1d(known, partition).astype(np.int64)
+        begin = np.searchsorted(rows, known)
+        return Segments(known, np.append(begin, len(rows)).astype(np.int64))
+
+    def of_partition(self, partition: Integers) -> Integers:
+        """Return the numbers of partitions among these."""
+        return np.searchsorted(self.partition, partition).astype(np.int64)

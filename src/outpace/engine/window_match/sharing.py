@@ -1,0 +1,63 @@
+"""Whether windows of a query may share their searches, and whether they overlap enough for it."""
+
+from __future__ import annotations
+
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.graph import GraphMatcher
+from outpace.engine.match.kernel import KernelMatcher
+from outpace.engine.match.reach import reach_of
+from outpace.pattern.bound import Number, walk
+from outpace.pattern.query import Consume, Per, Skip
+from outpace.pattern.windows import BetweenWindows
+
+
+def sharing(task: Task, matcher: Matcher) -> str:
+    """Return what windows that overlap may share: "shared" searches, "covered" matches, or none."""
+    if sharable(task, matcher):
+        return "shared"
+    return "covered" if covered(task, matcher) else "separate"
+
+
+def is_ready(matcher: Matcher) -> bool:
+    """Say whether what windows share need not wait for a compiler."""
+    if isinstance(matcher, KernelMatcher):
+        return matcher.sweep_is_compiled
+    return isinstance(matcher, GraphMatcher) and matcher.ready(1)
+
+
+def sharable(task: Task, matcher: Matcher) -> bool:
+    """Say whether what a start comes to is the same in every window that has the rows it needs.
+
+    It is not where matches are counted. The first starts of a window may differ, see `entrance`.
+    """
+    query = task.bound.query
+    if not isinstance(matcher, KernelMatcher) or query.effective_skip.strict:
+        # Where a match is an error, it must be known that a window has it.
+        return False
+    if _closes_freely(task):
+        return False
+    return not (any(limit.per is Per.PARTITION for limit in query.limits) or _is_numbered(task))
+
+
+def covered(task: Task, matcher: Matcher) -> bool:
+    """Say whether a match of the stream is one of every window that holds its events."""
+    query = task.bound.query
+    reach = reach_of(task)
+    return (
+        isinstance(matcher, GraphMatcher)
+        and query.effective_skip.skip is Skip.NONE
+        and query.consumption is Consume.NONE
+        and not query.limits
+        and not (reach.back or reach.ahead or _is_numbered(task) or _closes_freely(task))
+        and not any(move.at_start for move in task.program.initial)
+    )
+
+
+def _closes_freely(task: Task) -> bool:
+    """Say whether windows may close in another order than they open."""
+    windows = task.bound.query.windows
+    return isinstance(windows, BetweenWindows) and windows.predicate is not None
+
+
+def _is_numbered(task: Task) -> bool:
+    return any(isinstance(node, Number) for tree in task.bound.expressions for node in walk(tree))

@@ -1,0 +1,234 @@
+"""EXPLAIN: what a query means and where each part of it runs, as text and as a picture.
+
+Without a schema the explanation says what is known without types: the tree, the automaton, and the
+class of each condition as its text shows it. With a schema it adds the matcher that will run, the
+columns of the result, and the warnings. Nothing is matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+import pyarrow as pa
+
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import STEP_BUDGET, Task
+from outpace.engine.match.program import Program, compile_program
+from outpace.errors import UnsupportedError
+from outpace.explanation.conditions import Condition, conditions_of, conditions_section
+from outpace.explanation.cost import cost_section, memory_section
+from outpace.explanation.pattern import automaton_section, tree_section
+from outpace.explanation.picture import Picture, dot, picture_of
+from outpace.explanation.picture_svg import svg
+from outpace.explanation.windows import window_stages
+from outpace.pattern import ast
+from outpace.pattern.bind.check import check_clauses
+from outpace.pattern.bind.query import bind
+from outpace.pattern.notation.print_pattern import print_pattern
+from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
+from outpace.pattern.query import Consume, Query, Selection, Skip
+from outpace.pattern.types import type_name
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What is known of a query; `str()` gives the text, a notebook shows text and picture.
+
+    Parameters
+    ----------
+    query
+        What is explained.
+    program
+        Its automaton.
+    task
+        The query bound to a schema, or None without one.
+    matcher
+        The name of the matcher that will run, or None without a schema.
+    placement
+        How a host divides the rows of its data, a title and indented lines; empty in process.
+
+    Examples
+    --------
+    >>> up = Query("up").order_by("ts").pattern("A B+").define(B="price > PREV(price)")
+    >>> print(explain(up).text)
+    query up
+      MATCH_RECOGNIZE (
+      ...
+    >>> explain(up).svg.startswith("<svg")
+    True
+    """
+
+    query: Query
+    program: Program
+    task: Task | None = None
+    matcher: str | None = None
+    placement: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    @cached_property
+    def text(self) -> str:
+        """The explanation as plain text."""
+        sections = [
+            (f"query {self.query.name}", _query_text(self.query).splitlines()),
+            ("tree", tree_section(self._tree)),
+            ("automaton", automaton_section(self.program)),
+            ("conditions", conditions_section(self._conditions, self.matcher)),
+            ("stages", self._stages()),
+            *(
+                [(self.placement[0], [line[2:] for line in self.placement[1:]])]
+                if self.placement
+                else []
+            ),
+            ("cost", self._cost()),
+            ("memory", memory_section(self.query, self.program, self.task)),
+        ]
+        if self.task is not None:
+            sections.append(("result", _columns(self.task.bound.output)))
+            sections.append(("warnings", list(self.task.bound.warnings)))
+        else:
+            sections.append(("result", ["its types are known when the query meets a schema"]))
+        return "\n\n".join(
+            "\n".join([title, *(f"  {line}" for line in lines)])
+            for title, lines in sections
+            if lines
+        )
+
+    @cached_property
+    def picture(self) -> Picture:
+        """What the picture of the automaton shows."""
+        return picture_of(self.program, f"{self.query.name}: {print_pattern(self._tree)}")
+
+    @cached_property
+    def dot(self) -> str:
+        """The automaton as Graphviz DOT."""
+        return dot(self.picture)
+
+    @cached_property
+    def svg(self) -> str:
+        """The automaton as SVG."""
+        return svg(self.picture)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self.svg}<pre>{escape(self.text)}</pre></div>"
+
+    @property
+    def _tree(self) -> ast.Pattern:
+        assert self.query.tree is not None
+        return self.query.tree
+
+    @cached_property
+    def _conditions(self) -> list[Condition]:
+        return conditions_of(self.query, None if self.task is None else self.task.bound)
+
+    def _cost(self) -> list[str]:
+        budget = STEP_BUDGET if self.task is None else self.task.step_budget
+        return cost_section(self.query, self.program, self._conditions, budget)
+
+    def _stages(self) -> list[str]:
+        """Say what happens to the rows, in order, and which parts are left out."""
+        query = self.query
+        ordered = ", ".join(
+            item.column + (" desc" if item.descending else "") for item in query.order
+        )
+        keys = ", ".join(query.partitions)
+        measured = ", ".join(
+            [name for name, _ in query.outputs]
+            if self.task is None
+            else [measure.name for measure in self.task.bound.measures]
+        )
+        ties = "" if self.placement else "; rows with equal values keep the input's order"
+        windows = window_stages(query, self.task, placed=bool(self.placement))
+        lines = [
+            f"order: rows are sorted by {ordered}{ties}"
+            if ordered
+            else "order: none given, rows keep the input's order",
+            f"partition: by {keys}, each matched on its own"
+            if keys
+            else "partition: none, all rows are one",
+            *windows,
+            f"match: {_MATCHERS[self.matcher]}" if self.matcher else "match: chosen with a schema",
+            f"select: {_selection(query)}",
+            f"measures: {measured}" if measured else "measures: none",
+            f"rows: {query.rows.value}",
+        ]
+        left_out = ["reorderer (the rows are sorted here)"]
+        if not windows:
+            left_out.append("splitter (the query has no windows)")
+            if not self.placement:
+                left_out.append("merger (one instance)")
+        return [*lines, f"left out: {', '.join(left_out)}"]
+
+
+def explain(
+    query: Query, schema: pa.Schema | None = None, placement: Sequence[str] = ()
+) -> Explanation:
+    """Explain a query, with a schema also what depends on types.
+
+    Parameters
+    ----------
+    query
+        What to explain.
+    schema
+        The columns of its input.
+    placement
+        How a host divides the rows, see `Explanation`.
+
+    Raises
+    ------
+    BindError
+        Where the query does not fit itself or the schema.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A B").define(B="x > 1").measures(n="COUNT(*)")
+    >>> explain(query).program.names
+    ('A', 'B')
+    """
+    tree = check_clauses(query)
+    program = compile_program(tree, ast.predicates(tree))
+    if schema is None:
+        return Explanation(query, program)
+    task = Task(bind(query, schema), program)
+    return Explanation(query, program, task, choose_matcher(task).name, tuple(placement))
+
+
+def _query_text(query: Query) -> str:
+    try:
+        return print_match_recognize(query)
+    except UnsupportedError:
+        # Windows and schedulers may be of classes that users wrote, which have no SQL text.
+        return print_fluent(query)
+
+
+_MATCHERS = {
+    "graph": "by the graph, which shares the work of all matches that overlap",
+    "kernel": "by the kernel, a compiled search for the preferred match of each start",
+    "twin": "by the twin, plain Python, as no compiled matcher covers the query",
+}
+
+
+def _selection(query: Query) -> str:
+    """Say which candidates become matches, defaults included."""
+    after = query.effective_skip
+    preferred = query.effective_selection is Selection.PREFERRED
+    words = ["the preferred match of each start" if preferred else "all matches of each start"]
+    if after.skip is not Skip.NONE:
+        words.append(f"after a match skip {after.skip.value} {after.variable or ''}".strip())
+    if query.consumption is not Consume.NONE:
+        words.append(f"consume {query.consumption.value}")
+    words += [f"at most {limit.count} per {limit.per.value}" for limit in query.limits]
+    return ", ".join(words)
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {type_name(field.type)}" for field in schema]

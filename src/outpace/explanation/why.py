@@ -1,0 +1,158 @@
+"""WHY: one match explained row by row, with the values that made each condition true."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outpace.engine.match.after import barrier_after, skip_variables
+from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.program import ACCEPT, Move
+from outpace.errors import MatchError
+from outpace.explanation.diagnose import explain_move
+from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.text_table import text_table
+from outpace.pattern.ast import Link
+from outpace.pattern.query import Selection, Skip
+
+#: Of a longer match, only the first and last takes are shown.
+_TAKES_MAX: Final = 60
+
+
+def why(task: Task, block: Block, found: Found, index: int) -> str:
+    """Explain a match: what each of its rows was taken for, and what happened then.
+
+    Parameters
+    ----------
+    task, block, found
+        A query, the rows, and the matches in them.
+    index
+        The match's place in `found`, from 0.
+    """
+    count = len(found.start)
+    if not 0 <= index < count:
+        raise MatchError(f"there is no match {index}", detail=f"there are {count}, counted from 0")
+    evidence = Evidence(task, block, int(found.segment[index]))
+    run = run_of(task, evidence, found, index)
+    number = int(found.number[index])
+    lines = [_headline(evidence, found, index)]
+    if run.rows:
+        lines += ["", *takes_table(evidence, run, number), "", *_ending(evidence, run, number)]
+    lines.append(_continuation(evidence, found, index, run))
+    return "\n".join(lines)
+
+
+def run_of(task: Task, evidence: Evidence, found: Found, index: int) -> Run:
+    """Return the takes of a match, rows numbered from the start of its partition."""
+    takes = slice(int(found.offsets[index]), int(found.offsets[index + 1]))
+    positions = tuple(int(position) for position in found.positions[takes])
+    return Run(
+        tuple(int(row) - evidence.low for row in found.rows[takes]),
+        positions,
+        tuple(task.program.positions[position].variable for position in positions),
+    )
+
+
+def takes_table(evidence: Evidence, run: Run, number: int) -> list[str]:
+    """Return the lines of a table of takes, a line for each condition."""
+    rows: list[list[str]] = []
+    for index in _shown(len(run.rows)):
+        if index is None:
+            rows.append(["...", "", "", "", "", "", "", ""])
+            continue
+        rows += _take_lines(evidence, run, index, number)
+    time = evidence.task.bound.time or ""
+    return text_table(
+        ["row", time, "label", "position", "follows", "condition", "values", "is"], rows
+    )
+
+
+def _take_lines(evidence: Evidence, run: Run, index: int, number: int) -> list[list[str]]:
+    row, label = run.rows[index], run.labels[index]
+    before = Run(run.rows[:index], run.positions[:index], run.labels[:index])
+    lead = [
+        str(evidence.input_row(row)),
+        evidence.order_text(row),
+        evidence.task.program.names[label],
+        str(run.positions[index]),
+        _follows(evidence, run, index),
+    ]
+    findings = evidence.findings(label, row, before, number)
+    if not findings:
+        return [[*lead, "no condition", "", ""]]
+    return [
+        [*(lead if place == 0 else [""] * 5), finding.condition, finding.values, finding.verdict]
+        for place, finding in enumerate(findings)
+    ]
+
+
+def _follows(evidence: Evidence, run: Run, index: int) -> str:
+    if index == 0:
+        return "first"
+    skipped = run.rows[index] - run.rows[index - 1] - 1
+    moves = evidence.task.program.follow[run.positions[index - 1]]
+    move = _move_taken(moves, run.positions[index], skipped)
+    if move.link is Link.STRICT:
+        return "at once"
+    kind = "next that fits" if move.link is Link.NEXT else "any that fits"
+    return f"{kind}, {skipped} skipped" if skipped else kind
+
+
+def _move_taken(moves: tuple[Move, ...], target: int, skipped: int) -> Move:
+    """Return the preferred move that can have been taken."""
+    return next(
+        move
+        for move in moves
+        if move.target == target and (skipped == 0 or move.link is not Link.STRICT)
+    )
+
+
+def _shown(count: int) -> list[int | None]:
+    if count <= _TAKES_MAX:
+        return list(range(count))
+    half = _TAKES_MAX // 2
+    return [*range(half), None, *range(count - half, count)]
+
+
+def _headline(evidence: Evidence, found: Found, index: int) -> str:
+    first, last = int(found.offsets[index]), int(found.offsets[index + 1]) - 1
+    parts = [f"match {index}"]
+    partition = evidence.partition_text()
+    if partition:
+        parts.append(partition)
+    if last < first:
+        start = evidence.row_name(int(found.start[index]) - evidence.low)
+        return ", ".join([*parts, f"empty, before {start}"])
+    ends = [evidence.input_row(int(found.rows[at]) - evidence.low) for at in (first, last)]
+    count = last - first + 1
+    parts.append(f"row {ends[0]}" if count == 1 else f"rows {ends[0]} to {ends[1]}, {count} events")
+    return ", ".join([*parts, f"match number {int(found.number[index])}"])
+
+
+def _ending(evidence: Evidence, run: Run, number: int) -> list[str]:
+    """Say why the match ends where it does."""
+    last = evidence.row_name(run.rows[-1])
+    moves = evidence.task.program.follow[run.positions[-1]]
+    lines = [f"complete at {last}"]
+    accept = next(index for index, move in enumerate(moves) if move.target == ACCEPT)
+    if evidence.task.bound.query.effective_selection is Selection.ALL or accept == 0:
+        return lines
+    lines[0] += ", because nothing that is preferred to ending can follow:"
+    for move in moves[:accept]:
+        lines += [f"  {line}" for line in explain_move(evidence, run, move, number)]
+    return lines
+
+
+def _continuation(evidence: Evidence, found: Found, index: int, run: Run) -> str:
+    """Say where the search goes on."""
+    bound = evidence.task.bound
+    after, selection = bound.query.effective_skip, bound.query.effective_selection
+    start = int(found.start[index]) - evidence.low
+    barrier = barrier_after(after, selection, skip_variables(bound), start, run.rows, run.labels)
+    mode = f"after match skip {after.skip.value}" + (f" {after.variable}" if after.variable else "")
+    if after.skip is Skip.NONE:
+        mode = "no skip"
+    if barrier < start:
+        return f"{mode}: rules out no other match"
+    if barrier + 1 >= evidence.size:
+        return f"{mode}: no row is left to start from"
+    return f"{mode}: the search goes on at {evidence.row_name(barrier + 1)}"

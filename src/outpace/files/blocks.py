@@ -1,0 +1,165 @@
+"""The plan of a keyed query over files: what is read, what travels, into how many buckets.
+
+Row groups are packed into blocks by key bucket, the blocks of a bucket come together in one task,
+and that task matches the bucket as a table. A bucket has at most about `BUCKET_ROWS` rows and
+`BUCKET_BYTES` bytes where keys are many and even. Where one key alone has more rows, a query with
+WITHIN that can be cut is cut by time range too; without that a task holds all rows of the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.match.bits import BitTask, with_bits
+from outpace.engine.match.operator import kept_columns, prepare
+from outpace.files.parquet import FileList
+from outpace.files.skew import rows_of_largest_key
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.notation.print_name import print_name
+from outpace.pattern.query import Query
+from outpace.plan.batch import plan_batch
+
+#: What a task that matches holds of its input: the smaller of the two limits counts.
+BUCKET_ROWS: Final = 1_000_000
+BUCKET_BYTES: Final = 128 << 20
+
+#: Up to `_SPREAD` buckets are made so that each has this many rows: work for that many cores.
+_SPREAD: Final = 16
+_SPREAD_ROWS: Final = 250_000
+
+#: Row groups are packed together up to so many rows and bytes, so that small ones make no small
+#: blocks; a row group that is larger alone is packed alone.
+UNIT_ROWS: Final = 1 << 20
+UNIT_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """What a keyed query over files does.
+
+    Parameters
+    ----------
+    query, bits
+        The query, as it is and reading bits.
+    reads, packed
+        The columns that are read from the files, and those that travel.
+    units
+        The row groups that are packed together: the first, and the one after the last.
+    buckets
+        The number of buckets.
+    width
+        The length of a range in units of the time column; 0 where keys are not cut.
+    reason
+        Why keys are cut, or not.
+    """
+
+    query: Query
+    bits: BitTask
+    reads: tuple[str, ...]
+    packed: tuple[str, ...]
+    units: tuple[tuple[int, int], ...]
+    buckets: int
+    width: int
+    reason: str
+
+    @property
+    def bound(self) -> BoundQuery:
+        """The query, bound; its output is the result's schema."""
+        return self.bits.task.bound
+
+    def lines(self) -> list[str]:
+        """Return what `explain()` shows of the plan."""
+        keys = ", ".join(print_name(name) for name in self.bound.partition_by)
+        dropped = "rows that fit no variable stay behind" if self.bits.drop_unused else "all rows"
+        computed = ", ".join(predicate.name for predicate in self.bits.predicates)
+        return [
+            f"  columns read: {', '.join(self.reads)}",
+            f"  computed where rows are read: {computed or 'nothing'}",
+            f"  packed: {', '.join(self.packed)}; {dropped}",
+            f"  divided by key: {keys}, {self.buckets} bucket{'s' * (self.buckets > 1)}"
+            if not self.width
+            else f"  divided by key and time range: {keys}; ranges of {self.width}",
+            f"  {'' if self.width else 'not '}by time range: {self.reason}",
+        ]
+
+
+def plan_blocks(files: FileList, query: Query, *, may_cut: bool = True) -> BlockPlan:
+    """Plan a keyed query over files; where keys may be cut, a few of them are looked at."""
+    width, reason = _ranges(files, query) if may_cut else (0, "there is no shuffle")
+    bits = with_bits(prepare(query, files.schema))
+    packed = kept_columns(bits.task, bits.task.bound.schema)
+    reads = tuple(n for n in files.schema.names if n in packed or n in bits.reads)
+    rows = [group.rows for group in files.groups]
+    sizes = [sum(group.sizes[name] for name in reads) for group in files.groups]
+    return BlockPlan(
+        query=query,
+        bits=bits,
+        reads=reads,
+        packed=packed,
+        units=pack_units(rows, sizes),
+        buckets=bucket_count(sum(rows), _packed_bytes(files, packed, sum(rows))),
+        width=width,
+        reason=reason,
+    )
+
+
+def pack_units(rows: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Put row groups that follow each other together, up to a number of rows and bytes.
+
+    Examples
+    --------
+    >>> pack_units([400_000, 400_000, 400_000, 3_000_000, 10], [0, 0, 0, 0, 0])
+    ((0, 2), (2, 3), (3, 4), (4, 5))
+    """
+    units: list[tuple[int, int]] = []
+    first = unit_rows = unit_bytes = 0
+    for number, (more_rows, more_bytes) in enumerate(zip(rows, sizes, strict=True)):
+        full = unit_rows + more_rows > UNIT_ROWS or unit_bytes + more_bytes > UNIT_BYTES
+        if full and number > first:
+            units.append((first, number))
+            first, unit_rows, unit_bytes = number, 0, 0
+        unit_rows += more_rows
+        unit_bytes += more_bytes
+    return (*units, (first, len(rows))) if rows else ()
+
+
+def bucket_count(rows: int, size: int) -> int:
+    """Return how many buckets rows of so many bytes are divided into.
+
+    Examples
+    --------
+    >>> [bucket_count(rows, 20 * rows) for rows in (0, 1_000_000, 20_000_000, 200_000_000)]
+    [1, 4, 20, 200]
+    """
+    spread = min(_SPREAD, -(-rows // _SPREAD_ROWS))
+    return max(1, spread, -(-rows // BUCKET_ROWS), -(-size // BUCKET_BYTES))
+
+
+def _ranges(files: FileList, query: Query) -> tuple[int, str]:
+    """Return the length of a range, 0 where keys are not cut, and why."""
+    plan = plan_batch(query, files.schema)
+    if not plan.cut.by_range:
+        return 0, plan.reason
+    if files.rows <= BUCKET_ROWS:
+        return 0, "there are few rows"
+    largest = rows_of_largest_key(files, plan.bound.partition_by)
+    if largest <= BUCKET_ROWS:
+        return 0, "no key has too many rows for a task"
+    return plan.width, f"one key has about {largest:,} rows"
+
+
+def _packed_bytes(files: FileList, packed: Sequence[str], rows: int) -> int:
+    """Return about how many bytes travel: plain numbers by their width, the rest by the footers."""
+    total = 0
+    for name in packed:
+        index = files.schema.get_field_index(name)
+        kind = pa.uint8() if index < 0 else files.schema.field(index).type
+        if pa.types.is_primitive(kind):
+            total += rows * max(1, kind.bit_width // 8)
+        else:
+            total += sum(group.sizes[name] for group in files.groups)
+    return total

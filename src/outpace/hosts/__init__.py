@@ -1,0 +1,1 @@
+"""What drives the engine: in process, in several processes, and on Spark."""

@@ -1,0 +1,106 @@
+"""Compiling ahead: every kernel, when the library is set up.
+
+`python -m outpace.hosts.compile` compiles every kernel once and leaves it in Numba's cache on
+disk, which takes a minute or two. After that no query waits for it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from outpace import simulate
+from outpace.engine.codec.wire import write_events
+from outpace.engine.divide.assign import windows_of
+from outpace.engine.order.sources import SourceMerge
+from outpace.hosts.local.table import match, search
+from outpace.ingest.generators import simple_events, stock_events
+from outpace.ingest.source import merged
+from outpace.ingest.workloads import WORKLOADS, events
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.query import Query
+from outpace.pattern.windows import (
+    CountWindows,
+    LandmarkWindows,
+    SessionWindows,
+    TimeWindows,
+    Windows,
+)
+
+#: Enough rows that the matcher compiles rather than leaving them to the twin.
+_ROWS = 200_000
+
+
+def compile_kernels() -> None:
+    """Compile the kernels for both widths of masks that queries need."""
+    table = events(_ROWS)
+    for query in (*(make() for make in WORKLOADS.values()), *_wide_queries()):
+        match(table, query)
+    # The twin answers fewer rows as long as nothing is compiled.
+    small = table.slice(0, 5000)
+    for query in _all_queries():
+        match(small, query)
+        search(small, query).count()
+    for query in (*(WORKLOADS[name]() for name in ("w1", "w1k", "w4s")), *_wide_queries()):
+        for size in (1000, 50):
+            match(table, query.over(CountWindows(size, 50)))
+    for windows in _windows():
+        for query in (Query(), Query().partition_by("type")):
+            windows_of(query.order_by("ts").over(windows), table)
+    _merge_sources(table)
+    _simulate()
+
+
+def _merge_sources(table: pa.Table) -> None:
+    """Merge events whose times are spread, crowd, or have no numbers; write some as a block."""
+    for rate in (1_000, 1_000_000_000):
+        sources = [simple_events(_ROWS, seed=n, rate=rate, id=str(n)) for n in range(3)]
+        for _ in merged(sources):
+            pass
+    SourceMerge(["counted"]).push("counted", table)
+    write_events("", "", stock_events(_ROWS).table())
+
+
+def _simulate() -> None:
+    """Simulate two vertices for a second."""
+    vertices = (simulate.Producer("in", simulate.Uniform(10)), simulate.Consumer("out"))
+    query = simulate.Query("q", vertices, (simulate.Edge("in", "out"),))
+    scenario = simulate.Scenario((query,), (simulate.VM("worker", mips=1),), duration=1)
+    simulate.simulate(scenario, engine="fast")
+
+
+def _all_queries() -> list[Query]:
+    pairs = (
+        Query("pairs")
+        .order_by("ts")
+        .pattern("A ->> B")
+        .within(10)
+        .define(A="type = 0", B="type = 1")
+        .measures(at="B.ts")
+    )
+    return [pairs, pairs.skip_past_last_row()]
+
+
+def _windows() -> list[Windows]:
+    at = parse_expression("type = 0")
+    return [CountWindows(1000, 500), TimeWindows(1000, 500), SessionWindows(1), LandmarkWindows(at)]
+
+
+def _wide_queries() -> list[Query]:
+    names = "ABCDEFGHI"
+    return [
+        Query(f"wide {link}")
+        .order_by("ts")
+        .pattern(pattern)
+        .define({name: f"type = {number}" for number, name in enumerate(names)})
+        .measures(n="COUNT(*)")
+        .within(1000)
+        for link, pattern in (
+            ("strict", " ".join(names)),
+            ("next", " -> ".join(names)),
+            ("mixed", " -> ".join(names) + "?"),
+        )
+    ]
+
+
+if __name__ == "__main__":
+    compile_kernels()

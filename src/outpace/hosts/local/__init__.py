@@ -1,0 +1,1 @@
+"""In process: tables and streams without a cluster."""

@@ -1,0 +1,132 @@
+"""SQL with MATCH_RECOGNIZE on a DuckDB connection, in process.
+
+DuckDB runs what is not MATCH_RECOGNIZE and the matcher the rest; rows go between them as Arrow
+tables. The connection is left as it was: the tables of the matches carry names of their own and are
+gone when the call returns, also by an error.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
+from outpace.hosts.local.frames import UNFINISHED_HINT, is_unfinished
+from outpace.hosts.local.table import match
+from outpace.pattern.query import Query
+from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
+from outpace.statement.split import Statement, Step, split
+
+
+def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace") -> pa.Table:
+    """Run a statement with MATCH_RECOGNIZE on a DuckDB connection.
+
+    Parameters
+    ----------
+    connection
+        An open connection; its tables, views and registered frames can be read. Python variables
+        cannot: register them.
+    text
+        One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
+        common table expressions. Their inputs are computed before the rest of the statement runs,
+        a common table expression anew for each clause that reads it.
+    dialect
+        What the statement is written in: "trino", "spark", "flink", "oracle", "snowflake" and the
+        like. By default it is DuckDB's SQL around the library's own MATCH_RECOGNIZE.
+
+    Returns
+    -------
+    pyarrow.Table
+        The result of the statement; a table without columns where it has none.
+
+    Examples
+    --------
+    >>> con = duckdb.connect()
+    >>> sql(con, '''
+    ...     SELECT m.low
+    ...     FROM (VALUES (1, 90), (2, 80), (3, 70), (4, 75)) t(ts, price)
+    ...     MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low
+    ...                      PATTERN (STRT DOWN+ UP)
+    ...                      DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)) m
+    ... ''').to_pylist()
+    [{'low': 70}]
+    """
+    if not isinstance(connection, duckdb.DuckDBPyConnection):
+        message = f"expected a DuckDB connection, not an object of type {type(connection).__name__}"
+        raise DataError(message, hint="duckdb.connect() gives one")
+    prefix = f"__outpace_{uuid.uuid4().hex[:12]}_"
+    statement = split(text, dialect, database="duckdb", prefix=prefix)
+    with ExitStack() as cleanup:
+        return run_statement(statement, _DuckDB(connection, statement, cleanup))
+
+
+@dataclass(frozen=True)
+class _DuckDB:
+    """A connection while it runs a statement; `cleanup` takes the tables of the matches away."""
+
+    connection: duckdb.DuckDBPyConnection
+    statement: Statement
+    cleanup: ExitStack
+
+    def ask(self, query: str) -> pa.Table:
+        return self._fetched(query, hint=SUBQUERY_HINT)
+
+    def match(self, step: Step, query: Query) -> None:
+        found = match(self._fetched(step.source), query)
+        self.cleanup.callback(_unregister, self.connection, step.table)
+        self.connection.register(step.table, found)
+
+    def run(self, query: str) -> pa.Table:
+        return self._fetched(query)
+
+    def _fetched(self, query: str, *, hint: str | None = None) -> pa.Table:
+        """Run a query; `hint` goes with a name that DuckDB does not know."""
+        try:
+            return _fetch(self.connection, query)
+        except duckdb.Error as error:
+            raise _told(error, self.statement, hint) from error
+
+
+def _unregister(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    # After an error inside the user's transaction only ROLLBACK is possible, and that removes the
+    # table too.
+    with suppress(duckdb.TransactionException):
+        connection.unregister(table)
+
+
+def _fetch(_connection: duckdb.DuckDBPyConnection, _query: str) -> pa.Table:
+    # DuckDB looks for unknown tables among the variables of this frame, hence the underscores.
+    _relation = _connection.sql(_query)
+    return pa.table({}) if _relation is None else _relation.to_arrow_table()
+
+
+#: How an error of DuckDB begins: its kind, then what it says.
+_KIND = re.compile(r"^(?:\w+(?: \w+)* Error|TransactionContext Error): ")
+#: What an error of DuckDB names.
+_NAMED = re.compile(r'"([^"]+)"|with name (\S+)')
+
+
+def _told(error: duckdb.Error, statement: Statement, hint: str | None) -> OutpaceError:
+    """Return an error of DuckDB as one of Outpace."""
+    kind: type[OutpaceError] = DataError
+    if isinstance(error, duckdb.ParserException):
+        kind = PatternSyntaxError
+    elif isinstance(error, duckdb.BinderException | duckdb.CatalogException):
+        kind = BindError
+    # What follows shows a line of a text that the user has not written.
+    said = _KIND.sub("", str(error).split("\n\nLINE ")[0])
+    hint = _hint(error, hint)
+    if is_unfinished(error):
+        said, hint = "the connection has an unfinished result", UNFINISHED_HINT
+    return database_error(kind, statement, database="DuckDB", said=said, names=_NAMED, hint=hint)
+
+
+def _hint(error: duckdb.Error, unknown_name: str | None) -> str | None:
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in str(error):
+        return "a frame in a Python variable is found after con.register('name', frame)"
+    return unknown_name if isinstance(error, duckdb.BinderException) else None

@@ -1,0 +1,204 @@
+"""Matching tables in process: `match` for the result, `search` for everything about it.
+
+What most searches do not need is imported when it is asked for: a small search takes less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.match.choose import Choice, choose_matcher
+from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume, Task
+from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.output import match_table, timed_out_table
+from outpace.errors import DataError, UnsupportedError
+from outpace.hosts.background import compile_in_background
+from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.pattern.argument import a_whole_number, shown
+from outpace.pattern.notebook import Text, table_html
+from outpace.pattern.query import Query, Selection, checked_query
+from outpace.report.progress import show_progress
+
+if TYPE_CHECKING:
+    from outpace.engine.window_match.operator import WholeResult
+
+
+def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
+    """Find the matches of a query in a table.
+
+    Parameters
+    ----------
+    data
+        An Arrow table, a pandas or polars frame, or a DuckDB relation.
+    query
+        What to detect and what to return.
+    progress
+        True for a bar on standard error, which appears where a terminal is attached and the work
+        takes longer than two seconds; or a function that is called now and then with the rows that
+        are done and the rows that there are.
+
+    Returns
+    -------
+    pyarrow.Table
+        Partitions in the order of their first row, matches of a partition in their own order. Over
+        windows, matches in the order of their numbers x:y, see `Query.over`.
+
+    Examples
+    --------
+    >>> table = pa.table({"ts": [1, 2, 3, 4], "price": [10.0, 8.0, 7.0, 9.0]})
+    >>> dip = (Query("dip").order_by("ts").pattern("STRT DOWN+ UP+")
+    ...        .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
+    ...        .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)"))
+    >>> match(table, dip).to_pylist()
+    [{'bottom': 7.0, 'ticks': 4}]
+    """
+    with show_progress(progress, checked_query(query).name) as told:
+        return search(data, query, progress=told).table()
+
+
+def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
+    """Prepare a search: it runs when something is asked of it, and only as far as needed.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    >>> found = search({"ts": [1, 2, 3], "x": [5, 4, 6]}, rise)
+    >>> found.count(), found.table().to_pylist()
+    (1, [{'at': 3}])
+    """
+    return Search(to_arrow(data, checked_query(query)), query, Pace(progress=progress))
+
+
+class Search:
+    """A query over a table, to be looked at from several sides.
+
+    Examples
+    --------
+    >>> table = pa.table({"ts": [1, 2, 3], "kind": ["a", "b", "b"]})
+    >>> pairs = (Query("pairs").order_by("ts").pattern("A ->> B").within(10)
+    ...          .define(A="kind = 'a'", B="kind = 'b'").measures(b="B.ts"))
+    >>> search(table, pairs).count()
+    2
+    """
+
+    def __init__(self, table: pa.Table, query: Query, pace: Pace | None = None) -> None:
+        self._table = table
+        self._query = query
+        self._pace = pace or Pace()
+
+    def table(self) -> pa.Table:
+        """Return the matches as a table."""
+        if self._query.windows is not None and self._query.instance_count > 1:
+            from outpace.hosts.processes.run import match_in_processes
+
+            return match_in_processes(self._query, self._table, self._pace.progress)
+        if self._query.windows is not None:
+            return self._in_windows.table
+        if self._query.operator is not None:
+            from outpace.engine.match.apply import apply_to_table
+
+            return apply_to_table(self._query, self._table)
+        return match_table(self._task, self._block, self._outcome.found)
+
+    def count(self) -> int:
+        """Return the number of matches, for `->>` without making them one by one."""
+        if self._query.windows is not None:
+            return self._in_windows.matches
+        if self._query.effective_selection is Selection.ALL:
+            from outpace.engine.match.count import count_matches
+
+            return count_matches(self._task, self._block, Resume.fresh(self._partitions))
+        return len(self._outcome.found.start)
+
+    def timed_out(self) -> pa.Table:
+        """Return the partial matches that WITHIN ended, with the reason."""
+        self._check_whole("timed_out")
+        task = prepare(self._query, self._table.schema, timeouts=True)
+        block = self._block
+        if len(block.times):
+            # As in a stream, the rows of all partitions tell how far time has come.
+            block = replace(block, watermark=int(block.times.max()))
+        outcome = match_block(task, choose_matcher(task).matcher, block)
+        return timed_out_table(task, block, outcome.timed_out)
+
+    def why(self, match_index: int) -> str:
+        """Explain one match: which row was taken for which step, and why its predicate held.
+
+        The text shows itself line by line, also without `print`.
+        """
+        from outpace.explanation.why import why
+
+        self._check_whole("why")
+        index = a_whole_number(match_index, "the place of a match", error=DataError)
+        return Text(why(self._task, self._block, self._outcome.found, index))
+
+    def why_not(self, rows: int | Sequence[int]) -> str:
+        """Explain why rows that look like a match are none: which step failed on which event.
+
+        Parameters
+        ----------
+        rows
+            Row numbers of the input table, in the order of the expected match; one row alone is
+            where it should begin.
+        """
+        from outpace.explanation.why_not import why_not
+
+        self._check_whole("why_not")
+        named = [rows] if isinstance(rows, int | np.integer) else rows
+        if isinstance(named, str | bytes) or not isinstance(named, Iterable):
+            raise DataError(
+                f"rows are whole numbers, not {shown(rows)}", hint="write why_not([0, 1, 2])"
+            )
+        places = [a_whole_number(row, "a row", error=DataError) for row in named]
+        return Text(why_not(self._task, self._block, places))
+
+    def __repr__(self) -> str:
+        # A search runs when something is asked of it; to look at it in a debugger is nothing.
+        rows = "1 row" if self._table.num_rows == 1 else f"{self._table.num_rows} rows"
+        return f"search for {self._query.name} in {rows}: table(), count(), why(0), why_not([0])"
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        rows = "1 row" if table.num_rows == 1 else f"{table.num_rows} rows"
+        title = f"{self._query.name}: {rows} from {self._table.num_rows} events"
+        return table_html(table, title)
+
+    def _check_whole(self, asked: str) -> None:
+        if self._query.windows is not None:
+            raise UnsupportedError(
+                f"{asked} looks at partitions, not at windows",
+                hint="ask it of the rows of one window, without over",
+            )
+
+    @cached_property
+    def _in_windows(self) -> WholeResult:
+        from outpace.engine.window_match.operator import match_windows
+
+        return match_windows(self._query, self._table, self._pace.progress)
+
+    @cached_property
+    def _task(self) -> Task:
+        return replace(prepare(self._query, self._table.schema), pace=self._pace)
+
+    @cached_property
+    def _block(self) -> Block:
+        return whole_block(self._task, self._table)
+
+    @property
+    def _partitions(self) -> int:
+        return len(self._block.segments) - 1
+
+    @cached_property
+    def _choice(self) -> Choice:
+        return choose_matcher(self._task)
+
+    @cached_property
+    def _outcome(self) -> Outcome:
+        compile_in_background(self._choice.matcher)
+        return match_block(self._task, self._choice.matcher, self._block)

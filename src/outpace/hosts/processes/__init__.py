@@ -1,0 +1,1 @@
+"""In processes: sources are read, instances match side by side (`op.run`)."""

@@ -1,0 +1,196 @@
+"""The process of an instance: takes work from a pipe, reads events from shared memory, answers.
+
+A thread of its own reads the pipe, so the parent never waits for an instance that is busy. When the
+parent closes the pipe, or is gone, the instance ends: after what it is doing, or soon if that takes
+long. Where Python gives no thread a turn, as in one long expression, Linux ends the process when
+its parent is gone. What goes wrong is told with its traceback before the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.split.travel import chosen, unpacked
+from outpace.engine.split.windows import Split
+from outpace.engine.window_match.operator import make_instance
+from outpace.errors import OutpaceError
+from outpace.hosts.processes.coordinator import Answer
+from outpace.hosts.processes.ring import Ring, RingReader
+from outpace.pattern.query import Query
+
+#: How long a process may go on with what it is doing when nobody waits for it.
+_PATIENCE_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an instance is started with.
+
+    Parameters
+    ----------
+    query, schema
+        What to match, and the columns that travel.
+    ring, share
+        The shared memory, and how many of its slots the instance may hold.
+    """
+
+    query: Query
+    schema: pa.Schema
+    ring: Ring
+    share: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an instance is to do next; see `Parcel`.
+
+    Parameters
+    ----------
+    slot, size, first
+        Where the events are: the slot, how many bytes, the arrival number of the first of them;
+        slot -1 where only windows close.
+    ranges, split, arrived
+        Which of the events, which windows, and how many events the stream has had.
+    """
+
+    slot: int
+    size: int
+    first: int
+    ranges: Integers
+    split: Split
+    arrived: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The answer to a piece of work.
+
+    Parameters
+    ----------
+    answer
+        What was found.
+    released
+        Slots that the instance does not need any more.
+    seconds
+        How long it worked.
+    rows_kept, bytes_kept
+        The rows that undecided matches may need, and the memory that Arrow holds for the process.
+    """
+
+    answer: Answer
+    released: tuple[int, ...]
+    seconds: float
+    rows_kept: int
+    bytes_kept: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The instance has started."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The instance cannot go on; `error` is set where Outpace itself refused something."""
+
+    error: OutpaceError | None
+    message: str
+    trace: str
+
+
+def run_instance(setup: Setup, connection: Connection, parent: Connection) -> None:
+    """Work until there is no more work; the body of the process.
+
+    Parameters
+    ----------
+    setup
+        The query.
+    connection
+        Where work comes from and answers go.
+    parent
+        A pipe that nothing is sent through: its other end closes when the parent is gone.
+    """
+    # An interrupt from the keyboard goes to all processes; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(parent)
+    # Two threads of Arrow beside each instance would only take the cores from other instances.
+    pa.set_cpu_count(1)
+    try:
+        worker = _Worker(setup)
+        _tell(connection, Ready())
+        inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
+        while (work := inbox.get()) is not None:
+            _tell(connection, worker.do(work))
+    except Exception as error:
+        known = error if isinstance(error, OutpaceError) else None
+        message = f"{type(error).__name__}: {error}"
+        _tell(connection, Failed(known, message, traceback.format_exc()))
+
+
+class _Worker:
+    """An instance that reads its events from shared memory."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._reader = RingReader(setup.ring, setup.share)
+        self._instance = make_instance(setup.query, setup.schema)[1]
+        self._nothing = unpacked(setup.schema.empty_table(), 0)
+
+    def do(self, work: Work) -> Done:
+        """Do a piece of work."""
+        start = time.perf_counter()
+        answer = self._answer(work)
+        return Done(
+            answer,
+            self._reader.released(),
+            time.perf_counter() - start,
+            self._instance.rows_kept,
+            pa.total_allocated_bytes(),
+        )
+
+    def _answer(self, work: Work) -> Answer:
+        # A call of its own: when it returns, nothing but the instance refers to the slot.
+        events = self._nothing
+        if work.slot >= 0:
+            events = unpacked(self._reader.read(work.slot, work.size), work.first)
+        events = chosen(events, work.ranges)
+        return Answer.of(self._instance, events, work.split, work.arrived)
+
+
+def _end_with(parent: Connection) -> None:
+    """Let the system end this process when the other end of a pipe closes, whatever Python does."""
+    if sys.platform == "linux":
+        import fcntl
+
+        # The signal of a pipe that something happens to ends a process that does not handle it.
+        fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _tell(connection: Connection, message: Ready | Done | Failed) -> None:
+    """Send a message, if anybody still listens; who does not has ended the work, too."""
+    with suppress(ConnectionError):
+        connection.send(message)
+
+
+def _receive(connection: Connection, inbox: queue.SimpleQueue[Work | None]) -> None:
+    """Read work as it comes; end the process when there is no more."""
+    with suppress(EOFError, OSError):
+        while True:
+            inbox.put(connection.recv())
+    inbox.put(None)
+    time.sleep(_PATIENCE_S)
+    os._exit(0)

@@ -1,0 +1,249 @@
+"""Matching a Spark DataFrame: project and filter in Catalyst, cross, match, merge.
+
+Queries with WITHIN are cut by time range, and by key where they have keys: rows are packed into
+blocks as soon as they cross, each near a border also for the range before (the halo), Spark brings
+the blocks of a range to one task, and the task finds every match that starts in the range. Where
+the query skips, a last pass goes over the matches of a key, not its rows, and drops those that an
+earlier match rules out. Other keyed queries are shuffled by key and sorted by Spark.
+
+Memory: packing holds `PACK_ROWS` rows or `PACK_BYTES`; matching one range of a bucket of keys, or,
+of rows that Spark sorts, one stretch of them and what WITHIN leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from outpace.engine.codec.block import read_block
+from outpace.engine.divide.groups import PatternWork, SortedGroups
+from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
+from outpace.engine.divide.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.query import Query
+from outpace.plan.batch import BatchPlan, plan_batch
+from outpace.plan.catalyst import quoted
+from outpace.plan.crossing import Crossing
+from outpace.plan.windows import by_windows
+
+Batches = Iterable[pa.RecordBatch]
+Change = Callable[[Batches], Iterator[pa.RecordBatch]]
+
+#: Matches go back to Spark in batches of this many rows.
+BATCH_ROWS: Final = 65_536
+
+#: Rows are packed when there are so many of them, or so many bytes.
+PACK_ROWS: Final = 1 << 19
+PACK_BYTES: Final = 64 << 20
+
+#: Blocks of one partition are numbered from its number times this.
+_BLOCKS_MAX: Final = 1 << 32
+
+
+def match_frame(frame: DataFrame, query: Query) -> DataFrame:
+    """Find the matches of a query in a DataFrame; nothing runs before the result is used."""
+    if is_streaming(frame):
+        from outpace.hosts.spark.stream import StreamSearch
+
+        return StreamSearch(frame, query).matches()
+    if by_windows(query):
+        from outpace.hosts.spark.frame_windows import match_windows
+
+        return match_windows(frame, query)
+    schema = arrow_schema(frame)
+    plan = plan_batch(query, schema)
+    rows = crossing_rows(frame, plan)
+    if plan.cut.by_range:
+        return _by_range(rows, plan, query, schema)
+    keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
+    order = order_columns(plan.bound)
+    placed = rows.repartition(*keys) if keys else rows.repartition(1)
+    if keys or order:
+        placed = placed.sortWithinPartitions(*keys, *order)
+    return map_rows(placed, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output)
+
+
+def crossing_rows(frame: DataFrame, plan: Crossing) -> DataFrame:
+    """Return what of a DataFrame crosses to Python: bits, the columns that are used, used rows."""
+    binary = _without_collations(frame)
+    used = binary if plan.used_sql is None else binary.filter(sf.expr(plan.used_sql))
+    columns = [sf.col(quoted(name)) for name in plan.columns]
+    columns += [sf.expr(sql).alias(name) for name, sql in plan.bit_columns.items()]
+    if not columns:
+        columns.append(sf.lit(0).cast("tinyint").alias(plan.crossing.names[0]))
+    fields = [binary.schema[name] for name in plan.columns]
+    fields += from_arrow_schema(plan.crossing).fields[len(fields) :]
+    return with_schema(used.select(*columns), StructType(fields))
+
+
+def _without_collations(frame: DataFrame) -> DataFrame:
+    """Return the DataFrame with text that compares byte by byte, as it does in process."""
+    if not any(_collated(field) for field in frame.schema.fields):
+        return frame
+    fields = [
+        StructField(field.name, StringType()) if _collated(field) else field
+        for field in frame.schema.fields
+    ]
+    columns = [
+        sf.collate(quoted(field.name), "UTF8_BINARY").alias(field.name)
+        if _collated(field)
+        else sf.col(quoted(field.name))
+        for field in frame.schema.fields
+    ]
+    return with_schema(frame.select(*columns), StructType(fields))
+
+
+def _collated(field: StructField) -> bool:
+    kind = field.dataType
+    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"
+
+
+def order_columns(bound: BoundQuery) -> list[Column]:
+    """Return what sorts rows in the query's order."""
+    columns = []
+    for name, descending, nulls_first in zip(
+        bound.order_by, bound.descending, bound.nulls_first, strict=True
+    ):
+        up, down = (
+            (sf.asc_nulls_first, sf.desc_nulls_first)
+            if nulls_first
+            else (sf.asc_nulls_last, sf.desc_nulls_last)
+        )
+        columns.append((down if descending else up)(sf.col(quoted(name))))
+    return columns
+
+
+def _by_range(rows: DataFrame, plan: BatchPlan, query: Query, schema: pa.Schema) -> DataFrame:
+    packed = map_rows(rows, partial(_pack, query, schema), plan.crossing, PACKED)
+    return match_packed(packed, plan, partial(_ranges, query, schema))
+
+
+def match_packed(packed: DataFrame, plan: BatchPlan, ranges: Callable[[], Ranges]) -> DataFrame:
+    """Find the matches of a query in packed ranges; `ranges` says in a task how they are cut."""
+    bucket, number, position, _ = PACKED.names
+    placed = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
+    output, query = plan.bound.output, plan.bound.query
+    if not plan.merges:
+        return map_rows(placed, partial(_match_ranges, ranges), PACKED, output)
+    found = map_rows(placed, partial(_possible_matches, ranges), PACKED, PACKED)
+    by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
+    return map_rows(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
+
+
+def map_rows(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Schema) -> DataFrame:
+    """Let Python change the rows of a DataFrame, which has the columns that are given."""
+    names = given.names
+    if any("." in name or "`" in name for name in names):
+        # PySpark would take such a name for a path, so it gets another one on the way.
+        fields = [
+            StructField(f"_{number}", field.dataType)
+            for number, field in enumerate(from_arrow_schema(given).fields)
+        ]
+        renamed = frame.toDF(*(field.name for field in fields))
+        frame = with_schema(renamed, StructType(fields))
+        change = partial(_renamed, change, names)
+    told = from_arrow_schema(output)
+    return with_schema(frame.mapInArrow(change, schema=told), told)
+
+
+def _renamed(change: Change, names: list[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+    return change(batch.rename_columns(names) for batch in batches)
+
+
+def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    groups: SortedGroups | None = None
+    for batch in batches:
+        if groups is None:
+            task = plan_batch(query, schema).task
+            groups = SortedGroups(PatternWork(task))
+        rows = as_planned(pa.Table.from_batches([batch]), task.bound.schema)
+        for found in groups.push(rows):
+            yield from found.to_batches(BATCH_ROWS)
+    if groups is not None:
+        for found in groups.finish():
+            yield from found.to_batches(BATCH_ROWS)
+
+
+def _ranges(query: Query, schema: pa.Schema) -> Ranges:
+    plan = plan_batch(query, schema)
+    return Ranges(plan.task, plan.width)
+
+
+def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    ranges = _ranges(query, schema)
+    for position, table in pieces(batches):
+        yield pack_ranges(ranges, as_planned(table, ranges.task.bound.schema), position)
+
+
+def pieces(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of a partition in pieces to be packed, each with its place among all rows."""
+    context = TaskContext.get()
+    position = (0 if context is None else context.partitionId()) * _BLOCKS_MAX
+    yield from enumerate(_collected(batches), position)
+
+
+def _collected(batches: Batches) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= PACK_ROWS or size >= PACK_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(waiting)
+
+
+def as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the types that were planned.
+
+    Bytes of bits lose their sign. The session may have another time zone by now, or send text and
+    bytes with longer offsets.
+    """
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        index = schema.get_field_index(name)
+        if index >= 0 and column.type != schema.field(index).type:
+            cast = column.cast(schema.field(index).type, safe=False)
+            table = table.set_column(place, name, cast)
+    return table
+
+
+def _match_ranges(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
+    for found in RangeMatcher(ranges()).matches(_blocks(batches)):
+        yield from found.to_batches(BATCH_ROWS)
+
+
+def _possible_matches(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield from RangeMatcher(ranges()).possible_matches(_blocks(batches))
+
+
+def _blocks(batches: Batches) -> Iterator[PackedRange]:
+    for batch in batches:
+        buckets, numbers, _, blocks = batch.columns
+        for bucket, number, block in zip(
+            buckets.to_pylist(), numbers.to_pylist(), blocks, strict=True
+        ):
+            yield PackedRange(bucket, number, block.as_buffer())
+
+
+def _merge(
+    query: Query, keys: tuple[str, ...], output: pa.Schema, batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    schema = merged_schema(output)
+    bucket: int | None = None
+    for part in _blocks(batches):
+        if part.bucket != bucket:
+            bucket, merge = part.bucket, RangeFilter(query.effective_skip, keys)
+        found = pa.table(read_block(part.block, schema), schema=schema)
+        yield from merge.keep(found).to_batches(BATCH_ROWS)

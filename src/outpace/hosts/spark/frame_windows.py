@@ -1,0 +1,233 @@
+"""Windows and user-defined operators over a Spark DataFrame: pack, order, split, match.
+
+Windows of time: rows are packed by batch of windows as soon as they cross, each also for the
+batches whose windows overlap it, Spark brings the blocks of a batch to one task, and the task
+splits and matches them. Keyed windows of other kinds are shuffled by key and sorted by Spark.
+Without keys Spark sorts the rows in parallel, tasks pack them in that order, one task takes the
+blocks and splits them into batches, and the batches are matched in parallel.
+
+A task knows all windows that overlap those of its batch, so it gives each match once and nothing is
+merged. Memory: packing holds `PACK_ROWS` rows or `PACK_BYTES`; splitting the rows of the batches
+that are not complete; matching those of one batch, or of keys together up to `ROWS_AT_ONCE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from outpace.engine.divide.groups import SortedGroups
+from outpace.engine.divide.ranges import PACKED
+from outpace.errors import DataError
+from outpace.hosts.spark.frame import (
+    BATCH_ROWS,
+    as_planned,
+    crossing_rows,
+    map_rows,
+    order_columns,
+    pieces,
+)
+from outpace.hosts.spark.schema import arrow_schema
+from outpace.pattern.query import Query
+from outpace.plan.catalyst import quoted
+from outpace.plan.window_task import (
+    BATCHES,
+    COUNTED,
+    NUMBERED,
+    ORDERED,
+    WindowTask,
+    pack_batch,
+    unpack_batches,
+)
+from outpace.plan.windows import Division, WindowPlan, plan_windows
+
+Batches = Iterable[pa.RecordBatch]
+
+#: Packed batches of time with the number of rows before each.
+COUNTED_PACKED: Final = PACKED.append(pa.field("before", pa.int64()))
+
+
+def match_windows(frame: DataFrame, query: Query) -> DataFrame:
+    """Run a query with windows or a user-defined operator; nothing runs before it is asked for."""
+    schema = arrow_schema(frame)
+    plan = plan_windows(query, schema)
+    rows = crossing_rows(frame, plan)
+    if plan.division is Division.TIME:
+        return _by_time(rows, plan, query, schema)
+    if plan.division in (Division.SPLIT, Division.NUMBERED):
+        return _in_order(rows, plan, query, schema)
+    keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
+    order = order_columns(plan.bound)
+    if plan.division is Division.KEY:
+        placed = rows.repartition(plan.tasks, *keys) if plan.tasks else rows.repartition(*keys)
+        placed = placed.sortWithinPartitions(*keys, *order)
+    else:
+        placed = rows.repartition(1)
+        placed = placed.sortWithinPartitions(*order) if order else placed
+    match = partial(_match_sorted, query, schema)
+    return map_rows(placed, match, plan.crossing, plan.bound.output)
+
+
+def _by_time(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
+    packed = map_rows(rows, partial(_pack, query, schema), plan.crossing, PACKED)
+    given = PACKED
+    if query.numbered:
+        packed, given = _with_counts(packed, rows, plan, query, schema), COUNTED_PACKED
+    bucket, number, position = PACKED.names[:3]
+    if plan.tasks is None:
+        placed = packed.repartition(bucket, number)
+    else:
+        share = sf.pmod(sf.col(bucket) + sf.col(number), sf.lit(plan.tasks)).cast("int")
+        placed = packed.repartitionById(plan.tasks, share)
+    # Every other batch first: those next to each other have rows in common, others go together.
+    placed = placed.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
+    return map_rows(placed, partial(_match_times, query, schema), given, plan.bound.output)
+
+
+def _with_counts(
+    packed: DataFrame, rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema
+) -> DataFrame:
+    """Add to each block of a batch how many rows, of all keys, come before the batch."""
+    assert plan.windows is not None
+    assert plan.windows.time is not None
+    time = plan.windows.time
+    counts = map_rows(
+        rows.select(sf.col(quoted(time)).alias(time)),
+        partial(_count, query, schema),
+        pa.schema([plan.crossing.field(time)]),
+        COUNTED,
+    )
+    earlier = Window.orderBy("range").rowsBetween(Window.unboundedPreceding, -1)
+    before = (
+        counts.groupBy("range")
+        .agg(sf.sum("rows").alias("rows"))
+        .select("range", sf.coalesce(sf.sum("rows").over(earlier), sf.lit(0)).alias("before"))
+    )
+    return packed.join(sf.broadcast(before), "range", "left").select(*COUNTED_PACKED.names)
+
+
+def _in_order(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
+    """Let one task go over all rows, packed in order by others."""
+    order = order_columns(plan.bound)
+    ordered = rows.orderBy(*order) if order else rows
+    packed = map_rows(ordered, partial(_pack_in_order, query, schema), plan.crossing, ORDERED)
+    one = packed.repartition(1).sortWithinPartitions("position")
+    if plan.division is Division.NUMBERED:
+        numbered = map_rows(one, partial(_number, query, schema), ORDERED, NUMBERED)
+        placed = placed_buckets(numbered, plan)
+        match = partial(_match_numbered, query, schema)
+        return map_rows(placed, match, NUMBERED, plan.bound.output)
+    batches = map_rows(one, partial(_split, query, schema), ORDERED, BATCHES)
+    placed = placed_batches(batches, plan.tasks)
+    return map_rows(placed, partial(_match_split, query, schema), BATCHES, plan.bound.output)
+
+
+def placed_buckets(numbered: DataFrame, plan: WindowPlan) -> DataFrame:
+    """Bring the events of each bucket of keys to a task, in order."""
+    placed = numbered.repartitionById(plan.numbered_buckets, "bucket")
+    return placed.sortWithinPartitions("bucket", "position")
+
+
+def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:
+    """Give batches to so many tasks in turn, or to as many as Spark takes."""
+    if tasks is None:
+        return batches.repartition("batch")
+    return batches.repartitionById(tasks, sf.pmod("batch", sf.lit(tasks)).cast("int"))
+
+
+def window_task(query: Query, schema: pa.Schema) -> WindowTask:
+    """Plan again in a task, which is cheaper than sending a plan there."""
+    plan = plan_windows(query, schema)
+    task = None if plan.bits is None else plan.bits.task
+    return WindowTask(plan, task, plan.crossing.names)
+
+
+def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    groups: SortedGroups | None = None
+    for batch in batches:
+        if groups is None:
+            task = window_task(query, schema)
+            groups = SortedGroups(task.work())
+        rows = as_planned(pa.Table.from_batches([batch]), task.rows)
+        for found in groups.push(rows):
+            yield from found.to_batches(BATCH_ROWS)
+    if groups is not None:
+        for found in groups.finish():
+            yield from found.to_batches(BATCH_ROWS)
+
+
+def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    for position, table in pieces(batches):
+        yield task.pack_times(as_planned(table, task.rows), position)
+
+
+def _count(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    for _, table in pieces(batches):
+        yield task.count_times(as_planned(table, task.rows))
+
+
+def _match_times(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    blocks = groupby(_packed(batches), key=itemgetter(0, 1))
+    packed = (
+        (number, before, (block for _, _, block in same)) for (number, before), same in blocks
+    )
+    for found in window_task(query, schema).match_times(packed):
+        yield from found.to_batches(BATCH_ROWS)
+
+
+def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
+    """Yield blocks with the number of their batch, and how many rows come before it."""
+    for batch in batches:
+        _, numbers, _, blocks, *counted = batch.columns
+        before = counted[0].to_pylist() if counted else [None] * batch.num_rows
+        if counted and None in before:
+            raise DataError(
+                "the DataFrame does not have the same rows each time that it is read",
+                hint="cache it, or write it to a table first, to number the matches",
+            )
+        for number, rows, block in zip(numbers.to_pylist(), before, blocks, strict=True):
+            yield number, rows, block.as_buffer()
+
+
+def _pack_in_order(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    for position, table in pieces(batches):
+        yield task.pack(as_planned(table, task.rows), position)
+
+
+def _split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    for number, (batch, rows) in enumerate(task.split(_ordered(task, batches))):
+        yield pack_batch(number, batch, rows)
+
+
+def _number(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    yield from task.number(_ordered(task, batches), task.plan.numbered_buckets)
+
+
+def _ordered(task: WindowTask, batches: Batches) -> Iterator[pa.Table]:
+    return (task.unpack([block.as_buffer()]) for part in batches for block in part.column(1))
+
+
+def _match_numbered(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    for found in window_task(query, schema).match_numbered(batches):
+        yield from found.to_batches(BATCH_ROWS)
+
+
+def _match_split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(query, schema)
+    matcher = task.matcher()
+    for part in batches:
+        for batch, block in unpack_batches(part):
+            found = matcher.match_batch(task.unpack([block]), batch)
+            yield from found.to_batches(BATCH_ROWS)

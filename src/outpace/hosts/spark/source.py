@@ -1,0 +1,162 @@
+"""The data source `outpace.matches`: a query over Parquet files, read like a table.
+
+    spark.read.format("outpace.matches").option("query", "ORDER BY ts PATTERN (A B+)").load(path)
+
+Options: `query` (what stands in MATCH_RECOGNIZE), `dialect` (what it is written in) and `ordered`
+(see `op.parquet`; where no footer tells the order, the driver reads that column first). A source
+cannot shuffle or sort. So a task of a keyed query reads the key columns of all row groups, and of
+those that have keys of its own bucket the other columns too: the files are read once for each
+bucket. Where that is too much, `op.match` packs and shuffles instead. Rows of an unkeyed query have
+to be in order by the statistics of their row groups.
+
+A task holds the rows of one bucket, or what `plan.file_match` says for unkeyed queries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from outpace.engine.codec.pack import BlockMatcher, Packer
+from outpace.engine.match.bits import with_bits
+from outpace.engine.match.operator import prepare
+from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
+from outpace.files.blocks import plan_blocks
+from outpace.files.match import FilesPlan, match_all, match_core, plan_files
+from outpace.files.order import measure_group
+from outpace.files.parquet import ParquetFiles, list_files, parquet
+from outpace.hosts.spark.frame import BATCH_ROWS
+from outpace.pattern.query import Query
+from outpace.plan.batch import Cut
+from outpace.statement.dialect import check_dialect
+
+#: An unkeyed query becomes at most so many tasks: each has to find where its search enters.
+_TASKS_MAX: Final = 16
+
+_OPTIONS: Final = ("query", "dialect", "ordered", "path", "paths")
+
+
+@dataclass
+class Share(InputPartition):
+    """What one task does: some units, or the keys of one bucket."""
+
+    first: int
+    stop: int
+
+
+def matches_schema(options: Mapping[str, str]) -> StructType:
+    """Return the columns of the matches that the options ask for."""
+    files, query = read_options(options)
+    return from_arrow_schema(prepare(query, list_files(files).schema).bound.output)
+
+
+class MatchesReader(DataSourceReader):
+    """Finds the matches, task by task."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        files, query = read_options(options)
+        listing = list_files(files)
+        plan = plan_files(listing, query)
+        if files.ordered and plan.spark_sorts and plan.order.measurable:
+            time = plan.bound.order_by[0]
+            groups = tuple(measure_group(listing, group, time) for group in listing.groups)
+            plan = plan_files(replace(listing, groups=groups), query)
+        if plan.spark_sorts:
+            raise DataError(
+                "the rows are not known to be in the query's order, and a data source cannot sort",
+                detail=plan.order.reason,
+                hint="op.match(op.parquet(path), query) lets Spark sort them",
+            )
+        self._buckets = 0
+        if plan.cut is Cut.KEY:
+            self._buckets = plan_blocks(plan.files, query, may_cut=False).buckets
+        self._plan = plan.for_tasks()
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks."""
+        units = len(self._plan.units)
+        if self._plan.cut is Cut.KEY:
+            return [Share(bucket, bucket + 1) for bucket in range(self._buckets)]
+        if self._plan.cut is Cut.NONE:
+            return [Share(0, units)]
+        edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
+        return [Share(first, stop) for first, stop in pairwise(edges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the matches of a task."""
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        if not isinstance(partition, Share):
+            return  # there are no row groups, so there is no task of ours
+        for found in self._matches(partition):
+            yield from found.cast(wanted).to_batches(BATCH_ROWS)
+
+    def _matches(self, share: Share) -> Iterator[pa.Table]:
+        if self._plan.cut is Cut.KEY:
+            return match_bucket(self._plan, share.first, self._buckets)
+        if self._plan.cut is Cut.NONE:
+            return match_all(self._plan)
+        return match_core(self._plan, share.first, share.stop)
+
+
+def match_bucket(plan: FilesPlan, bucket: int, buckets: int) -> Iterator[pa.Table]:
+    """Yield the matches of the keys of one bucket, reading what has rows of it."""
+    bits = with_bits(prepare(plan.query, plan.files.schema))
+    packer = Packer(bits, buckets)
+    rows = []
+    for group in plan.files.groups:
+        keys = plan.files.read(group, packer.keys)
+        if (packer.buckets(keys) == bucket).any():
+            rows.append(packer.select(plan.files.read(group, packer.reads), bucket))
+    if sum(table.num_rows for table in rows):
+        yield BlockMatcher(bits).match_rows(pa.concat_tables(rows))
+
+
+def read_options(options: Mapping[str, str]) -> tuple[ParquetFiles, Query]:
+    """Return the files and the query that options name.
+
+    Examples
+    --------
+    >>> files, query = read_options({"path": "ticks", "query": "ORDER BY ts PATTERN (A B)"})
+    >>> files.paths, query.order[0].column
+    (('ticks',), 'ts')
+    """
+    for name in options:
+        if name.lower() not in _OPTIONS:
+            raise BindError(
+                f"outpace.matches has no option '{name}'",
+                hint=did_you_mean(name.lower(), _OPTIONS) or f"it has {', '.join(_OPTIONS[:3])}",
+            )
+    text = options.get("query", "")
+    if not text.strip():
+        raise BindError(
+            "outpace.matches needs the option 'query'",
+            hint="give it what stands in MATCH_RECOGNIZE: ORDER BY, MEASURES, PATTERN, DEFINE",
+        )
+    try:
+        query = Query.from_sql(text, dialect=check_dialect(options.get("dialect", "outpace")))
+    except OutpaceError as error:
+        error.where = "option query" if error.where is None else f"option query: {error.where}"
+        raise
+    ordered = options.get("ordered", "false").lower()
+    if ordered not in ("true", "false"):
+        raise BindError(f"the option 'ordered' is true or false, not '{options['ordered']}'")
+    try:
+        paths = json.loads(options.get("paths", "[]"))
+    except (ValueError, RecursionError) as error:
+        raise BindError("the option 'paths' is no list in JSON", detail=str(error)) from error
+    if not isinstance(paths, list):
+        raise BindError("the option 'paths' is no list in JSON", hint="name one with .load(path)")
+    paths += [options["path"]] if "path" in options else []
+    if not paths:
+        raise BindError("outpace.matches needs a path", hint='end with .load("folder or file")')
+    return parquet(paths, ordered=ordered == "true"), query

@@ -1,0 +1,139 @@
+"""SQL with MATCH_RECOGNIZE on a Spark session, classic or Connect.
+
+Spark runs what is not MATCH_RECOGNIZE; matches go into the rest of the statement as DataFrames, so
+the result is one lazy DataFrame. Nothing stays behind in the session's catalog.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
+from outpace.hosts.spark.frame import match_frame
+from outpace.pattern.query import Query
+from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
+from outpace.statement.dialect import OWN
+from outpace.statement.split import Statement, Step, split, whole_table
+
+#: Finds the matches of a query in a table.
+Matcher = Callable[[Query], DataFrame]
+
+
+def sql(
+    session: SparkSession,
+    text: str,
+    dialect: str = OWN,
+    matchers: Mapping[str, Matcher] | None = None,
+) -> DataFrame:
+    """Run a statement with MATCH_RECOGNIZE on a Spark session.
+
+    Parameters
+    ----------
+    session
+        A classic or a Connect session; its tables and views can be read.
+    text
+        One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
+        common table expressions.
+    dialect
+        What the statement is written in: "trino", "flink", "oracle", "snowflake" and the like. By
+        default it is Spark's SQL around MATCH_RECOGNIZE.
+    matchers
+        How to match tables, by name, that need not become DataFrames first, such as files. They
+        are asked where MATCH_RECOGNIZE reads such a table as it is.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Matching runs when its rows are asked for. Subqueries of MEASURES and DEFINE, and
+        statements that store rows, run at once.
+    """
+    written = "spark" if dialect.lower() == OWN else dialect
+    prefix = f"__outpace_{uuid.uuid4().hex[:12]}_"
+    statement = split(text, written, database="spark", prefix=prefix)
+    lower = {name.lower(): matcher for name, matcher in (matchers or {}).items()}
+    return run_statement(statement, _Spark(session, statement, lower))
+
+
+@dataclass(frozen=True)
+class _Spark:
+    """A session while it runs a statement, with the matches of the steps so far."""
+
+    session: SparkSession
+    statement: Statement
+    matchers: Mapping[str, Matcher] = field(default_factory=dict)
+    matches: dict[str, DataFrame] = field(default_factory=dict)
+
+    def ask(self, query: str) -> pa.Table:
+        try:
+            return self._frame(query).toArrow()
+        except PySparkException as error:
+            raise _told(error, self.statement, SUBQUERY_HINT) from error
+
+    def match(self, step: Step, query: Query) -> None:
+        matcher = self.matchers.get(whole_table(step) or "")
+        try:
+            if matcher is not None:
+                self.matches[step.table] = matcher(query)
+            else:
+                self.matches[step.table] = match_frame(self._frame(step.source), query)
+        except PySparkException as error:
+            raise _told(error, self.statement) from error
+
+    def run(self, query: str) -> DataFrame:
+        try:
+            return self._frame(query)
+        except PySparkException as error:
+            raise _told(error, self.statement) from error
+
+    def _frame(self, query: str) -> DataFrame:
+        """Return a query's result; it reads the matches as arguments, not as views of the session.
+
+        A view would have to live as long as the result on Connect, where a name is looked up again
+        each time the rows are asked for.
+        """
+        used = {name: frame for name, frame in self.matches.items() if _reads(query, name)}
+        if not used:
+            return self.session.sql(query)
+        query = query.replace("{", "{{").replace("}", "}}")
+        for name in used:
+            query = re.sub(rf"\b{name}\b", f"{{{name}}}", query)
+        return self.session.sql(query, None, **used)
+
+
+def _reads(query: str, table: str) -> bool:
+    return re.search(rf"\b{table}\b", query) is not None
+
+
+#: How an error of Spark begins: its condition.
+_CONDITION = re.compile(r"^\s*(?:\[[A-Z0-9_.]+\]\s*)+")
+#: Where what Spark says ends: after it come a code and a text that the user has not written.
+_END = re.compile(r"\s*SQLSTATE:|\s*== SQL|\n\n?JVM stacktrace|;\s*\n")
+#: The name that PySpark gives to a DataFrame in a statement, in front of a column.
+_ARGUMENT = re.compile(r"`?_pyspark_\w+`?\.")
+#: What an error of Spark names.
+_NAMED = re.compile(r"`([^`]+)`|'([^']+)'")
+
+
+def _told(error: PySparkException, statement: Statement, hint: str | None = None) -> OutpaceError:
+    """Return an error of Spark as one of Outpace; `hint` goes with a name that it does not know."""
+    kind: type[OutpaceError] = DataError
+    if isinstance(error, ParseException):
+        kind = PatternSyntaxError
+    elif isinstance(error, AnalysisException):
+        kind = BindError
+    said = _ARGUMENT.sub("", _END.split(_CONDITION.sub("", error.getMessage()))[0])
+    return database_error(
+        kind,
+        statement,
+        database="Spark",
+        said=said.strip().replace(". ", ".\n", 1),
+        names=_NAMED,
+        hint=hint if kind is BindError else None,
+    )

@@ -1,0 +1,200 @@
+"""What the tasks of a stream do: pack rows into cells, run the instances of a stage, unpack.
+
+Memory: packing holds `PACK_ROWS` rows or `PACK_BYTES`; an instance of a stage the cells of one
+batch, which the source's admission control bounds, and what its stage says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.block import read_block
+from outpace.engine.codec.table import read_table
+from outpace.engine.stream.cell import CELLS, Cell, Kind, cell_batch, cell_of, read_cells
+from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
+from outpace.hosts.background import compile_when_loaded
+from outpace.hosts.spark.frame import Batches, as_planned, pieces
+from outpace.pattern.query import Query
+from outpace.plan.stream import StreamPlan, plan_stream
+
+#: The outputs of a stream by their names.
+OUTPUTS: Final = {
+    "match": Kind.MATCHES,
+    "timed_out": Kind.TIMED_OUT,
+    "late": Kind.LATE,
+    "invalid": Kind.INVALID,
+}
+
+#: Parts of the input: rows, or nothing but time, and what is promised of later rows.
+Parts = Iterable[tuple[pa.Table | None, int]]
+Pack = Callable[[Callable[[StreamPlan], Parts]], Iterator[pa.RecordBatch]]
+
+
+def packed(
+    query: Query,
+    schema: pa.Schema,
+    partitions: int,
+    timeouts: bool,
+    places: list[int],
+    parts: Callable[[StreamPlan], Parts],
+) -> Iterator[pa.RecordBatch]:
+    """Pack parts of the input, each rows with what is promised of later ones."""
+    plan = plan_stream(query, schema, partitions, timeouts=timeouts)
+    context = TaskContext.get()
+    sender = 0 if context is None else context.partitionId()
+    position = 0
+    for rows, watermark in parts(plan):
+        began = time.perf_counter_ns()
+        cells = (
+            plan.packing.pulse(watermark) if rows is None else plan.packing.pack(rows, watermark)
+        )
+        spent = (time.perf_counter_ns() - began) // 1000
+        yield cell_batch(
+            replace(
+                cell,
+                instance=places[cell.instance],
+                sender=sender,
+                position=position + number,
+                counters=replace(cell.counters, step_us=spent * (cell.kind is Kind.REPORT)),
+            )
+            for number, cell in enumerate(cells)
+        )
+        position += len(cells)
+
+
+def pack_rows(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Pack the rows of a DataFrame."""
+
+    def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table, int]]:
+        task = plan.layout.task
+        known = plan.bound.schema if task is None else task.bound.schema
+        for _, rows in pieces(batches):
+            yield as_planned(rows, known), NO_TIME
+
+    return pack(parts)
+
+
+def pack_blocks(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Pack rows that come as blocks, as from a log."""
+
+    def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table, int]]:
+        schema = plan.packing.reads
+        for batch in batches:
+            for block in batch.column(0):
+                yield pa.table(read_block(block.as_buffer(), schema)), NO_TIME
+
+    return pack(parts)
+
+
+def pack_matches(pack: Pack, timed: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Pack the matches of another query, and hand on what it knows of time where it is the same."""
+
+    def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table | None, int]]:
+        for batch in batches:
+            for cell in read_cells(batch):
+                if cell.kind is Kind.MATCHES:
+                    yield read_table(cell.block), NO_TIME
+                elif cell.kind is Kind.PULSE and timed:
+                    yield None, cell.watermark
+
+    return pack(parts)
+
+
+class StageProcessor(StatefulProcessor):
+    """Runs the instances of a stage that a task has; Spark keeps their states.
+
+    Parameters
+    ----------
+    spec, place
+        The stage, and its place in the chain, from 1 on.
+    own, behind
+        What stands for each instance of this stage, and of the next, in the column `instance`.
+    """
+
+    def __init__(self, spec: StageSpec, place: int, own: list[int], behind: list[int]) -> None:
+        self._spec = spec
+        self._place = place
+        self._own = own
+        self._behind = behind
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state, and compile what is not compiled on this machine while batches go on."""
+        self._state = handle.getValueState("state", "state binary")
+        matcher = self._spec.matcher()
+        if matcher is not None:
+            compile_when_loaded(matcher)
+
+    def handleInputRows(  # noqa: N802  # the name is Spark's
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Let one instance take the cells of a batch."""
+        number = self._own.index(int(key[0]))
+        cells = [cell for part in rows for cell in _from_pandas(part)]
+        clock = [time.perf_counter_ns()]
+        saved = self._state.get()
+        stage = restore_stage(self._spec, number, None if saved is None else bytes(saved[0]))
+        clock.append(time.perf_counter_ns())
+        given = run_step(stage, cells, number, self._place)
+        clock.append(time.perf_counter_ns())
+        state = save_stage(self._spec, stage)
+        self._state.update((state,))
+        clock.append(time.perf_counter_ns())
+        restored, stepped, written = (
+            (after - before) // 1000 for before, after in itertools.pairwise(clock)
+        )
+        counters = replace(
+            stage.counters,
+            state_bytes=len(state),
+            restore_us=restored,
+            step_us=stepped,
+            save_us=written,
+        )
+        report = Cell(Kind.REPORT, stage=self._place, sender=number, counters=counters)
+        placed = [replace(cell, instance=self._behind[cell.instance]) for cell in (*given, report)]
+        yield cell_batch(placed).to_pandas()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _from_pandas(part: pd.DataFrame) -> Iterator[Cell]:
+    # The label of an instance says nothing behind it: what is handed on is for any one.
+    for row in zip(*(part[name].tolist() for name in CELLS.names[1:]), strict=True):
+        yield cell_of(0, *row)
+
+
+def unpack(output: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Return the rows of cells of one kind."""
+    for batch in batches:
+        for block in batch.column("block"):
+            yield from read_table(block.as_buffer()).cast(output).to_batches()
+
+
+def unpack_all(output: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Return the rows of cells of all kinds, each in the column of its kind."""
+    names = {int(kind): name for name, kind in OUTPUTS.items()}
+    for batch in batches:
+        for kind, block in zip(
+            batch.column("kind").to_pylist(), batch.column("block"), strict=True
+        ):
+            for rows in read_table(block.as_buffer()).to_batches():
+                filled = rows.to_struct_array().cast(output.field(names[kind]).type)
+                columns = [pa.array([names[kind]] * rows.num_rows, pa.string())]
+                columns += [
+                    filled if field.name == names[kind] else pa.nulls(rows.num_rows, field.type)
+                    for field in list(output)[1:]
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=output)

@@ -1,0 +1,279 @@
+"""A query over a streaming DataFrame: pack, then the stages in transformWithState, then unpack.
+
+Rows are packed into cells as soon as they cross to Python; cells are what Spark shuffles and what
+stages exchange. Each instance of a stage keeps one binary value in Spark's state store. A match
+comes out in the batch that makes it final and never changes (append).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import itertools
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from outpace.engine.stream.cell import CELLS, Kind
+from outpace.errors import BindError, UnsupportedError
+from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
+from outpace.hosts.spark.late import warn_of_late_events
+from outpace.hosts.spark.log_source import SCHEMA_KEY
+from outpace.hosts.spark.metrics_account import BEHIND, OBSERVED
+from outpace.hosts.spark.placement import labels
+from outpace.hosts.spark.schema import arrow_schema, with_schema
+from outpace.hosts.spark.session import ROCKSDB
+from outpace.hosts.spark.stages import (
+    OUTPUTS,
+    StageProcessor,
+    pack_blocks,
+    pack_matches,
+    pack_rows,
+    packed,
+    unpack,
+    unpack_all,
+)
+from outpace.pattern.disorder import KSlack, Watermark
+from outpace.pattern.query import Query
+from outpace.plan.stream import StreamPlan, plan_stream
+
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+#: Where `withWatermark` notes the delay that it was given.
+_DELAY: Final = "spark.watermarkDelayMs"
+
+#: More partitions than this cost more than they give: each has a state store of its own.
+_PARTITIONS_MANY: Final = 32
+
+_CELLS: Final = from_arrow_schema(CELLS)
+
+#: What may not be in the name of a column whose values are kept in a state store.
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_]+")
+
+#: The numbers that tell the metrics of several operators in one query apart.
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class StreamSearch:
+    """A query over a stream, and all that comes out of it.
+
+    Each method gives a streaming DataFrame, which nothing runs before it is started. Several of
+    them started run the query several times; `outputs` gives all in one, to be told apart in
+    `foreachBatch`.
+
+    Parameters
+    ----------
+    frame
+        The stream.
+    query
+        What to detect and what to return.
+    """
+
+    frame: DataFrame
+    query: Query
+
+    def matches(self) -> DataFrame:
+        """Return the matches."""
+        chain = _chain(self.frame, self.query)
+        found = chain.rows(Kind.MATCHES, chain.plan.bound.output)
+        _chains[found] = chain
+        return found
+
+    def timed_out(self) -> DataFrame:
+        """Return the partial matches that WITHIN ended."""
+        chain = _chain(self.frame, self.query, timeouts=True)
+        return chain.rows(Kind.TIMED_OUT, chain.plan.timed_out)
+
+    def late(self) -> DataFrame:
+        """Return the events that came late, where the query's disorder has `late="side"`."""
+        chain = _chain(self.frame, self.query)
+        return chain.rows(Kind.LATE, chain.plan.bound.schema)
+
+    def invalid(self) -> DataFrame:
+        """Return events that cannot be used, where disorder has `invalid="quarantine"`."""
+        chain = _chain(self.frame, self.query)
+        return chain.rows(Kind.INVALID, chain.plan.invalid)
+
+    def outputs(self) -> DataFrame:
+        """Return all of it in one DataFrame.
+
+        The column `output` says what a row is: "match", "timed_out", "late" or "invalid"; of the
+        columns with these names the one that it says is filled.
+        """
+        timeouts = self.query.bound is not None and self.query.windows is None
+        return _chain(self.frame, self.query, timeouts=timeouts).outputs()
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The stages of a query, as Spark runs them: how, and what cells the last one gives."""
+
+    plan: StreamPlan
+    cells: DataFrame
+
+    def rows(self, kind: Kind, output: pa.Schema) -> DataFrame:
+        chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
+        told = with_schema(chosen, StructType([_CELLS["block"]]))
+        title = f"outpace {self.plan.bound.query.name}: {kind.name.lower()}"
+        given = pa.schema([CELLS.field("block")])
+        return map_rows(told, named(title, unpack, output), given, output)
+
+    def outputs(self) -> DataFrame:
+        plan = self.plan
+        tables = (plan.bound.output, plan.timed_out, plan.bound.schema, plan.invalid)
+        structs = [
+            pa.field(name, pa.struct(list(schema)))
+            for name, schema in zip(OUTPUTS, tables, strict=True)
+            if len(schema)
+        ]
+        output = pa.schema([pa.field("output", pa.string()), *structs])
+        kinds = [int(OUTPUTS[field.name]) for field in structs]
+        chosen = self.cells.filter(sf.col("kind").isin(kinds)).select("kind", "block")
+        told = with_schema(chosen, StructType([_CELLS["kind"], _CELLS["block"]]))
+        given = pa.schema([CELLS.field("kind"), CELLS.field("block")])
+        title = f"outpace {plan.bound.query.name}: outputs"
+        return map_rows(told, named(title, unpack_all, output), given, output)
+
+
+#: The stages behind a DataFrame of matches: as the input of another query it tells the time.
+_chains: WeakKeyDictionary[DataFrame, _Chain] = WeakKeyDictionary()
+
+
+def plan_frame(frame: DataFrame, query: Query) -> StreamPlan:
+    """Return how a query would run on a stream."""
+    before = _chains.get(frame)
+    schema = _input_schema(frame, before)
+    return plan_stream(_with_clock(frame, query, before), schema, _check_session(frame))
+
+
+def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
+    before = _chains.get(frame)
+    schema = _input_schema(frame, before)
+    query = _with_clock(frame, query, before)
+    partitions = _check_session(frame)
+    plan = plan_stream(query, schema, partitions, timeouts=timeouts)
+    places = [labels(spec.instances, partitions) for spec in plan.stages]
+    pack = partial(packed, query, schema, partitions, timeouts, places[0])
+    title = f"outpace {query.name}: pack"
+    if before is not None:
+        timed = before.plan.shows_time_in(plan.layout.disorder.time)
+        cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
+    elif SCHEMA_KEY in _block_metadata(frame):
+        cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
+    else:
+        rows = crossing_rows(frame, plan)
+        cells = map_rows(rows, named(title, pack_rows, pack), plan.crossing, CELLS)
+    for place, spec in enumerate(plan.stages):
+        behind = places[place + 1] if place + 1 < len(places) else [0]
+        # One instance is the same wherever it is; where several are depends on how many places.
+        placed = replace(spec, partitions=partitions if spec.instances > 1 else 1)
+        processor = StageProcessor(placed, place + 1, places[place], behind)
+        grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
+        stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", "None")
+        cells = with_schema(stepped, _CELLS)
+    return _Chain(plan, _observed(cells, plan))
+
+
+def _input_schema(frame: DataFrame, before: _Chain | None) -> pa.Schema:
+    if before is not None:
+        return before.plan.bound.output
+    written = _block_metadata(frame).get(SCHEMA_KEY)
+    if written is None:
+        return arrow_schema(frame)
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written)))
+
+
+def _block_metadata(frame: DataFrame) -> dict[str, Any]:
+    schema = frame.schema
+    return dict(schema["block"].metadata) if "block" in schema.names else {}
+
+
+def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
+    """Return the query with what tells it the time: its own events, or the query before it."""
+    disorder = query.order_of_arrival
+    if before is not None:
+        column = query.order[0].column if query.order else ""
+        told = before.plan.tells_time_in(column)
+        if isinstance(disorder, Watermark) and query.order and not told:
+            raise BindError(
+                f"the matches of '{before.plan.bound.query.name}' do not tell the time in "
+                f"'{column}'",
+                hint="order by the time of one of their events, with WITHIN or time windows, or "
+                "use op.KSlack",
+            )
+        return query.disorder(Watermark()) if told and disorder is None else query
+    if not isinstance(disorder, Watermark) or not query.order:
+        return query
+    name = query.order[0].column
+    fields = {field.name: field for field in frame.schema.fields}
+    delay = fields[name].metadata.get(_DELAY) if name in fields else None
+    if delay is None:
+        raise BindError(
+            f"the stream has no watermark on '{name}'",
+            hint=f'call withWatermark("{name}", "2 seconds") on it, or use op.KSlack("2 s")',
+        )
+    slack = datetime.timedelta(milliseconds=int(delay))
+    return query.disorder(
+        KSlack(slack, late=disorder.late, invalid=disorder.invalid, ahead=disorder.ahead)
+    )
+
+
+def _check_session(frame: DataFrame) -> int:
+    """Return the number of shuffle partitions of the session, which must be fit for streams."""
+    conf = frame.sparkSession.conf
+    if conf.get(_PROVIDER, None) != ROCKSDB:
+        raise UnsupportedError(
+            "streams need Spark's RocksDB state store",
+            detail=f"{_PROVIDER} is {conf.get(_PROVIDER, None) or 'not set'}",
+            hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}")',
+        )
+    partitions = int(str(conf.get(_PARTITIONS)))
+    if partitions > _PARTITIONS_MANY:
+        warnings.warn(
+            f"{_PARTITIONS} is {partitions}: every one costs time in every batch; set it to about "
+            "the number of cores before the stream is started for the first time",
+            stacklevel=4,
+        )
+    return partitions
+
+
+def _by_instance(cells: DataFrame, title: str) -> GroupedData:
+    """Group cells by instance under a title: this column is all of a stage that Spark names."""
+    title = _UNNAMED.sub("_", title)
+    first, *others = _CELLS.fields
+    titled = StructType([StructField(title, first.dataType, first.nullable), *others])
+    return with_schema(cells.withColumnRenamed(first.name, title), titled).groupBy(title)
+
+
+def _map_cells(frame: DataFrame, change: Change) -> DataFrame:
+    return with_schema(frame.mapInArrow(change, schema=_CELLS), _CELLS)
+
+
+def named(title: str, change: Callable[..., Iterator[pa.RecordBatch]], *given: object) -> Change:
+    """Return what changes rows, with a title that Spark shows in its plans and on its page."""
+    step = partial(change, *given)
+    step.__name__ = title  # type: ignore[attr-defined]  # Spark asks for it
+    return step
+
+
+def _observed(cells: DataFrame, plan: StreamPlan) -> DataFrame:
+    """Let Spark collect the reports of every stage; `outpace.hosts.spark.metrics` reads them.
+
+    A sum for each counter would cost a tenth of a second in every batch.
+    """
+    chain = BEHIND.join(["pack", *(spec.name for spec in plan.stages)])
+    name = f"{OBSERVED}:{plan.bound.query.name}:{next(_numbers)}"
+    warn_of_late_events(cells.sparkSession, name, plan)
+    return with_schema(cells.observe(name, sf.collect_list("report").alias(chain)), _CELLS)

@@ -1,1 +1,0 @@
-"""The in-process host: Arrow tables, data frames and DuckDB in, Arrow out; no JVM is started."""

@@ -1,0 +1,1 @@
+"""Binding: a query and a schema become a bound query, or a clear error."""

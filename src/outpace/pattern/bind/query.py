@@ -1,0 +1,431 @@
+"""Binding: a query and a schema become a `BoundQuery`, or an error that says what does not fit.
+
+After binding nothing about names, types or forbidden combinations can fail; what is left to fail at
+run time depends on the data (overflow, a cast, a missing skip target).
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+import pyarrow as pa
+
+from outpace.errors import BindError
+from outpace.pattern import ast, types
+from outpace.pattern.bind.check import check_clauses, check_instances
+from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
+from outpace.pattern.bound import (
+    NUMBERING,
+    Aggregate,
+    Apply,
+    BoundExpression,
+    BoundMeasure,
+    BoundQuery,
+    Constant,
+    Label,
+    Number,
+    Place,
+    Predicate,
+    PredicateClass,
+    Present,
+    Read,
+    walk,
+)
+from outpace.pattern.query import Query, Rows, Selection
+from outpace.pattern.types import type_name
+from outpace.pattern.values import TIME_LIMIT
+
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def bind(query: Query, schema: pa.Schema) -> BoundQuery:
+    """Bind a query to the schema of its input.
+
+    Parameters
+    ----------
+    query
+        What to detect.
+    schema
+        The columns of the input.
+
+    Raises
+    ------
+    BindError
+        Where the query does not fit the schema or itself.
+
+    Examples
+    --------
+    >>> from outpace.pattern.expression import Binary, Literal, Name
+    >>> query = (Query().order_by("ts").pattern(ast.Var("A"))
+    ...          .define(A=Binary(">", Name(("x",)), Literal(3))).measures(x=Name(("A", "x"))))
+    >>> bound = bind(query, pa.schema([("ts", pa.int64()), ("x", pa.int8())]))
+    >>> bound.predicates[0].kind.value, bound.output.names
+    ('local', ['x'])
+    """
+    tree = check_clauses(query)
+    names = ast.predicates(tree)
+    subsets = {
+        name: frozenset(names.index(member) for member in members)
+        for name, members in query.subsets
+    }
+    for limit in query.limits:
+        if limit.count > TIME_LIMIT:
+            raise BindError(f"a limit is at most {TIME_LIMIT}", where="limit")
+    partition_by = _columns(query.partitions, schema, "partition by")
+    order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
+    predicates = _predicates(query, schema, names, subsets)
+    measures = _measures(query, schema, names, subsets) or _default_measures(
+        query, schema, order_by
+    )
+    expressions = [
+        *(p.expression for p in predicates if p.expression is not None),
+        *(m.expression for m in measures),
+    ]
+    _check_partitions(partition_by, order_by, schema)
+    return BoundQuery(
+        query=query,
+        schema=schema,
+        predicates=predicates,
+        subsets=subsets,
+        measures=measures,
+        partition_by=partition_by,
+        order_by=order_by,
+        descending=tuple(item.descending for item in query.order),
+        nulls_first=tuple(bool(item.nulls_first) for item in query.order),
+        time=order_by[0] if order_by else None,
+        within=_within(query, schema, order_by),
+        columns=_used_columns(partition_by, order_by, expressions),
+        output=_output(query, schema, partition_by, order_by, measures),
+        warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
+    )
+
+
+def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
+    """Bind a query with a user-defined operator, which has an order and partitions only."""
+    assert query.operator is not None
+    if query.tree is not None or query.outputs or query.definitions:
+        raise BindError(
+            "a query has a pattern or an operator, not both",
+            hint="leave out pattern, define and measures beside apply",
+        )
+    check_instances(query)
+    partition_by = _columns(query.partitions, schema, "partition by")
+    order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
+    _check_partitions(partition_by, order_by, schema)
+    declared = getattr(query.operator, "output", None)
+    output: pa.Schema = query.operator().output if declared is None else declared
+    clash = set(partition_by) & set(output.names)
+    if clash:
+        raise BindError(f"the operator returns a partition column: {', '.join(sorted(clash))}")
+    return BoundQuery(
+        query=query,
+        schema=schema,
+        predicates=(),
+        subsets={},
+        measures=(),
+        partition_by=partition_by,
+        order_by=order_by,
+        descending=tuple(item.descending for item in query.order),
+        nulls_first=tuple(bool(item.nulls_first) for item in query.order),
+        time=order_by[0] if order_by else None,
+        within=None,
+        columns=tuple(schema.names),
+        output=_with_numbers(
+            query, schema, order_by, [*(schema.field(name) for name in partition_by), *output]
+        ),
+    )
+
+
+def _scope_names(
+    names: tuple[str, ...], subsets: dict[str, frozenset[int]]
+) -> dict[str, frozenset[int]]:
+    return {**{name: frozenset({number}) for number, name in enumerate(names)}, **subsets}
+
+
+def _unlabelled(query: Query) -> frozenset[str]:
+    assert query.tree is not None
+    return frozenset(ast.predicates(query.tree)) - frozenset(ast.variables(query.tree))
+
+
+def _predicates(
+    query: Query, schema: pa.Schema, names: tuple[str, ...], subsets: dict[str, frozenset[int]]
+) -> tuple[Predicate, ...]:
+    definitions = dict(query.definitions)
+    bound = []
+    for number, name in enumerate(names):
+        if name not in definitions:
+            bound.append(Predicate(name, None, PredicateClass.ALWAYS))
+            continue
+        scope = Scope(
+            schema,
+            _scope_names(names, subsets),
+            names,
+            _unlabelled(query),
+            f"define {name}",
+            defines=number,
+        )
+        expression = bind_expression(definitions[name], scope)
+        if not (pa.types.is_boolean(expression.type) or pa.types.is_null(expression.type)):
+            raise BindError(
+                f"a definition is a condition, but this is a value of {type_name(expression.type)}",
+                span=definitions[name].span,
+                where=scope.where,
+            )
+        _check_numbers(query, expression, scope.where)
+        bound.append(_classified(name, expression))
+    return tuple(bound)
+
+
+def _check_numbers(query: Query, expression: BoundExpression, where: str) -> None:
+    """Refuse conditions on a number that matches only get after all of them are known."""
+    counted = any(isinstance(node, Number) for node in walk(expression))
+    if counted and query.effective_selection is Selection.ALL:
+        raise BindError(
+            "MATCH_NUMBER() in a definition needs one match for each start",
+            where=where,
+            hint='select the "preferred" match, or use MATCH_NUMBER() in a measure',
+        )
+
+
+def _classified(name: str, expression: BoundExpression) -> Predicate:
+    if isinstance(expression, Constant) and expression.value is True:
+        return Predicate(name, None, PredicateClass.ALWAYS)
+    return Predicate(name, expression, classify(expression))
+
+
+def classify(expression: BoundExpression) -> PredicateClass:
+    """Return what a bound DEFINE needs to know: its own row, rows near it, or the match.
+
+    Examples
+    --------
+    >>> classify(Constant(pa.bool_(), False)).value
+    'local'
+    """
+    found = PredicateClass.LOCAL
+    for node in walk(expression):
+        match node:
+            case Read(place=place) | Present(place=place):
+                own_row = place.origin == "last" and place.variables is None
+                if not own_row or place.steps or place.final:
+                    return PredicateClass.PATH
+                if place.shift:
+                    found = PredicateClass.OFFSET
+            case Label() | Number() | Aggregate():
+                return PredicateClass.PATH
+            case _:
+                pass
+    return found
+
+
+def _measures(
+    query: Query, schema: pa.Schema, names: tuple[str, ...], subsets: dict[str, frozenset[int]]
+) -> tuple[BoundMeasure, ...]:
+    measures = []
+    for name, expression in query.outputs:
+        scope = Scope(
+            schema,
+            _scope_names(names, subsets),
+            names,
+            _unlabelled(query),
+            f"measure {name}",
+            final=query.rows is Rows.ONE,
+        )
+        measures.append(BoundMeasure(name, _as_stored(bind_expression(expression, scope), schema)))
+    return tuple(measures)
+
+
+def _default_measures(
+    query: Query, schema: pa.Schema, order_by: tuple[str, ...]
+) -> tuple[BoundMeasure, ...]:
+    """Return what is shown of a match where the query asks for no column: which, when, how long.
+
+    The times are those of the first and the last row; without an order there are none.
+    """
+    if query.rows is not Rows.ONE or query.partitions:
+        return ()
+    columns: dict[str, BoundExpression] = {"match_number": Number(pa.int64())}
+    if order_by:
+        kind = types.value_type(schema.field(order_by[0]).type)
+        columns["first_time"] = Read(kind, order_by[0], (), Place("first", final=True))
+        columns["last_time"] = Read(kind, order_by[0], (), Place("last", final=True))
+    columns["rows"] = Aggregate(pa.int64(), "count", (), None, final=True)
+    return tuple(BoundMeasure(name, expression) for name, expression in columns.items())
+
+
+def _as_stored(expression: BoundExpression, schema: pa.Schema) -> BoundExpression:
+    """Let a measure that computes nothing keep the unit of its column, nanoseconds too."""
+    if not isinstance(expression, Read):
+        return expression
+    kind = types.value_type(schema.field(expression.column).type)
+    for part in expression.path:
+        kind = types.value_type(kind.field(part).type)
+    return replace(expression, type=kind)
+
+
+def _columns(names: tuple[str, ...], schema: pa.Schema, where: str) -> tuple[str, ...]:
+    found = tuple(resolve_column(name, schema, where) for name in names)
+    for position, name in enumerate(found):
+        if name in found[:position]:
+            raise BindError(f"column '{name}' is named twice", where=where)
+    return found
+
+
+def _check_partitions(
+    partition_by: tuple[str, ...], order_by: tuple[str, ...], schema: pa.Schema
+) -> None:
+    for where, names in (("partition by", partition_by), ("order by", order_by)):
+        for name in names:
+            kind = types.value_type(schema.field(name).type)
+            nested = types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)
+            if nested or not types.is_supported(kind):
+                raise BindError(
+                    f"column '{name}' of type {type_name(kind)} has no order", where=where
+                )
+
+
+def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int | None:
+    """Return the bound of WITHIN in the units of the time column."""
+    if query.bound is None:
+        return None
+    if not order_by:
+        raise BindError(
+            "within needs an event time",
+            where="within",
+            hint="name the time column with order by",
+        )
+    name = order_by[0]
+    kind = types.value_type(schema.field(name).type)
+    duration = query.bound.duration
+    if query.order[0].descending:
+        raise BindError(f"within needs ascending time, but '{name}' is descending", where="within")
+    if types.is_integer(kind):
+        if isinstance(duration, datetime.timedelta):
+            raise BindError(
+                f"within is a duration, but '{name}' holds integers",
+                where="within",
+                hint="give an integer in the units of the column, or order by a timestamp",
+            )
+        return _checked_within(duration)
+    if not types.is_instant(kind):
+        raise BindError(
+            f"within cannot measure '{name}' of type {type_name(kind)}",
+            where="within",
+            hint="order by a timestamp, a date or an integer first",
+        )
+    if not isinstance(duration, datetime.timedelta):
+        raise BindError(
+            f"within is an integer, but '{name}' is a {type_name(kind)}",
+            where="within",
+            hint=f"write a duration such as '{duration} s'",
+        )
+    return _checked_within(duration // _MICROSECOND)
+
+
+def _checked_within(units: int) -> int:
+    """Refuse what cannot be added to a time in 64 bits."""
+    if units > TIME_LIMIT:
+        raise BindError(
+            f"within is too large: {units}",
+            where="within",
+            hint=f"the longest is {TIME_LIMIT}; without within, nothing ends a match",
+        )
+    return units
+
+
+def _used_columns(
+    partition_by: tuple[str, ...], order_by: tuple[str, ...], expressions: list[BoundExpression]
+) -> tuple[str, ...]:
+    used = dict.fromkeys((*partition_by, *order_by))
+    for expression in expressions:
+        used.update(
+            dict.fromkeys(node.column for node in walk(expression) if isinstance(node, Read))
+        )
+    return tuple(used)
+
+
+def _output(
+    query: Query,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    order_by: tuple[str, ...],
+    measures: tuple[BoundMeasure, ...],
+) -> pa.Schema:
+    """Return the result's columns in the order of SQL:2016."""
+    leading = partition_by
+    if query.rows is not Rows.ONE:
+        leading = tuple(dict.fromkeys((*partition_by, *order_by)))
+    rest = [field for field in schema if query.rows is not Rows.ONE and field.name not in leading]
+    input_names = [*leading, *(field.name for field in rest)]
+    taken = {name.lower(): name for name in input_names}
+    for measure in measures:
+        if measure.name.lower() in taken:
+            raise BindError(
+                f"measure '{measure.name}' has the name of an output column",
+                where=f"measure {measure.name}",
+                detail=_why_in_output(taken[measure.name.lower()], partition_by),
+                hint=f"give the measure another name, such as '{measure.name}_value'",
+            )
+    matched = [
+        *(schema.field(name).with_nullable(True) for name in leading),
+        *(pa.field(measure.name, measure.expression.type) for measure in measures),
+        *(field.with_nullable(True) for field in rest),
+    ]
+    return _with_numbers(query, schema, order_by, matched)
+
+
+def _with_numbers(
+    query: Query, schema: pa.Schema, order_by: tuple[str, ...], fields: list[pa.Field]
+) -> pa.Schema:
+    """Add the columns that say which event and which window a row belongs to, if asked for."""
+    if query.windows is None or not query.numbered:
+        return pa.schema(fields)
+    time = schema.field(order_by[0]).type if order_by else pa.int64()
+    if not types.is_instant(time):
+        # Bounds of windows may lie beyond what a narrow integer holds.
+        time = pa.int64()
+    taken = {field.name.lower() for field in fields}
+    for name in NUMBERING:
+        if name in taken:
+            raise BindError(
+                f"the result has a column '{name}' already",
+                where="over",
+                hint="leave out numbered=True, or rename that column",
+            )
+    types_of = (pa.int64(), pa.int64(), time, time)
+    return pa.schema([*fields, *map(pa.field, NUMBERING, types_of)])
+
+
+def _why_in_output(column: str, partition_by: tuple[str, ...]) -> str:
+    if column in partition_by:
+        return f"the result has column '{column}' because of partition by"
+    return f"with all rows per match the result has all columns of the input, '{column}' too"
+
+
+def _useless_order(partition_by: tuple[str, ...], order_by: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        f"order by {name}: all rows of a partition have the same value there"
+        for name in order_by
+        if name in partition_by
+    )
+
+
+def _warnings(predicates: tuple[Predicate, ...]) -> tuple[str, ...]:
+    found = []
+    for predicate in predicates:
+        for node in walk(predicate.expression) if predicate.expression is not None else ():
+            if _compares_with_itself(node):
+                found.append(
+                    f"define {predicate.name}: a value is compared with itself; the row being "
+                    f"looked at is already the last of its variable, so the one before it is "
+                    f"LAST({predicate.name}.column, 1)"
+                )
+    return tuple(dict.fromkeys(found))
+
+
+def _compares_with_itself(node: BoundExpression) -> bool:
+    if not isinstance(node, Apply) or node.function not in _COMPARISONS:
+        return False
+    left, right = node.arguments
+    return left == right and any(isinstance(part, Read) for part in walk(left))

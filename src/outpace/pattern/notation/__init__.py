@@ -1,0 +1,1 @@
+"""The notations, read and printed: patterns, expressions, MATCH_RECOGNIZE."""

@@ -1,0 +1,284 @@
+"""Calls and other forms that begin with a word: CASE, CAST, EXTRACT, navigation, aggregates.
+
+Forms with keywords inside become plain calls: EXTRACT(year FROM x) is `year(x)`, SUBSTRING(x FROM a
+FOR b) is `substring(x, a, b)`, POSITION(a IN b) is `position(a, b)`, TRIM(LEADING c FROM x) is
+`ltrim(x, c)`. Names of functions are kept in lower case; binding finds out what they mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+from typing import Literal as OneOf
+
+from outpace.pattern.expression import (
+    Array,
+    Call,
+    Case,
+    Cast,
+    Classifier,
+    Expression,
+    Literal,
+    MatchNumber,
+    Navigate,
+    Semantics,
+    Star,
+    Subquery,
+)
+from outpace.pattern.notation.lexer import Cursor, Kind, Token
+from outpace.pattern.notation.parse_type import read_type
+from outpace.pattern.notation.print_name import RESERVED
+
+if TYPE_CHECKING:
+    from outpace.pattern.notation.parse_expression import ExpressionReader
+
+_NAVIGATION = frozenset({"FIRST", "LAST", "PREV", "NEXT"})
+#: What Snowflake calls navigation besides.
+_SNOWFLAKE = {"LAG": "PREV", "LEAD": "NEXT"}
+_PARTS = {
+    **{
+        part: part
+        for part in (
+            "year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond",
+            "day_of_week", "day_of_year", "year_of_week", "epoch",
+        )
+    },
+    "dow": "day_of_week",
+    "doy": "day_of_year",
+    "yow": "year_of_week",
+    "day_of_month": "day",
+    "dayofweek": "day_of_week",
+    "dayofyear": "day_of_year",
+    "milliseconds": "millisecond",
+    "years": "year",
+    "months": "month",
+    "days": "day",
+    "hours": "hour",
+    "minutes": "minute",
+    "seconds": "second",
+}  # fmt: skip
+
+
+def at_special(cursor: Cursor) -> bool:
+    """Whether a form with its own syntax comes next, other than a call."""
+    key = cursor.token.key
+    if key in ("TRUE", "FALSE", "NULL", "CASE"):
+        return True
+    following = cursor.ahead()
+    if key in ("RUNNING", "FINAL"):
+        call = following.is_name and cursor.ahead(2).key == "("
+        return call and following.key not in RESERVED
+    if key == "ARRAY":
+        return following.key == "["
+    return following.key == "(" and key in ("CAST", "TRY_CAST", "EXTRACT", "EXISTS")
+
+
+def read_special(reader: ExpressionReader) -> Expression:
+    """Read what `at_special` found."""
+    cursor = reader.cursor
+    token = cursor.advance()
+    node: Expression
+    match token.key:
+        case "TRUE" | "FALSE":
+            node = Literal(token.key == "TRUE")
+        case "NULL":
+            node = Literal(None)
+        case "CASE":
+            node = _case(reader)
+        case "RUNNING" | "FINAL":
+            node = _semantics(reader, token)
+        case "ARRAY":
+            cursor.advance()
+            node = Array(() if cursor.accept("]") else reader.items("]"))
+        case "EXTRACT":
+            node = _extract(reader)
+        case "EXISTS":
+            node = _exists(reader)
+        case _:
+            node = _cast(reader, safe=token.key == "TRY_CAST")
+    return replace(node, span=cursor.span_from(token.start))
+
+
+def read_call(reader: ExpressionReader) -> Expression:
+    """Read a function's name, its arguments and the parentheses around them."""
+    cursor = reader.cursor
+    token = cursor.advance()
+    opener = cursor.advance()
+    node: Expression
+    key = token.key
+    if cursor.source.dialect == "snowflake":
+        key = _SNOWFLAKE.get(key, key)
+    if key in _NAVIGATION:
+        node = _navigate(reader, key, opener)
+    elif key == "MATCH_SEQUENCE_NUMBER" and cursor.source.dialect == "snowflake":
+        # The number of a row in its match is how many rows the match has up to it.
+        reader.close(opener)
+        node = Semantics("running", Call("count", (Star(),)))
+    elif key == "CLASSIFIER":
+        node = _classifier(reader, opener)
+    elif key == "MATCH_NUMBER":
+        if not cursor.at(")"):
+            raise cursor.error("MATCH_NUMBER takes no argument")
+        cursor.advance()
+        node = MatchNumber()
+    else:
+        node = _function(reader, token, opener)
+    return replace(node, span=cursor.span_from(token.start))
+
+
+def _function(reader: ExpressionReader, token: Token, opener: Token) -> Expression:
+    cursor = reader.cursor
+    name = token.value.lower()
+    if cursor.accept(")"):
+        node: Expression = Call(name, ())
+    elif name == "trim" and cursor.token.key in ("LEADING", "TRAILING", "BOTH", "FROM"):
+        node = _trim(reader, cursor.token.key)
+    else:
+        distinct = cursor.accept("DISTINCT")
+        if not distinct and cursor.at("ALL") and cursor.ahead().key not in (",", ")", "."):
+            cursor.advance()
+        # IN is a keyword of POSITION here, not the predicate.
+        arguments = [reader.value() if name == "position" else _argument(reader)]
+        if name == "position" and cursor.accept("IN"):
+            arguments.append(reader.value())
+        while cursor.accept(",") or (
+            name in ("substring", "substr") and (cursor.accept("FROM") or cursor.accept("FOR"))
+        ):
+            arguments.append(_argument(reader))
+        if name == "trim" and cursor.accept("FROM"):
+            arguments.insert(0, reader.read())
+        _refuse_order(cursor)
+        reader.close(opener)
+        node = Call(name, tuple(arguments), distinct)
+    _refuse_window(cursor)
+    return node
+
+
+def _refuse_order(cursor: Cursor) -> None:
+    if cursor.at("ORDER", "BY"):
+        raise cursor.error(
+            "ORDER BY inside an aggregate is not supported",
+            hint="an aggregate sees the rows in the order of the match",
+        )
+
+
+def _refuse_window(cursor: Cursor) -> None:
+    key = cursor.token.key
+    if key in ("FILTER", "OVER") and cursor.ahead().key == "(":
+        raise cursor.error(
+            f"{key} is not supported in row pattern expressions",
+            hint="write the condition as CASE WHEN inside the aggregate"
+            if key == "FILTER"
+            else None,
+        )
+    if cursor.at("WITHIN", "GROUP"):
+        raise cursor.error("WITHIN GROUP is not supported in row pattern expressions")
+
+
+def _argument(reader: ExpressionReader) -> Expression:
+    cursor = reader.cursor
+    token = cursor.token
+    if token.key == "*":
+        cursor.advance()
+        return Star(span=token.span)
+    if token.is_name and cursor.ahead().key == "." and cursor.ahead(2).key == "*":
+        cursor.index += 3
+        name = reader.variable(token.value, token.kind is Kind.QUOTED)
+        return Star(name, span=cursor.span_from(token.start))
+    return reader.read()
+
+
+def _trim(reader: ExpressionReader, side: str) -> Expression:
+    cursor = reader.cursor
+    if side != "FROM":
+        cursor.advance()
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "trim")
+    characters = [] if cursor.at("FROM") else [reader.read()]
+    if not cursor.accept("FROM"):
+        cursor.expect(")", "FROM or ')'")
+        return Call(name, tuple(characters))
+    arguments = (reader.read(), *characters)
+    cursor.expect(")")
+    return Call(name, arguments)
+
+
+def _navigate(reader: ExpressionReader, key: str, opener: Token) -> Expression:
+    cursor = reader.cursor
+    operand = reader.read()
+    offset: int | None = None
+    if cursor.accept(","):
+        number = cursor.token
+        if number.kind is not Kind.NUMBER or not number.value.isdigit() or len(number.value) > 18:
+            raise cursor.unexpected(f"a whole number as the offset of {key}")
+        offset = int(cursor.advance().value)
+    reader.close(opener)
+    kind = cast(OneOf["first", "last", "prev", "next"], key.lower())
+    return Navigate(kind, operand, offset)
+
+
+def _classifier(reader: ExpressionReader, opener: Token) -> Expression:
+    cursor = reader.cursor
+    variable: str | None = None
+    if not cursor.at(")"):
+        token = cursor.expect_name("a pattern variable or ')'")
+        variable = reader.variable(token.value, token.kind is Kind.QUOTED)
+    reader.close(opener)
+    return Classifier(variable)
+
+
+def _semantics(reader: ExpressionReader, token: Token) -> Expression:
+    cursor = reader.cursor
+    place = cursor.token
+    operand = read_call(reader)
+    kinds = ("first", "last")
+    fits = isinstance(operand, Call) or (isinstance(operand, Navigate) and operand.kind in kinds)
+    if not fits:
+        raise cursor.error(f"{token.key} goes with FIRST, LAST or an aggregate", place.span)
+    return Semantics("running" if token.key == "RUNNING" else "final", operand)
+
+
+def _case(reader: ExpressionReader) -> Expression:
+    cursor = reader.cursor
+    operand = None if cursor.at("WHEN") else reader.read()
+    branches: list[tuple[Expression, Expression]] = []
+    while cursor.accept("WHEN"):
+        condition = reader.read()
+        cursor.expect("THEN")
+        branches.append((condition, reader.read()))
+    if not branches:
+        raise cursor.unexpected("WHEN")
+    otherwise = reader.read() if cursor.accept("ELSE") else None
+    cursor.expect("END", "WHEN, ELSE or END")
+    return Case(operand, tuple(branches), otherwise)
+
+
+def _cast(reader: ExpressionReader, *, safe: bool) -> Expression:
+    cursor = reader.cursor
+    opener = cursor.advance()
+    operand = reader.read()
+    cursor.expect("AS", "AS and a type")
+    kind = read_type(cursor)
+    reader.close(opener)
+    return Cast(operand, kind, safe)
+
+
+def _extract(reader: ExpressionReader) -> Expression:
+    cursor = reader.cursor
+    opener = cursor.advance()
+    part = cursor.token
+    name = _PARTS.get(part.value.lower())
+    if name is None:
+        raise cursor.unexpected("a part of a date such as YEAR or HOUR")
+    cursor.advance()
+    cursor.expect("FROM")
+    operand = reader.read()
+    reader.close(opener)
+    return Call(name, (operand,))
+
+
+def _exists(reader: ExpressionReader) -> Expression:
+    cursor = reader.cursor
+    cursor.advance()
+    if not reader.at_subquery():
+        raise cursor.unexpected("a subquery after EXISTS")
+    return Subquery("exists", reader.subquery_text())

@@ -1,0 +1,1 @@
+"""SQL around MATCH_RECOGNIZE: statements, dialects, and what a database understands."""

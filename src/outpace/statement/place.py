@@ -1,0 +1,75 @@
+"""The place of an error in a MATCH_RECOGNIZE clause, for errors that only name what is wrong.
+
+A query holds the names of its columns and variables without their places, since most queries are
+not read from text. Here they are looked up in the text of the clause that the error speaks of.
+"""
+
+from __future__ import annotations
+
+import re
+
+from outpace.errors import OutpaceError, Span
+from outpace.pattern.notation.lexer import Source, Token, tokenize
+
+#: How the `where` of an error begins, or else its message, and the keyword of the clause.
+_CLAUSES = {
+    "partition by": "PARTITION",
+    "order by": "ORDER",
+    "measure": "MEASURES",
+    "after match skip": "SKIP",
+    "subset": "SUBSET",
+    "define": "DEFINE",
+    "within": "WITHIN",
+    "pattern": "PATTERN",
+}
+_KEYWORDS = frozenset(_CLAUSES.values()) | {"ONE", "ALL", "AFTER"}
+_QUOTED = re.compile(r"'([^']+)'")
+
+
+def place_in_clause(error: OutpaceError, text: str, clause: Span, dialect: str) -> Span | None:
+    """Return the place in a statement that an error without one speaks of, or None.
+
+    Parameters
+    ----------
+    error
+        Its `where` or its message says which clause is meant.
+    text
+        The whole statement.
+    clause
+        Where `MATCH_RECOGNIZE ( ... )` stands in it.
+    dialect
+        What the statement is written in.
+
+    Examples
+    --------
+    >>> from outpace.errors import BindError
+    >>> text = "FROM t MATCH_RECOGNIZE (ORDER BY tz PATTERN (A))"
+    >>> error = BindError("unknown column 'tz'", where="order by")
+    >>> place_in_clause(error, text, Span(7, len(text)), "outpace")
+    Span(start=33, end=35)
+    """
+    said = (error.where or error.message).lower()
+    keyword = next((key for begin, key in _CLAUSES.items() if said.startswith(begin)), None)
+    if keyword is None:
+        return None
+    source = Source(text[clause.start : clause.end], offset=clause.start, dialect=dialect)
+    tokens = _clause(tokenize(source), keyword)
+    named = _QUOTED.search(error.message) or re.search(r"variable (\w+)", error.detail or "")
+    if named is not None:
+        for token in tokens:
+            if token.is_name and token.value.lower() == named[1].lower():
+                return token.span
+    return tokens[0].span if tokens else None
+
+
+def _clause(tokens: list[Token], keyword: str) -> list[Token]:
+    """Return the tokens from a keyword directly in the outer parentheses up to the next one."""
+    depth = 0
+    found: list[Token] = []
+    for token in tokens:
+        depth += (token.key == "(") - (token.key == ")")
+        if found and depth == 1 and token.key in _KEYWORDS:
+            break
+        if found or (depth == 1 and token.key == keyword):
+            found.append(token)
+    return found

@@ -1,0 +1,469 @@
+"""Splitting a SQL statement into what a database runs and the MATCH_RECOGNIZE clauses between.
+
+The result is a list of steps, each after the steps that it reads from, and the rest of the
+statement, in which every table factor with its clause is replaced by the name of a table that the
+host fills with the step's matches. No database is needed to split a statement, so all hosts share
+it. Places in errors always count from the beginning of the whole statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
+from outpace.pattern.expression import Expression, Subquery, walk
+from outpace.pattern.notation.lexer import Kind, Source, Token, tokenize
+from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
+from outpace.pattern.query import Query
+from outpace.statement.dialect import check_dialect, translate
+from outpace.statement.fragment import Fragment
+from outpace.statement.place import place_in_clause
+
+#: How deep parentheses may be nested in a statement.
+MOST_NESTED = 400
+
+#: What can come first inside the parentheses of MATCH_RECOGNIZE.
+_CLAUSES = frozenset(
+    {"PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "SUBSET", "DEFINE"}
+)
+#: After one of these a table factor begins.
+_BEFORE_FACTOR = frozenset({"FROM", "JOIN", "USING", "APPLY", ","})
+#: A table factor contains none of these outside parentheses.
+_NOT_IN_FACTOR = frozenset(
+    {"SELECT", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH"}
+    | {"UNION", "INTERSECT", "EXCEPT", "MINUS", "ON", "SET", "INTO", "UPDATE", "INSERT", "DELETE"}
+)
+#: What can follow a table factor and is therefore no alias without AS.
+_AFTER_FACTOR = _NOT_IN_FACTOR | {
+    *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ASOF", "POSITIONAL"),
+    *("SEMI", "ANTI", "LATERAL", "USING", "TABLESAMPLE", "PIVOT", "UNPIVOT", "FOR", "WHEN"),
+    *("MATCH_RECOGNIZE", "OUTER", "STRAIGHT_JOIN", "SAMPLE", "CONNECT", "START", "RETURNING"),
+}
+#: What a statement can create that lasts longer than the tables of the matches.
+_LASTING = frozenset({"VIEW", "MACRO", "FUNCTION", "PROCEDURE", "TRIGGER"})
+
+#: A step's input that is a table as it is.
+_WHOLE_TABLE = re.compile(
+    r"SELECT \* FROM (?P<quote>`?)(?P<table>\w+)(?P=quote)(?:\s+(?:AS\s+)?`?\w+`?)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A subquery of MEASURES or DEFINE: its node, and the query that the database runs for it."""
+
+    node: Subquery
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One MATCH_RECOGNIZE.
+
+    Parameters
+    ----------
+    table
+        The name under which the rest of the statement reads the matches.
+    source
+        The query that gives the input rows, in the database's dialect. It may read the tables of
+        earlier steps.
+    query
+        What to match, named as the user named the matches. Subqueries in it are still there.
+    span
+        Where `MATCH_RECOGNIZE ( ... )` stands in the statement.
+    lookups
+        Those subqueries; they may read the tables of earlier steps.
+    """
+
+    table: str
+    source: str
+    query: Query
+    span: Span
+    lookups: tuple[Lookup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that is split.
+
+    Parameters
+    ----------
+    text, dialect
+        What the user wrote, and in what.
+    steps
+        The MATCH_RECOGNIZE clauses, each after those that it reads from.
+    outer
+        What is left, in the database's dialect; the text itself where it has no MATCH_RECOGNIZE and
+        needs no translation.
+    """
+
+    text: str
+    dialect: str
+    steps: tuple[Step, ...]
+    outer: str
+
+    def located(self, error: OutpaceError, step: Step) -> OutpaceError:
+        """Give an error of a step its place in the statement where it has none, and return it."""
+        if error.span is None:
+            error.span = place_in_clause(error, self.text, step.span, self.dialect)
+        return error.located(self.text, "statement")
+
+
+def split(
+    text: str, dialect: str = "outpace", *, database: str = "duckdb", prefix: str = "__outpace_"
+) -> Statement:
+    """Split a statement.
+
+    Parameters
+    ----------
+    text
+        One statement; a semicolon may end it.
+    dialect
+        What it is written in: "trino", "spark", "flink", "oracle", "snowflake" and the like.
+        "outpace" is the database's own SQL.
+    database
+        The dialect that the database understands.
+    prefix
+        What the names of the steps' tables begin with.
+
+    Examples
+    --------
+    >>> statement = split('''
+    ...     SELECT m.low FROM ticks AS t MATCH_RECOGNIZE (
+    ...         ORDER BY ts MEASURES LAST(B.price) AS low
+    ...         PATTERN (A B+) DEFINE B AS price < PREV(price)) AS m''')
+    >>> statement.steps[0].source
+    'SELECT * FROM ticks AS t'
+    >>> statement.outer.strip()
+    'SELECT m.low FROM __outpace_1 AS m'
+    """
+    dialect = check_dialect(dialect)
+    source = Source(text, where="statement", dialect=dialect)
+    tokens = _one_statement(source, tokenize(source, MOST_NESTED))
+    while prefix.lower() in text.lower():
+        prefix += "_"
+    return _Splitter(source, tokens, database, prefix).split()
+
+
+def whole_table(step: Step) -> str | None:
+    """Return the name, in lower case, of the table that a step reads as it is; None if it does not.
+
+    Examples
+    --------
+    >>> clause = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A))"
+    >>> sources = ["Ticks AS t", "(SELECT 1 AS ts)"]
+    >>> texts = [f"SELECT * FROM {source} {clause}" for source in sources]
+    >>> [whole_table(split(text, "trino", database="spark").steps[0]) for text in texts]
+    ['ticks', None]
+    """
+    found = _WHOLE_TABLE.fullmatch(step.source.strip())
+    return found["table"].lower() if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A table factor with its clause, as indices of tokens; `close` is the closing parenthesis."""
+
+    start: int
+    keyword: int
+    close: int
+
+
+class _Splitter:
+    """The state of splitting one statement."""
+
+    def __init__(self, source: Source, tokens: list[Token], database: str, prefix: str) -> None:
+        self.source = source
+        self.text = source.text
+        self.tokens = tokens
+        self.database = database
+        self.prefix = prefix
+        self.partner = _partners(source, tokens)
+        self.units = [self._unit(index) for index in self._keywords()]
+        self.steps: list[Step] = []
+        self.tables: dict[_Unit, str] = {}
+
+    def split(self) -> Statement:
+        """Return the steps and the rest."""
+        if self.units:
+            self._refuse_lasting()
+        outer = self._render(0, len(self.tokens) - 1)
+        rest = self._translated(outer)
+        return Statement(self.text, self.source.dialect, tuple(self.steps), rest)
+
+    def _keywords(self) -> Iterator[int]:
+        """Yield where MATCH_RECOGNIZE begins a clause and is no function, table or column."""
+        for index, token in enumerate(self.tokens[:-2]):
+            if token.key != "MATCH_RECOGNIZE" or self.tokens[index + 1].key != "(":
+                continue
+            before = self.tokens[index - 1] if index else None
+            if before is not None and before.key == ".":
+                continue
+            after_table = before is not None and (
+                before.key == ")"
+                or (before.is_name and before.key not in _BEFORE_FACTOR | _NOT_IN_FACTOR | {"BY"})
+            )
+            if after_table or self.tokens[index + 2].key in _CLAUSES:
+                yield index
+
+    def _unit(self, keyword: int) -> _Unit:
+        start = keyword
+        while start > 0 and not self._begins_factor(start):
+            start = self.partner[start - 1] if self.tokens[start - 1].key == ")" else start - 1
+        start = self._values(start)
+        inside = self._outside_parentheses(start, keyword)
+        misplaced = any(token.key in _NOT_IN_FACTOR for token in inside)
+        if start in (0, keyword) or misplaced:
+            raise self._error(
+                "MATCH_RECOGNIZE stands right after a table or subquery",
+                keyword,
+                hint="FROM ticks MATCH_RECOGNIZE (...) AS m",
+            )
+        if self.tokens[start].key == "LATERAL":
+            message = "MATCH_RECOGNIZE does not take the rows of LATERAL"
+            hint = "its input is computed before the rest of the statement: write the join inside"
+            raise self._error(message, start, hint=hint, kind=UnsupportedError)
+        return _Unit(start, keyword, self.partner[keyword + 1])
+
+    def _values(self, start: int) -> int:
+        """Return where VALUES stands if `start` is one of its rows, else `start`."""
+        row = start
+        while row > 1 and self.tokens[row - 1].key == "," and self.tokens[row - 2].key == ")":
+            row = self.partner[row - 2]
+        rows = self.tokens[start].key == "(" and row > 0 and self.tokens[row - 1].key == "VALUES"
+        return row - 1 if rows else start
+
+    def _begins_factor(self, index: int) -> bool:
+        before = self.tokens[index - 1]
+        return before.key in _BEFORE_FACTOR or before.key == "("
+
+    def _outside_parentheses(self, start: int, stop: int) -> Iterator[Token]:
+        index = start
+        while index < stop:
+            yield self.tokens[index]
+            index = self.partner[index] if self.tokens[index].key == "(" else index + 1
+
+    def _refuse_lasting(self) -> None:
+        head = [token.key for token in self.tokens[:8]]
+        created = [key for key in head if key in _LASTING]
+        if head[0] == "CREATE" and created:
+            what = created[0].lower()
+            message = f"a {what} cannot hold MATCH_RECOGNIZE: it would outlive the matches"
+            hint = "CREATE TABLE ... AS keeps the matches"
+            raise self._error(message, 0, hint=hint, kind=UnsupportedError)
+
+    def _render(self, start: int, stop: int) -> Fragment:
+        """Return the text of some tokens, with each unit replaced by the name of its table."""
+        parts: list[str | Fragment] = []
+        position = self.tokens[start].start
+        end = self.tokens[stop - 1].end if stop > start else position
+        for unit in self._outermost(start, stop):
+            parts.append(self._slice(position, self.tokens[unit.start].start))
+            parts.append(self._table(unit))
+            position = self.tokens[unit.close].end
+        parts.append(self._slice(position, end))
+        return Fragment.join(parts)
+
+    def _outermost(self, start: int, stop: int) -> list[_Unit]:
+        inside = [unit for unit in self.units if start <= unit.start and unit.close < stop]
+        # Of two units, the outer one starts no later and closes later.
+        inside.sort(key=lambda unit: (unit.start, -unit.close))
+        chosen: list[_Unit] = []
+        for unit in inside:
+            if not chosen or unit.start > chosen[-1].close:
+                chosen.append(unit)
+        return chosen
+
+    def _slice(self, start: int, end: int) -> Fragment:
+        return Fragment(((self.text[start:end], start),) if end > start else ())
+
+    def _table(self, unit: _Unit) -> str:
+        """Return the name of a unit's table; the first time, add its step."""
+        if unit not in self.tables:
+            step = self._step(unit)
+            self.steps.append(step)
+            self.tables[unit] = step.table
+        return self.tables[unit]
+
+    def _step(self, unit: _Unit) -> Step:
+        factor = self._render(unit.start, unit.keyword)
+        source = self._scoped(unit.start, Fragment.join(("SELECT * FROM ", factor)))
+        query = self._query(unit)
+        lookups = tuple(self._lookup(node) for node in _subqueries(query))
+        # Numbers go up as steps are added, after the steps that this one reads from.
+        table = f"{self.prefix}{len(self.steps) + 1}"
+        span = self.tokens[unit.keyword].span.join(self.tokens[unit.close].span)
+        return Step(table, self._translated(source), query, span, lookups)
+
+    def _query(self, unit: _Unit) -> Query:
+        start = self.tokens[unit.keyword].start
+        clause = self.text[start : self.tokens[unit.close].end]
+        return parse_match_recognize(
+            clause,
+            dialect=self.source.dialect,
+            offset=start,
+            whole=self.text,
+            where="statement",
+            name=self._alias(unit.close + 1) or "query",
+        )
+
+    def _alias(self, index: int) -> str | None:
+        token = self.tokens[index]
+        if token.key == "AS":
+            token = self.tokens[index + 1]
+        elif token.key in _AFTER_FACTOR:
+            return None
+        return token.value if token.is_name else None
+
+    def _lookup(self, node: Subquery) -> Lookup:
+        assert node.span is not None, "parsed nodes know their place"
+        begin = self.text.index(node.text, node.span.start)
+        end = begin + len(node.text.rstrip())
+        start = next(i for i, token in enumerate(self.tokens) if token.start >= begin)
+        stop = next(i for i, token in enumerate(self.tokens) if token.start >= end)
+        query = self._scoped(start, self._render(start, stop))
+        return Lookup(node, self._translated(query))
+
+    def _scoped(self, index: int, query: Fragment) -> Fragment:
+        """Put the common table expressions that are visible at a token in front of a query."""
+        for tables in reversed(self._visible(index)):
+            # An inner WITH may use a name of an outer one again, so each gets a level of its own.
+            nested = self._first_key(query) in ("WITH", "VALUES", "(")
+            inner = ("SELECT * FROM (", query, ")") if nested else (query,)
+            query = Fragment.join((tables, " ", *inner))
+        return query
+
+    def _first_key(self, query: Fragment) -> str:
+        words = query.text.split(None, 1)
+        return "(" if query.text.startswith("(") else words[0].upper() if words else ""
+
+    def _visible(self, index: int) -> list[Fragment]:
+        """Return the WITH lists around a token, outermost first, up to the entries it can see."""
+        groups = [0, *(at + 1 for at in self._around(index))]
+        lists = []
+        for begin in groups:
+            for at in self._direct(begin, index):
+                entries = self._entries(at, index)
+                if entries:
+                    lists.append(self._with(at, entries))
+        return lists
+
+    def _around(self, index: int) -> Iterator[int]:
+        """Yield the parentheses that open before a token and close after it, outermost first."""
+        for at in range(index):
+            if self.tokens[at].key == "(" and self.partner[at] >= index:
+                yield at
+
+    def _direct(self, begin: int, stop: int) -> Iterator[int]:
+        """Yield the places of WITH directly in a group, not in parentheses inside it."""
+        at = begin
+        while at < stop:
+            if self.tokens[at].key == "WITH":
+                yield at
+            at = self.partner[at] if self.tokens[at].key == "(" else at + 1
+
+    def _with(self, at: int, entries: list[tuple[int, int]]) -> Fragment:
+        recursive = self.tokens[at + 1].key == "RECURSIVE"
+        parts: list[str | Fragment] = ["WITH RECURSIVE " if recursive else "WITH "]
+        for number, (start, stop) in enumerate(entries):
+            parts.extend([", "] if number else [])
+            parts.append(self._render(start, stop))
+        return Fragment.join(parts)
+
+    def _entries(self, at: int, index: int) -> list[tuple[int, int]]:
+        """Return the entries of a WITH list that end before a token; none where it is no list."""
+        entries: list[tuple[int, int]] = []
+        recursive = self.tokens[at + 1].key == "RECURSIVE"
+        start = at + 2 if recursive else at + 1
+        while (body := self._body(start)) is not None:
+            close = self.partner[body]
+            if close >= index:
+                if recursive and body < index:
+                    self._refuse_recursion(start, index)
+                break
+            entries.append((start, close + 1))
+            if self.tokens[close + 1].key != ",":
+                break
+            start = close + 2
+        return entries
+
+    def _body(self, start: int) -> int | None:
+        """Return where the parentheses of an entry `name [(columns)] AS [hint] (` open."""
+        if not self.tokens[start].is_name:
+            return None
+        at = start + 1
+        if self.tokens[at].key == "(":
+            at = self.partner[at] + 1
+        if self.tokens[at].key != "AS":
+            return None
+        at += 1
+        while self.tokens[at].key in ("NOT", "MATERIALIZED"):
+            at += 1
+        return at if self.tokens[at].key == "(" else None
+
+    def _refuse_recursion(self, entry: int, index: int) -> None:
+        unit = next(unit for unit in self.units if unit.start <= index <= unit.close)
+        name = self.tokens[entry].value.lower()
+        for at in range(unit.start, unit.keyword):
+            if self.tokens[at].is_name and self.tokens[at].value.lower() == name:
+                message = "MATCH_RECOGNIZE cannot take part in a recursion"
+                raise self._error(message, at, kind=UnsupportedError)
+
+    def _translated(self, fragment: Fragment) -> str:
+        try:
+            return translate(fragment.text, self.source.dialect, self.database)
+        except OutpaceError as error:
+            raise fragment.relocate(error, self.text) from error.__cause__
+
+    def _error(
+        self,
+        message: str,
+        index: int,
+        *,
+        hint: str | None = None,
+        kind: type[OutpaceError] = PatternSyntaxError,
+    ) -> OutpaceError:
+        span = self.tokens[index].span
+        return kind(message, span=span, text=self.text, where="statement", hint=hint)
+
+
+def _one_statement(source: Source, tokens: list[Token]) -> list[Token]:
+    """Drop the semicolons at the end; refuse an empty text and several statements."""
+    last = len(tokens) - 1
+    while last and tokens[last - 1].key == ";":
+        last -= 1
+    if not last:
+        raise source.error("there is no statement", tokens[-1].span)
+    for index in range(last):
+        if tokens[index].key == ";":
+            following = tokens[index + 1].span
+            hint = "run them one after the other"
+            raise source.error("only one statement at a time", following, hint=hint)
+    end = tokens[last].start
+    return [*tokens[:last], Token(Kind.END, "", "", end, end)]
+
+
+def _partners(source: Source, tokens: list[Token]) -> dict[int, int]:
+    """Return for each parenthesis the index of the one that it belongs to."""
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.key == "(":
+            opened.append(index)
+        elif token.key == ")":
+            if not opened:
+                raise source.error("there is no '(' for this ')'", token.span)
+            partner[index] = opened[-1]
+            partner[opened.pop()] = index
+    if opened:
+        raise source.error("this '(' is never closed", tokens[opened[-1]].span)
+    return partner
+
+
+def _subqueries(query: Query) -> Iterator[Subquery]:
+    expressions: list[Expression] = [node for _, node in (*query.outputs, *query.definitions)]
+    for root in expressions:
+        yield from (node for node in walk(root) if isinstance(node, Subquery))

@@ -1,0 +1,305 @@
+"""EXPLAIN: its exact text for a few queries, and that any query can be explained."""
+
+import xml.etree.ElementTree as ET
+
+import pyarrow as pa
+import pytest
+from explaining import CONDITIONS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outpace.errors import BindError, OutpaceError, UnsupportedError
+from outpace.explanation.explain import explain
+from outpace.pattern import ast, query
+from outpace.pattern.query import Query
+from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
+from outpace.testing.strategies import patterns
+
+TICKS = pa.schema([("ts", pa.timestamp("us")), ("symbol", pa.string()), ("price", pa.float64())])
+DIP = (
+    Query("dip")
+    .partition_by("symbol")
+    .order_by("ts")
+    .pattern("STRT DOWN+ UP+")
+    .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
+    .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)")
+    .within("1 hour")
+)
+
+
+def section(text: str, title: str) -> list[str]:
+    """The lines of one section, without their indent."""
+    blocks = [block.split("\n") for block in text.split("\n\n")]
+    found = next(block for block in blocks if block[0] == title)
+    return [line[2:] for line in found[1:]]
+
+
+def test_a_query_without_a_schema():
+    assert (
+        str(DIP.explain())
+        == """
+query dip
+  MATCH_RECOGNIZE (
+    PARTITION BY symbol
+    ORDER BY ts
+    MEASURES
+      LAST(DOWN.price) AS bottom,
+      COUNT(*) AS ticks
+    ONE ROW PER MATCH
+    PATTERN (STRT DOWN+ UP+)
+    WITHIN INTERVAL '1' HOUR
+    DEFINE
+      DOWN AS price < PREV(price),
+      UP AS price > PREV(price)
+  )
+
+tree
+  sequence
+    STRT
+    then at once: one or more, greedy, at once after each other
+      DOWN
+    then at once: one or more, greedy, at once after each other
+      UP
+
+automaton
+  3 positions; numbers 1., 2. are the order of preference
+  start     1. 0 STRT
+  0 STRT    1. 1 DOWN, the very next event
+  1 DOWN    1. 1 DOWN, the very next event
+            2. 2 UP, the very next event
+  2 UP      1. 2 UP, the very next event
+            2. accept
+
+conditions
+  variable  class   runs                                       condition
+  STRT      always  nowhere                                    every row fits
+  DOWN      offset  before matching, as bits of whole columns  price < PREV(price)
+  UP        offset  before matching, as bits of whole columns  price > PREV(price)
+
+stages
+  order: rows are sorted by ts; rows with equal values keep the input's order
+  partition: by symbol, each matched on its own
+  match: chosen with a schema
+  select: the preferred match of each start, after a match skip past last row
+  measures: bottom, ticks
+  rows: one row per match
+  left out: reorderer (the rows are sorted here), splitter (the query has no windows), merger (one \
+instance)
+
+cost
+  polynomial: from each start at most 3 positions × the rows of 1 hour,
+  because no part of the search is tried twice
+
+memory
+  in a stream: keeps rows of the last 1 hour per partition
+
+result
+  its types are known when the query meets a schema
+""".strip()
+    )
+
+
+def test_a_schema_adds_the_matcher_the_result_and_what_a_stream_keeps():
+    text = DIP.explain(TICKS).text
+    assert section(text, "stages")[2] == (
+        "match: by the kernel, a compiled search for the preferred match of each start"
+    )
+    assert section(text, "memory") == [
+        "in a stream: keeps rows of the last 1 hour per partition",
+        "and 1 row before them, for PREV",
+    ]
+    assert section(text, "result") == ["symbol: varchar", "bottom: double", "ticks: bigint"]
+
+
+def test_warnings_are_shown():
+    doubtful = DIP.define(UP="UP.price > LAST(UP.price)")
+    (warning,) = section(doubtful.explain(TICKS).text, "warnings")
+    assert warning.startswith("define UP: a value is compared with itself")
+
+
+def test_all_kinds_of_nodes_and_guards_in_words():
+    text = explain(
+        Query()
+        .order_by("ts")
+        .pattern("^ A -> (B | C)(->){2,3} UNTIL U -> D*+ -> !N -> {- E -} $ | PERMUTE(F, G) !N H")
+        .within("1 hour")
+    ).text
+    assert section(text, "tree") == [
+        "one of, the first preferred",
+        "  sequence",
+        "    the partition's first row comes next",
+        "    then at once: A",
+        "    then next: 2 to 3, greedy, each the next that fits, until U",
+        "      one of, the first preferred",
+        "        B",
+        "        C",
+        "    then next: any number, possessive, each the next that fits",
+        "      D",
+        "    then next: no N",
+        "    then next: left out of the rows",
+        "      E",
+        "    then at once: the partition's last row came before",
+        "  sequence",
+        "    all of, in any order",
+        "      F",
+        "      G",
+        "    then at once: no N",
+        "    then at once: H",
+    ]
+    automaton = "\n".join(section(text, "automaton"))
+    for words in (
+        "only at the partition's first row",
+        "accept, only after the partition's last row",
+        "until U comes",
+        "passing over no D",
+        "unless N comes before",
+        "unless the very next event is N",
+        "{- E -}",
+    ):
+        assert words in automaton
+
+
+@pytest.mark.parametrize(
+    ("pattern", "within", "cost", "memory"),
+    [
+        (
+            "A B? C",
+            None,
+            "linear: each start looks at no more than 3 rows",
+            "in a stream: keeps at most the last 3 rows per partition",
+        ),
+        (
+            "A -> B",
+            None,
+            "linear: each step reads the rows once, for all starts together",
+            "in a stream: keeps all rows from the first open start on; WITHIN would bound that",
+        ),
+        (
+            "A ->> B",
+            "5 s",
+            "each ->> multiplies the matches by the rows that fit:",
+            "in a stream: keeps rows of the last 5 seconds per partition",
+        ),
+        (
+            "A+ P+",
+            None,
+            "a search that may take exponential time, because conditions read the match:",
+            "in a stream: keeps all rows from the first open start on; WITHIN would bound that",
+        ),
+    ],
+)
+def test_cost_and_memory(pattern, within, cost, memory):
+    asked = Query().order_by("ts").pattern(pattern)
+    asked = asked.define(P="x > FIRST(A.x)") if "P" in pattern else asked
+    text = explain(asked.within(within) if within else asked).text
+    assert section(text, "cost")[0] == cost
+    assert section(text, "memory") == [memory]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "within", "cause"),
+    [
+        ("A B+ C", None, "B may repeat without end"),
+        ("A -> B -> C?", None, "B, C may come at any later row"),
+        ("A (B C)* -> D", None, "B may repeat without end and D may come at any later row"),
+        ("A ->> B", None, "B may come at any later row"),
+        ("A B+ C", "5 s", None),
+        ("A B{1,9} C", None, None),
+        ("A -> B -> C", None, None),
+    ],
+)
+def test_a_quadratic_query_says_which_steps_make_it_so(pattern, within, cause):
+    asked = Query().order_by("ts").pattern(pattern)
+    lines = section(explain(asked.within(within) if within else asked).text, "cost")
+    told = [line for line in lines if line.startswith("quadratic")]
+    expected = f"quadratic in the rows at worst, as {cause}: WITHIN would bound it;"
+    assert told == ([] if cause is None else [expected])
+
+
+def test_a_large_automaton_is_cut():
+    lines = section(explain(Query().pattern("A{1000}")).text, "automaton")
+    assert len(lines) < 140
+    assert lines[-1].startswith("... and ")
+
+
+def test_the_picture_comes_along():
+    explained = DIP.explain()
+    assert explained.dot.startswith('digraph "dip: STRT DOWN+ UP+"')
+    root = ET.fromstring(explained.svg)
+    assert root.tag.endswith("svg")
+    assert "&lt; PREV(price)" in explain(DIP)._repr_html_()
+
+
+def test_a_query_that_does_not_fit_is_refused():
+    with pytest.raises(BindError, match="the query has no pattern"):
+        explain(Query())
+    with pytest.raises(BindError, match="unknown column"):
+        explain(DIP, pa.schema([("ts", pa.timestamp("us"))]))
+
+
+def test_without_a_planner_the_error_says_what_to_import(monkeypatch):
+    monkeypatch.setattr(query, "_explainers", [])
+    with pytest.raises(UnsupportedError, match="no planner is loaded"):
+        DIP.explain()
+
+
+@given(patterns(), st.data())
+def test_the_class_by_text_is_the_class_by_binding(tree, data):
+    definitions = {name: data.draw(st.sampled_from(CONDITIONS)) for name in ast.predicates(tree)}
+    asked = (
+        Query()
+        .order_by("ts")
+        .pattern(tree)
+        .define({name: text for name, text in definitions.items() if text})
+        .measures(n="COUNT(*)")
+        .select("preferred")
+        .within(5)
+    )
+    schema = pa.schema([("ts", pa.int64()), ("x", pa.int64())])
+    try:
+        bound = explain(asked, schema)
+    except OutpaceError:
+        return
+    assert [c.kind for c in bound._conditions] == [c.kind for c in explain(asked)._conditions]
+    assert bound.text
+
+
+def test_windows_show_which_parts_run():
+    chain = (
+        Query("q")
+        .order_by("ts")
+        .pattern("A -> B")
+        .define(A="v = 0", B="v = 1")
+        .measures(n="COUNT(*)")
+        .over(CountWindows(1000, 50))
+    )
+    schema = pa.schema({"ts": pa.int64(), "v": pa.int64()})
+    text = str(explain(chain, schema))
+    assert "splitter: over(op.windows.count(1000, slide=50))" in text
+    assert "windows: share the search of each start" in text
+    assert "merger: by match number x:y, a match of several windows once" in text
+    assert "left out: reorderer (the rows are sorted here)\n" in text
+    assert "keeps rows of open windows" in text
+    tumbling = chain.over(CountWindows(1000, 1000), duplicates=True).instances(2)
+    text = str(explain(tumbling, schema))
+    assert "windows: matched one by one" in text
+    assert "instances: 2, chosen by Batches(" in text
+    assert "a match in every window that finds it" in text
+
+
+class Odd(WindowPredicate):
+    def opens(self, event, windows):
+        return event["v"] == 1
+
+    def closes(self, event, window):
+        return event["v"] == 3
+
+    def clone(self):
+        return Odd()
+
+
+def test_windows_of_a_python_predicate_are_shown_as_python():
+    found = Query("q").order_by("ts").pattern("A B").over(BetweenWindows(predicate=Odd()))
+    text = explain(found, pa.schema({"ts": pa.int64(), "v": pa.int64()})).text
+    assert ".over(op.windows.between(predicate=" in text
+    assert "splitter: over(op.windows.between(predicate=" in text

@@ -1,0 +1,90 @@
+"""The plan of a keyed query over files: columns, buckets, and keys that are too large for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from outpace.files import blocks
+from outpace.files.blocks import bucket_count, pack_units, plan_blocks
+from outpace.files.parquet import FileList, list_files, parquet
+from outpace.files.skew import rows_of_largest_key
+from outpace.pattern.query import Query
+
+SIZE = 20_000
+
+QUERY = (
+    Query("q")
+    .partition_by("key")
+    .order_by("ts")
+    .pattern("A -> B")
+    .define(A="kind = 'a'", B="kind = 'b' AND v > A.v")
+    .measures(at="LAST(ts)")
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileList:
+    """Half of all rows have the key 0, most others one of their own."""
+    numbers = np.random.default_rng(1)
+    key = np.where(numbers.random(SIZE) < 0.5, 0, numbers.integers(1, SIZE, SIZE))
+    table = pa.table(
+        {
+            "ts": np.arange(SIZE),
+            "key": key,
+            "kind": numbers.choice(list("abcd"), SIZE),
+            "v": numbers.random(SIZE),
+            "unused": np.zeros(SIZE),
+        }
+    )
+    pq.write_table(table, tmp_path / "events.parquet", row_group_size=1500)
+    return list_files(parquet(tmp_path))
+
+
+def test_the_plan_names_what_is_read_and_what_travels(files: FileList) -> None:
+    plan = plan_blocks(files, QUERY)
+    assert plan.reads == ("ts", "key", "kind", "v")
+    assert plan.packed == ("ts", "key", "v", "__outpace_bits_0")
+    assert plan.bits.drop_unused
+    assert plan.units == ((0, 14),)
+    assert plan.lines() == [
+        "  columns read: ts, key, kind, v",
+        "  computed where rows are read: A, B",
+        "  packed: ts, key, v, __outpace_bits_0; rows that fit no variable stay behind",
+        "  divided by key: key, 1 bucket",
+        "  not by time range: there is no WITHIN",
+    ]
+
+
+def test_a_sample_tells_the_rows_of_the_largest_key(files: FileList) -> None:
+    assert abs(rows_of_largest_key(files, ["key"]) - SIZE / 2) < SIZE / 20
+    assert rows_of_largest_key(files, ["key", "ts"]) < SIZE / 100
+
+
+def test_a_large_key_is_cut_where_the_query_allows_it(
+    files: FileList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within = QUERY.within(10)
+    assert plan_blocks(files, within).reason == "there are few rows"
+    monkeypatch.setattr(blocks, "BUCKET_ROWS", SIZE // 4)
+    assert plan_blocks(files, within).width >= 10
+    assert plan_blocks(files, within, may_cut=False).width == 0
+    assert plan_blocks(files, within.partition_by("key", "v")).width == 0
+    assert plan_blocks(files, QUERY).width == 0
+    numbered = plan_blocks(files, within.measures(number="MATCH_NUMBER()"))
+    assert (numbered.width, numbered.reason) == (0, "matches are numbered")
+
+
+def test_buckets_are_bounded_by_rows_and_by_bytes() -> None:
+    assert bucket_count(10**9, 0) == 10**9 // blocks.BUCKET_ROWS
+    assert bucket_count(1000, 100 * blocks.BUCKET_BYTES) == 100
+
+
+def test_units_hold_every_row_group_once() -> None:
+    units = pack_units([10] * 5, [blocks.UNIT_BYTES // 2] * 5)
+    assert units == ((0, 2), (2, 4), (4, 5))
+    assert pack_units([], []) == ()

@@ -1,0 +1,249 @@
+"""Coordinator and instances, driven in one process: any turns give the result of one instance."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from parallel_operators import Rises
+
+from outpace.engine.event import Events
+from outpace.engine.split.travel import chosen, packed, unpacked
+from outpace.engine.window_match.operator import make_instance, match_windows
+from outpace.hosts.processes.coordinator import Answer, Coordinator, Parcel
+from outpace.pattern.bind.windows import bind_windows
+from outpace.pattern.notation.parse_expression import parse_expression
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import (
+    Batches,
+    ByKey,
+    Candidate,
+    LeastLoaded,
+    RoundRobin,
+    Scheduler,
+)
+from outpace.pattern.windows import (
+    BetweenWindows,
+    CountWindows,
+    LandmarkWindows,
+    OpenWindow,
+    SessionWindows,
+    TimeWindows,
+    WindowPredicate,
+    Windows,
+)
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("x", pa.int64())])
+
+
+class Backwards(Scheduler):
+    """A scheduler of a user."""
+
+    def assign(self, window: Candidate, loads: Sequence[float]) -> int:
+        return len(loads) - 1 - window.number % len(loads)
+
+
+class ThreeEvents(WindowPredicate):
+    """Windows of three events that begin where x is 1, and not within one that is just open."""
+
+    def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
+        return event["x"] == 1 and all(window.events > 1 for window in windows)
+
+    def closes(self, event: Mapping[str, object], window: OpenWindow) -> bool:
+        return window.events == 2
+
+    def clone(self) -> ThreeEvents:
+        return ThreeEvents()
+
+
+WINDOWS: list[Windows] = [
+    CountWindows(4, 4),
+    CountWindows(5, 2),
+    CountWindows(6, 1, -2),
+    CountWindows(2, 5),
+    TimeWindows(6, 2),
+    TimeWindows(3, 3, 1),
+    SessionWindows(3),
+    LandmarkWindows(),
+    LandmarkWindows(parse_expression("x = 0")),
+    BetweenWindows(parse_expression("x <= 1"), parse_expression("x = 3")),
+    BetweenWindows(predicate=ThreeEvents()),
+]
+SCHEDULERS = [None, RoundRobin(), Batches(), Batches(size=2), LeastLoaded(), ByKey(), Backwards()]
+PATTERNS = [
+    Query().pattern("A B+").define(A="x > 0", B="x > PREV(x)"),
+    Query().pattern("A -> B").define(A="x = 0", B="x = 2").no_skip(),
+    Query().pattern("A B* $").define(B="x >= PREV(x)"),
+    Query().pattern("A ->> B").define(A="x = 1", B="x = 2"),
+    Query().pattern("A -> !B").define(A="x = 2", B="x = 0").within(4),
+]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    size = draw(st.integers(0, 24))
+    steps = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    times = [sum(steps[: row + 1]) for row in range(size)]
+    keys = draw(st.lists(st.sampled_from("ab"), min_size=size, max_size=size))
+    values = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    return pa.table({"ts": times, "key": keys, "x": values}, schema=SCHEMA)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    query = draw(st.sampled_from([*PATTERNS, Query().apply(Rises)])).order_by("ts")
+    if query.operator is None:
+        query = query.measures(first="FIRST(ts)", last="LAST(ts)", n="MATCH_NUMBER()")
+        if draw(st.booleans()):
+            query = query.all_rows_per_match()
+    if draw(st.booleans()):
+        query = query.partition_by("key")
+    query = query.over(
+        draw(st.sampled_from(WINDOWS)), duplicates=draw(st.booleans()), numbered=True
+    )
+    return query.instances(draw(st.integers(1, 3)), draw(st.sampled_from(SCHEDULERS)))
+
+
+class Driver:
+    """A coordinator and its instances; an instance answers when it is told to."""
+
+    def __init__(self, query: Query) -> None:
+        bound = make_instance(query, SCHEMA)[0]
+        self.coordinator = Coordinator(query, bound, bind_windows(query, SCHEMA))
+        self._instances = [make_instance(query, SCHEMA)[1] for _ in range(query.instance_count)]
+        self._sent: list[deque[tuple[Events, Parcel]]] = [deque() for _ in self._instances]
+        self._keyed = bool(query.partitions)
+        self.results: list[pa.Table] = []
+
+    @property
+    def busy(self) -> list[int]:
+        return [number for number, queue in enumerate(self._sent) if queue]
+
+    def push(self, rows: pa.Table) -> None:
+        events, parcels = self.coordinator.push(rows)
+        travelled = unpacked(
+            packed(events, tuple(SCHEMA.names), keyed=self._keyed),
+            int(events.arrival[0]) if len(events.arrival) else 0,
+        )
+        for parcel in parcels:
+            self._sent[parcel.instance].append((chosen(travelled, parcel.ranges), parcel))
+        self._take()
+
+    def advance(self, watermark: int) -> None:
+        self._without_events(self.coordinator.advance(watermark))
+
+    def finish(self) -> None:
+        self._without_events(self.coordinator.finish())
+
+    def answer(self, instance: int) -> None:
+        events, parcel = self._sent[instance].popleft()
+        answer = Answer.of(self._instances[instance], events, parcel.split, parcel.arrived)
+        self.coordinator.receive(instance, answer)
+        self._take()
+
+    def _without_events(self, parcels: list[Parcel]) -> None:
+        nothing = unpacked(SCHEMA.empty_table(), 0)
+        for parcel in parcels:
+            self._sent[parcel.instance].append((nothing, parcel))
+        self._take()
+
+    def _take(self) -> None:
+        self.results.append(self.coordinator.take())
+
+
+@given(data=st.data())
+def test_any_turns_give_the_result_of_one_instance(data: st.DataObject) -> None:
+    query = data.draw(queries())
+    table = data.draw(tables())
+    driver = Driver(query)
+    rest = table
+    finished = False
+    while not driver.coordinator.settled:
+        turns = [*driver.busy, *([] if finished else ["push"])]
+        turn = data.draw(st.sampled_from(turns))
+        if turn != "push":
+            assert isinstance(turn, int)
+            driver.answer(turn)
+        elif rest.num_rows:
+            size = data.draw(st.integers(1, rest.num_rows))
+            driver.push(rest.slice(0, size))
+            driver.advance(rest["ts"][size - 1].as_py())
+            rest = rest.slice(size)
+        else:
+            driver.finish()
+            finished = True
+    found = pa.concat_tables(driver.results)
+    assert found.to_pylist() == match_windows(query, table).table.to_pylist()
+    assert driver.coordinator.merger.waiting == 0
+    assert driver.coordinator.loads == [0] * query.instance_count
+
+
+def test_an_instance_that_gets_nothing_holds_nobody_back() -> None:
+    query = (
+        Query()
+        .order_by("ts")
+        .pattern("A")
+        .define(A="x = 1")
+        .measures(ts="A.ts")
+        .over(CountWindows(2, 2))
+        .instances(8, RoundRobin())
+    )
+    driver = Driver(query)
+    driver.push(pa.table({"ts": [1, 2], "key": ["a", "a"], "x": [1, 0]}, schema=SCHEMA))
+    assert driver.busy == [0]
+    assert not pa.concat_tables(driver.results).num_rows
+    driver.answer(0)
+    assert pa.concat_tables(driver.results)["ts"].to_pylist() == [1]
+
+
+def test_a_match_is_remembered_while_another_instance_may_find_it_again() -> None:
+    # The first window ends with event 3, which makes the match final there. In the second one only
+    # event 4 shows that it does not go on.
+    query = (
+        Query()
+        .order_by("ts")
+        .pattern("A B+")
+        .define(A="x = 1", B="x = 2")
+        .measures(first="FIRST(ts)", last="LAST(ts)")
+        .over(CountWindows(4, 2), numbered=True)
+        .instances(2, RoundRobin())
+    )
+    driver = Driver(query)
+    for ts, x in enumerate([0, 0, 1, 2, 0, 0, 0, 0]):
+        driver.push(pa.table({"ts": [ts], "key": ["a"], "x": [x]}, schema=SCHEMA))
+        while driver.busy:
+            driver.answer(driver.busy[0])
+    found = pa.concat_tables(driver.results).to_pylist()
+    assert [(row["first"], row["last"], row["window"]) for row in found] == [(2, 3, 0)]
+    assert driver.coordinator.merger.remembered == 0
+
+
+def test_loads_are_the_events_without_an_answer() -> None:
+    query = Query().order_by("ts").pattern("A").over(CountWindows(2, 2)).instances(2, RoundRobin())
+    driver = Driver(query)
+    rows = pa.table({"ts": range(6), "key": ["a"] * 6, "x": range(6)}, schema=SCHEMA)
+    driver.push(rows)
+    assert driver.coordinator.loads == [4, 2]
+    assert driver.coordinator.unanswered == [1, 1]
+    driver.answer(0)
+    assert driver.coordinator.loads == [0, 2]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_events_travel_as_one_table(keyed: bool) -> None:
+    query = Query().order_by("ts").pattern("A").over(TimeWindows(5, 5))
+    query = query.partition_by("key") if keyed else query
+    driver = Driver(query)
+    rows = pa.table({"ts": [1, 2, 3], "key": list("aba"), "x": [1, 2, 3]}, schema=SCHEMA)
+    driver.coordinator.push(rows)
+    events, _ = driver.coordinator.push(rows.slice(0, 3).set_column(0, "ts", pa.array([4, 5, 6])))
+    got = unpacked(packed(events, ("x",), keyed=keyed), 3)
+    assert got.rows.to_pylist() == [{"x": 1}, {"x": 2}, {"x": 3}]
+    assert got.partition.tolist() == events.partition.tolist() == ([0, 1, 0] if keyed else [0] * 3)
+    assert got.ordinal.tolist() == events.ordinal.tolist()
+    assert got.arrival.tolist() == [3, 4, 5]
+    assert got.times.tolist() == [4, 5, 6]

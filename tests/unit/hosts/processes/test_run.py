@@ -1,0 +1,508 @@
+"""The process host: results of one process, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from parallel_operators import Dies, Fails, Loses, Rises, Sleeps
+
+import outpace as op
+from outpace.hosts.processes.operator import ParallelOperator
+from outpace.ingest.source import Source
+
+SHARED_MEMORY = Path("/dev/shm")
+#: What this process has mapped; shared memory of multiprocessing has this in its name.
+MAPPED = Path("/proc/self/maps")
+ARENA = "pym-"
+
+
+def table(size: int = 2000) -> pa.Table:
+    values = np.random.default_rng(7).integers(0, 5, (2, size))
+    return pa.table({"ts": np.arange(size), "key": values[0], "x": values[1]})
+
+
+@dataclass(frozen=True)
+class Listed(Source):
+    """The rows of a table as a source, every other one of them where there are two."""
+
+    first: int = 0
+    step: int = 1
+    size: int = 2000
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        mine = table(self.size).take(pa.array(np.arange(self.first, self.size, self.step)))
+        mine = mine.append_column("seq", pa.array(np.arange(mine.num_rows)))
+        yield from mine.to_batches(max_chunksize=rows)
+
+
+@dataclass(frozen=True)
+class Endless(Source):
+    """Events without end; `read` has one entry for each batch."""
+
+    read: tuple[list[int], ...] = ([],)
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        first = 0
+        while True:
+            self.read[0].append(first)
+            numbers = np.arange(first, first + rows)
+            yield pa.record_batch({"ts": numbers, "seq": numbers, "x": numbers % 5})
+            first += rows
+
+
+def pairs(windows: object = None) -> op.Query:
+    return (
+        op.Query()
+        .order_by("ts")
+        .pattern("A B+")
+        .define(A="x > 0", B="x > PREV(x)")
+        .measures(first="FIRST(ts)", last="LAST(ts)")
+        .over(windows or op.windows.count(50, slide=20), numbered=True)
+    )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """No test leaves a process of an instance, or shared memory, behind."""
+    yield
+    assert instance_processes() == []
+    gc.collect()
+    assert shared_bytes() < 1 << 23
+    if SHARED_MEMORY.is_dir():
+        mine = f"{ARENA}{os.getpid()}-"
+        assert not [path for path in SHARED_MEMORY.iterdir() if path.name.startswith(mine)]
+
+
+def instance_processes() -> list[str]:
+    return [process.name for process in multiprocessing.active_children()]
+
+
+def shared_bytes() -> int:
+    """The shared memory that is mapped; multiprocessing keeps small pieces to use them again."""
+    if not MAPPED.exists():
+        return 0
+    lines = [line for line in MAPPED.read_text().splitlines() if ARENA in line]
+    bounds = [line.split()[0].split("-") for line in lines]
+    return sum(int(high, 16) - int(low, 16) for low, high in bounds)
+
+
+@pytest.mark.parametrize(
+    ("windows", "schedule"),
+    [
+        (op.windows.count(50, slide=20), op.schedulers.RoundRobin()),
+        (op.windows.time(30, slide=10), None),
+        (op.windows.between(open="x = 4", close="x = 0"), op.schedulers.LeastLoaded()),
+    ],
+)
+def test_processes_find_what_one_process_finds(
+    windows: object, schedule: op.schedulers.Scheduler | None
+) -> None:
+    query = pairs(windows)
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(2, schedule)).equals(expected)
+
+
+def test_a_key_stays_with_its_instance() -> None:
+    query = pairs(op.windows.count(10, slide=3)).partition_by("key")
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(3)).equals(expected)
+
+
+def test_an_operator_of_a_user_runs_in_processes_that_tell_their_progress() -> None:
+    query = op.Query().order_by("ts").apply(Rises).over(op.windows.count(30), numbered=True)
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    told: list[tuple[int, int]] = []
+    found = op.match(table(), query.instances(2), progress=lambda *place: told.append(place))
+    assert found.equals(expected)
+    size = table().num_rows
+    assert told == [(0, size), (size, size)]
+
+
+def test_a_query_that_reads_no_column_gets_all_events() -> None:
+    query = op.Query().pattern("A B").over(op.windows.count(7, slide=3))
+    expected = op.match(table(), query)
+    assert expected.num_rows
+    assert op.match(table(), query.instances(2)).equals(expected)
+
+
+def test_small_slots_and_held_rows_change_nothing() -> None:
+    # Windows are much larger than the slots that an instance may hold: it must get copies.
+    query = pairs(op.windows.count(900, slide=300)).instances(2)
+    expected = op.match(table(), query.instances(1))
+    with ParallelOperator(query, table().schema, memory=1 << 17) as operator:
+        found = list(operator.push(table()))
+        operator.finish()
+        found += operator.rest()
+    assert pa.concat_tables(found).equals(expected)
+
+
+def test_sources_are_run_as_one_stream_in_order() -> None:
+    sources = [Listed("a", first=0, step=2), Listed("b", first=1, step=2)]
+    query = pairs().instances(2)
+    with op.run(query, sources, batch_rows=150) as run:
+        found = pa.concat_tables(list(run))
+    assert found.equals(op.match(table(), query.instances(1)))
+    assert [run.metrics.sources[source].events for source in "ab"] == [1000, 1000]
+    assert run.metrics.operator.events == 2000
+    assert run.metrics.operator.matches == found.num_rows
+    assert run.metrics.operator.sent == sum(one.events for one in run.metrics.instances)
+    assert run.metrics.operator.duplication == pytest.approx(1 + 30 / (3 * 20), abs=0.1)
+    assert run.metrics.table.num_rows
+
+
+def test_a_query_without_windows_has_one_for_each_partition() -> None:
+    query = op.Query().order_by("ts").pattern("A B").define(A="x = 0", B="x = 4")
+    query = query.measures(at="A.ts").partition_by("key").instances(2)
+    with op.run(query, Listed("a"), rate_control=None) as run:
+        found = pa.concat_tables(list(run))
+    expected = op.match(table(), query.instances(1))
+    assert sorted(found["at"].to_pylist()) == sorted(expected["at"].to_pylist())
+
+
+def test_a_source_without_events_gives_no_table() -> None:
+    assert list(op.run(pairs(), Listed("a", size=0))) == []
+
+
+def test_who_leaves_early_leaves_nothing_behind() -> None:
+    with op.run(pairs().instances(2), Endless("a")) as run:
+        for _ in run:
+            assert len(instance_processes()) == 2
+            assert shared_bytes() >= 1 << 26
+            break
+    with pytest.raises(StopIteration):
+        next(run)
+
+
+def test_a_run_can_be_stopped_from_another_thread() -> None:
+    query = pairs().instances(1).define(A="x > 100")
+    with op.run(query, Endless("a")) as run:
+        timer = threading.Timer(0.5, run.stop)
+        timer.start()
+        assert list(run) == []
+        timer.join()
+
+
+def test_an_error_of_the_user_takes_everything_down() -> None:
+    def interested() -> None:
+        with op.run(pairs().instances(2), Endless("a")) as run:
+            for _ in run:
+                raise KeyError("something else")
+
+    with pytest.raises(KeyError):
+        interested()
+
+
+def test_an_interrupt_takes_everything_down() -> None:
+    query = pairs().instances(2).define(A="x > 100")
+    # Who starts the tests in the background may have them ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(1.0, _thread.interrupt_main)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), op.run(query, Endless("a")) as run:
+            list(run)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_instance_that_is_killed_is_reported() -> None:
+    def kill_one() -> None:
+        with op.run(pairs().instances(2), Endless("a")) as run:
+            for _ in run:
+                victim = multiprocessing.active_children()[0]
+                assert victim.pid is not None
+                os.kill(victim.pid, signal.SIGKILL)
+
+    with pytest.raises(op.InstanceError, match=r"instance [01] was ended by SIGKILL"):
+        kill_one()
+
+
+def test_an_operator_that_dies_is_reported() -> None:
+    query = op.Query().order_by("ts").apply(Dies).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.InstanceError, match=r"ended by SIGKILL") as failure:
+        op.match(table(), query)
+    assert "memory" in str(failure.value)
+
+
+def test_an_operator_that_fails_is_reported_with_its_traceback() -> None:
+    query = op.Query().order_by("ts").apply(Fails).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.MatchError, match="ZeroDivisionError: nothing can be") as failure:
+        op.match(table(), query)
+    assert "operator Fails failed\n  window " in str(failure.value)
+    notes = "".join(failure.value.__notes__)
+    assert "raised in instance" in notes
+    assert "parallel_operators.py" in notes
+    assert "in process" in notes
+
+
+def test_a_connection_that_an_operator_loses_is_not_taken_for_that_of_the_instance() -> None:
+    query = op.Query().order_by("ts").apply(Loses).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.MatchError, match="BrokenPipeError: the service is gone"):
+        op.match(table(), query)
+
+
+def test_an_error_of_a_query_is_the_same_as_in_one_process() -> None:
+    query = (
+        op.Query()
+        .order_by("ts")
+        .pattern("A B? C")
+        .define(A="x = 0", B="x = 1", C="x = 2")
+        .skip_to_first("B", strict=True)
+        .over(op.windows.count(30))
+    )
+    with pytest.raises(op.MatchError) as alone:
+        op.match(table(), query)
+    with pytest.raises(op.MatchError) as apart:
+        op.match(table(), query.instances(2))
+    assert str(apart.value) == str(alone.value)
+    assert "raised in instance" in apart.value.__notes__[0]
+
+
+def test_an_error_of_a_source_is_raised() -> None:
+    @dataclass(frozen=True)
+    class Broken(Source):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            yield from Listed("a", size=200).batches(rows)
+            raise OSError("the cable is cut")
+
+    with pytest.raises(OSError, match="the cable is cut"), op.run(pairs(), Broken("a")) as run:
+        list(run)
+
+
+def test_a_source_is_not_read_faster_than_instances_work() -> None:
+    read: list[int] = []
+    query = op.Query().order_by("ts").apply(Sleeps).over(op.windows.count(100)).instances(1)
+    with op.run(query, Endless("a", read=(read,)), rate_control=None, batch_rows=100) as run:
+        timer = threading.Timer(4.0, run.stop)
+        timer.start()
+        list(run)
+        timer.join()
+    # Sixteen slots, what is read ahead, and what was processed in the meantime.
+    assert len(read) <= 16 + 8 + 4 / 0.2
+
+
+def test_an_operator_that_cannot_be_sent_is_refused() -> None:
+    class Local(op.Operator):
+        output = pa.schema([("at", pa.int64())])
+
+        def process(self, events: pa.Table) -> None:
+            return None
+
+    query = op.Query().order_by("ts").apply(Local).over(op.windows.count(30)).instances(2)
+    with pytest.raises(op.BindError, match="cannot be sent to another process"):
+        op.match(table(), query)
+
+
+def test_a_source_that_is_left_early_is_closed() -> None:
+    closed: list[bool] = []
+
+    @dataclass(frozen=True)
+    class Opened(Source):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            try:
+                yield from Endless("a").batches(rows)
+            finally:
+                closed.append(True)
+
+    with op.run(pairs(), Opened("a"), batch_rows=100) as run:
+        next(run)
+        assert not closed
+    assert closed == [True]
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(op.BindError, match="batch_rows is a whole number of at least 1, not 0"):
+        op.run(pairs(), Listed("a"), batch_rows=0)
+    with pytest.raises(op.BindError, match="memory is a whole number of at least 1"):
+        op.run(pairs(), Listed("a"), memory=-1)
+    with pytest.raises(op.BindError, match="of at least 1, not '1 GB'"):
+        op.run(pairs(), Listed("a"), memory="1 GB")  # type: ignore[arg-type] # the point
+    with pytest.raises(op.BindError, match="rate control is expected"):
+        op.run(pairs(), Listed("a"), rate_control=5)  # type: ignore[arg-type] # the point
+    with pytest.raises(op.BindError, match="aim_s is a number above 0, not 0"):
+        op.RateControl(aim_s=0)
+    with pytest.raises(op.DataError, match="the same time column"):
+        op.run(pairs(), [Listed("a"), Listed("b", time="other")])
+    with pytest.raises(op.DataError, match="too large for the shared memory"):
+        list(op.run(pairs(), Listed("a"), memory=1))
+
+
+SCRIPT = """
+import multiprocessing, os, signal
+import outpace as op
+
+query = op.Query().order_by("ts").pattern("A").measures(at="A.seq")
+query = query.over(op.windows.count(2)).instances(2)
+
+def run():
+    with op.run(query, op.sources.simple_events(1_000_000), batch_rows=1000) as matches:
+        next(matches)
+        print(*[process.pid for process in multiprocessing.active_children()], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(text)
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+
+
+PLAIN = """
+import outpace as op, pyarrow as pa
+
+rows = pa.table({"ts": range(100)})
+query = op.Query().order_by("ts").pattern("A B").measures(at="A.ts")
+print(op.match(rows, query.over(op.windows.count(10)).instances(2)).num_rows)
+"""
+
+
+def test_a_script_of_which_instances_need_nothing_is_not_run_again(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, PLAIN)
+    assert (ended.returncode, ended.stdout) == (0, "50\n"), ended.stderr
+    typed = subprocess.run(
+        [sys.executable, "-"], input=PLAIN, capture_output=True, text=True, check=False
+    )
+    assert (typed.returncode, typed.stdout) == (0, "50\n"), typed.stderr
+
+
+OWN = """
+import outpace as op, pyarrow as pa
+
+class Count(op.Operator):
+    output = pa.schema([("events", pa.int64())])
+
+    def process(self, events):
+        return {"events": [events.num_rows]}
+
+rows = pa.table({"ts": range(100)})
+query = op.Query().order_by("ts").apply(Count).over(op.windows.count(10)).instances(2)
+"""
+
+
+def test_a_script_that_every_process_would_run_again_is_told_so(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, OWN + "op.match(rows, query)\n")
+    assert ended.returncode == 1
+    assert "ended with exit code 1 as it started" in ended.stderr
+    assert "if __name__ == '__main__':" in ended.stderr
+
+
+def test_instances_end_with_their_parent(tmp_path: Path) -> None:
+    ended = run_script(tmp_path, SCRIPT + "if __name__ == '__main__':\n    run()\n")
+    assert ended.returncode == -signal.SIGKILL
+    instances = [int(pid) for pid in ended.stdout.split()]
+    assert len(instances) == 2
+    until = time.monotonic() + 30
+    while any(is_running(pid) for pid in instances):
+        assert time.monotonic() < until, "an instance outlives its parent"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_runs_that_start_at_once_leave_the_main_module_alone() -> None:
+    main = sys.modules["__main__"]
+    threads = [
+        threading.Thread(target=op.match, args=(table(20), pairs().instances(2))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.modules["__main__"] is main
+
+
+@dataclass(frozen=True)
+class Stamped(Source):
+    """The rows of a table with timestamps of a unit, one a second."""
+
+    unit: str = "us"
+
+    def table(self) -> pa.Table:
+        seconds = pa.array(np.arange(2000)).cast(pa.timestamp("s"))
+        rows = table().set_column(0, "ts", seconds.cast(pa.timestamp(self.unit)))
+        return rows.append_column("seq", pa.array(np.arange(2000)))
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        yield from self.table().to_batches(max_chunksize=rows)
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_time_passes_in_the_units_of_the_query(unit: str) -> None:
+    query = pairs(op.windows.time("50 s", slide="20 s")).instances(2)
+    source = Stamped("a", unit)
+    with op.run(query, source, batch_rows=100) as matches:
+        found = pa.concat_tables(matches)
+    assert found.num_rows
+    assert found.equals(op.match(source.table(), query.instances(1)))
+
+
+def test_sources_are_needed() -> None:
+    with pytest.raises(op.BindError, match="sources are expected"):
+        op.run(pairs(), [])
+    with pytest.raises(op.BindError, match="a query is expected"):
+        op.run("A B", Listed("a"))  # type: ignore[arg-type] # that is the point
+
+
+STUCK = """
+import outpace as op
+from parallel_operators import Stuck
+
+query = op.Query().order_by("ts").apply(Stuck).over(op.windows.count(10)).instances(2)
+op.match({"ts": list(range(100))}, query)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with their parent")
+def test_instances_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    shared = str(Path(__file__).resolve().parents[3])
+    environment = {**os.environ, "OUTPACE_STUCK": str(tmp_path), "PYTHONPATH": shared}
+    parent = subprocess.Popen([sys.executable, "-c", STUCK], env=environment)
+    instances: list[int] = []
+    try:
+        while len(instances) < 2:
+            assert parent.poll() is None
+            instances = [int(file.name) for file in tmp_path.iterdir()]
+            time.sleep(0.05)
+        parent.kill()
+        parent.wait()
+        until = time.monotonic() + 5
+        while any(map(is_alive, instances)):
+            assert time.monotonic() < until, "instances live on without their parent"
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        for pid in instances:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

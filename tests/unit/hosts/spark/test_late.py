@@ -1,0 +1,46 @@
+"""A stream that drops late events says so: once, again when they are many, louder with `!B`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import outpace as op
+from outpace.hosts.spark.late import LateListener
+from outpace.plan.stream import plan_stream
+
+SCHEMA = pa.schema({"ts": pa.int64(), "kind": pa.string()})
+BASE = op.Query("alarm").order_by("ts").define(B="kind = 'b'").within(5)
+
+
+def test_a_query_that_loses_events_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
+    listener = LateListener()
+    listener.expect("outpace:alarm:1", plan_stream(BASE.pattern("A -> B"), SCHEMA, 1))
+    for late in (0, 1, 2, 6, 1, 0, 80, 9):
+        listener.take("outpace:alarm:1", late)
+    listener.take("outpace:other:2", 5)
+    assert [message.split(".")[0] for message in caplog.messages] == [
+        "query 'alarm': 1 event was late and dropped so far",
+        "query 'alarm': 10 events were late and dropped so far",
+    ]
+    assert "KSlack" in caplog.messages[0]
+
+
+def test_a_negation_makes_it_worse(caplog: pytest.LogCaptureFixture) -> None:
+    listener = LateListener()
+    listener.expect("one", plan_stream(BASE.pattern("A -> !B"), SCHEMA, 1))
+    listener.take("one", 30)
+    (said,) = caplog.messages
+    assert "30 events were late" in said
+    assert "with !B in the pattern, matches may be FALSE ALARMS" in said
+
+
+@pytest.mark.parametrize("late", ["side", "pass"])
+def test_events_that_are_not_dropped_are_no_news(
+    late: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = LateListener()
+    query = BASE.pattern("A -> !B").disorder(op.KSlack(2, late=late))
+    listener.expect("one", plan_stream(query, SCHEMA, 1))
+    listener.take("one", 30)
+    assert not caplog.messages
