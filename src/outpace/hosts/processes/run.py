@@ -35,6 +35,7 @@ from outpace.hosts.processes.reader import Batch, SourceReader
 from outpace.hosts.processes.worker import Done
 from outpace.ingest.source import Source
 from outpace.pattern.argument import a_whole_number, an_instance
+from outpace.pattern.bind.check import check_instances
 from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query, checked_query
 from outpace.pattern.windows import LandmarkWindows
@@ -104,6 +105,7 @@ def run(
             detail=f"there are {', '.join(times)}",
         )
     whole = query if query.windows is not None else query.over(LandmarkWindows())
+    check_instances(whole)
     return Run(whole, listed, rate_control, memory, batch_rows)
 
 

@@ -58,7 +58,8 @@ def check_instances(query: Query) -> None:
 
 def _unknown(name: str, known: Iterable[str], where: str, message: str = "") -> BindError:
     names = list(known)
-    hint = did_you_mean(name, names) or "the variables are " + ", ".join(names)
+    there_are = f"the variables are {', '.join(names)}" if names else "the pattern has no variables"
+    hint = did_you_mean(name, names) or there_are
     return BindError(message or f"unknown variable '{name}'", where=where, hint=hint)
 
 

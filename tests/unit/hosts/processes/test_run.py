@@ -143,6 +143,12 @@ def test_a_query_that_reads_no_column_gets_all_events() -> None:
     assert op.match(table(), query.instances(2)).equals(expected)
 
 
+def test_too_many_instances_are_refused_before_anything_is_made_for_them() -> None:
+    query = pairs(op.windows.count(10)).instances(10**9)
+    with pytest.raises(op.BindError, match="at most 1024 instances"):
+        op.run(query, op.sources.simple_events(10))
+
+
 def test_small_slots_and_held_rows_change_nothing() -> None:
     # Windows are much larger than the slots that an instance may hold: it must get copies.
     query = pairs(op.windows.count(900, slide=300)).instances(2)
