@@ -2,7 +2,7 @@
 
 A window is a run of consecutive events of a partition, in the query's order. A match, or a
 user-defined operator, sees the events of one window and nothing else. `outpace.windows` holds the
-names for users; the splitter (`outpace.engine.window`) tells which events are in which window.
+names for users; the splitter (`outpace.engine.split`) tells which events are in which window.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Windows of time are told by arithmetic, so rows are packed by batches of windows
 any order. Windows of the other kinds need the order of all events of their partition. Keyed ones
 are divided by key, and each task splits its own keys; without keys one task orders the packed rows
 and splits them into batches. Batches come with the windows that overlap them, so each task knows
-which matches count for its own windows and nothing is merged (`engine.window.batches`).
+which matches count for its own windows and nothing is merged (`engine.divide.batches`).
 
 What a match is numbered by counts the events of all keys. Where numbers are asked for, windows of
 time go by time with all keys together; for the other kinds one task orders, numbers and splits the

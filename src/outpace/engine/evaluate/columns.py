@@ -1,7 +1,7 @@
 """The vectorised evaluator: a bound expression over whole Arrow columns.
 
 A `Frame` says what the leaves are: for predicates a column shifted inside its partition, for
-measures the values at given row numbers. The result equals `evaluate_row` on every row. Where Arrow
+measures the values at given row numbers. The result equals that of `row` on every row. Where Arrow
 has no kernel with SQL's meaning, or a kernel fails on a row that SQL would not even look at, that
 part of the expression is computed row by row.
 """

@@ -10,7 +10,7 @@ A partition is forgotten when an undecided match needs none of its rows. What st
 rows, for as long as the stream goes on, is the least that decides about its later rows: the number
 of its matches where MATCH_NUMBER() or a limit per partition ask for it and there was one, and that
 it had rows where the pattern has `^`. PREV keeps as many last rows of every partition as it looks
-back; session windows (`outpace.engine.window`) forget partitions that fall silent. With NEXT,
+back; session windows (`outpace.engine.split`) forget partitions that fall silent. With NEXT,
 rows wait for those that it looks ahead to: time ends no wait then.
 """
 

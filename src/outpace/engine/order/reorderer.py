@@ -13,7 +13,7 @@ on the cut: those of one piece are never late to each other.
 
 Memory: the events that wait, at most twice; these are those of the last K units of time, or since
 the last watermark told. Cost of a piece: linear in its events and those it releases, times the
-logarithm of their number; what waits on costs only what `reorder_runs` says.
+logarithm of their number; what waits on costs only what `runs` says.
 
 Paper: 4.2 (K-slack with a fixed K, and heartbeats).
 """

@@ -8,7 +8,7 @@ returned once, for the first of them.
 
 Windows that overlap much share their searches (`shared`) or their matches (`covered`) where the
 query allows it, else they are matched one by one (`separate`). With keys, a step costs what it
-touches (`touched`). Memory: see there.
+touches (`by_key`). Memory: see there.
 """
 
 from __future__ import annotations
