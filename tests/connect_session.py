@@ -127,6 +127,8 @@ def main(folder: Path) -> None:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
+        # By default the server tells progress every two seconds: a quick command has none then.
+        "spark.connect.progress.reportInterval": "50ms",
     }
     session = op.spark.session(remote="local[2]", conf=settings)
     assert type(session).__module__ == "pyspark.sql.connect.session"
