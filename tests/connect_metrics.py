@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import outpace as op
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 
 
 def observed(session: SparkSession) -> DataFrame:

@@ -7,7 +7,7 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from outpace.engine.match.contract import Block, Found, Task
-from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.errors import OutpaceError
 from outpace.pattern import ast

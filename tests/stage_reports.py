@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from outpace.engine.stream.cell import COUNTERS, Counters
+from outpace.engine.codec.cell import COUNTERS, Counters
 
 
 def observed(

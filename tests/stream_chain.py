@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from outpace.engine.codec.cell import Cell, Counters, Kind, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
-from outpace.engine.stream.cell import Cell, Counters, Kind, cell_batch, read_cells
-from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
+from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 
 #: The saved state of each instance of each stage.
 States = list[list[bytes | None]]
@@ -72,7 +72,7 @@ class Chain:
             counters.append([])
             after: list[Cell] = []
             for number, state in enumerate(saved):
-                stage = restore_stage(spec, number, state)
+                stage = restore_stage(spec, state)
                 mine = [cell for cell in _travelled(cells) if cell.instance == number]
                 assert any(cell.kind in stage.takes for cell in mine), "every instance hears"
                 after += run_step(stage, mine, number, place)

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
 from outpace.hosts.local.table import match

@@ -30,7 +30,7 @@ from streamed import (
 )
 
 import outpace as op
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.metrics_account import Account
 from outpace.hosts.spark.metrics_names import STAGE_TOTALS

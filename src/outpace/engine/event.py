@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.rows.partition import gather, key_codes
+
+#: Each event's place among partitions, and the numbers of these.
+Codes = tuple[npt.NDArray[np.int32], Integers]
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Events:
     rows
         The columns that travel.
     partition
-        The number of each event's partition, given in the order of first events.
+        The number of each event's partition.
     ordinal, arrival
         Its number in its partition, and among all.
     times
@@ -33,6 +38,36 @@ class Events:
     times: Integers
     #: The events that these were sliced from, and the place of the first one in them.
     _whole: tuple[Events, int] | None = field(default=None, init=False, repr=False, compare=False)
+    _codes: Codes | None = field(default=None, init=False, repr=False, compare=False)
+
+    @staticmethod
+    def of_codes(
+        rows: pa.Table, codes: Codes, ordinal: Integers, arrival: Integers, times: Integers
+    ) -> Events:
+        """Return events whose partitions are known by codes; numbers are made when asked for."""
+        events = Events(rows, ordinal[:0], ordinal, arrival, times)
+        del vars(events)["partition"]
+        object.__setattr__(events, "_codes", codes)
+        return events
+
+    def __getattr__(self, name: str) -> Integers:
+        """Make the numbers of partitions when they are asked for first."""
+        if name != "partition" or self._codes is None:
+            raise AttributeError(name)
+        codes, numbers = self._codes
+        # Memory that nobody has written to is full of zeros already.
+        only = len(numbers) == 1 and not numbers[0]
+        partition = np.zeros(len(codes), np.int64) if only else numbers[codes]
+        object.__setattr__(self, "partition", partition)
+        return partition
+
+    @property
+    def codes(self) -> Codes:
+        """Each event's place among the partitions that there are, and the numbers of these."""
+        if self._codes is not None:
+            return self._codes
+        codes, firsts = key_codes([pa.chunked_array([pa.array(self.partition)])])
+        return codes, self.partition[firsts]
 
     def slice(self, low: int, high: int) -> Events:
         """Return the events from `low` up to `high`, which are not copied.
@@ -73,3 +108,31 @@ class Events:
 def no_events(schema: pa.Schema) -> Events:
     """Return events that are none."""
     return Events(schema.empty_table(), *[np.zeros(0, np.int64)] * 4)
+
+
+def select(events: Events, rows: Integers) -> Events:
+    """Return some events, in the order given."""
+    columns = [gather(column, rows) for column in events.rows.columns]
+    return Events(
+        pa.table(columns, schema=events.rows.schema),
+        events.partition[rows],
+        events.ordinal[rows],
+        events.arrival[rows],
+        events.times[rows] if len(events.times) else events.times,
+    )
+
+
+def chosen(events: Events, ranges: Integers) -> Events:
+    """Return the events in ranges of rows; one range alone is not copied."""
+    if len(ranges) == 1:
+        low, high = ranges[0].tolist()
+        return Events(
+            events.rows.slice(low, high - low),
+            events.partition[low:high],
+            events.ordinal[low:high],
+            events.arrival[low:high],
+            events.times[low:high],
+        )
+    sizes = ranges[:, 1] - ranges[:, 0]
+    before = np.cumsum(sizes) - sizes
+    return select(events, np.repeat(ranges[:, 0] - before, sizes) + np.arange(sizes.sum()))

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.match.bits import BitTask, with_bits
-from outpace.engine.match.operator import kept_columns, prepare
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.files.parquet import FileList
 from outpace.files.skew import rows_of_largest_key
 from outpace.pattern.bound import BoundQuery

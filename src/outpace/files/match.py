@@ -23,9 +23,9 @@ from outpace.engine.divide.core import CoreMatcher, unkeyed_block
 from outpace.engine.divide.groups import PatternWork, SortedGroups
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.contract import Block, Task
-from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.errors import OutpaceError
 from outpace.files.blocks import pack_units, plan_blocks
 from outpace.files.order import GroupOrder, order_groups

@@ -26,10 +26,9 @@ import pyarrow as pa
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import Batch, count_windows
 from outpace.engine.divide.groups import SortedGroups
-from outpace.engine.match.operator import kept_columns, prepare
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.rows.times import as_integers
-from outpace.engine.split.feed import in_order
-from outpace.engine.split.number import EventNumbers
+from outpace.engine.split.number import EventNumbers, in_order
 from outpace.files.blocks import bucket_count, pack_units
 from outpace.files.order import GroupOrder, order_groups
 from outpace.files.parquet import FileList

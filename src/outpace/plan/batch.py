@@ -17,9 +17,9 @@ import pyarrow as pa
 from outpace.engine.divide.border import remembers
 from outpace.engine.match.bits import BitTask
 from outpace.engine.match.contract import Task
-from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.match.program import compile_program
 from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.pattern import ast
 from outpace.pattern.bound import BoundQuery, Number, walk
 from outpace.pattern.notation.print_name import print_name

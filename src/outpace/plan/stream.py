@@ -14,17 +14,13 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from outpace.engine.match.bits import BITS, BitTask
-from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.match.operator import fingerprint, kept_columns, prepare
+from outpace.engine.match.contract import Task
 from outpace.engine.match.output import timed_out_schema
-from outpace.engine.order.reorderer import REASON
-from outpace.engine.stream.operator import make_operator, reach_back, shows_time
-from outpace.engine.stream.order_match import OrderMatchStage
-from outpace.engine.stream.pack import CORRUPT, Packing
-from outpace.engine.stream.split_specs import split_specs
-from outpace.engine.stream.stage import StageSpec
-from outpace.engine.stream.windowed import WindowedStream
+from outpace.engine.match.task import fingerprint, kept_columns, prepare
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.contract import REASON
+from outpace.engine.packing import CORRUPT, Packing
+from outpace.engine.stage import Part, StageSpec
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bind.query import bind_operator
@@ -125,7 +121,7 @@ class StreamPlan(Crossing):
 
     def shows_time_in(self, column: str) -> bool:
         """Say whether a column of the matches holds the time of an event of the match."""
-        return shows_time(self.bound, column)
+        return self.stages[0].operator().shows_time_in(column)
 
     def tells_time_in(self, column: str) -> bool:
         """Say whether the stages know how far time has come in a column of the matches.
@@ -133,10 +129,7 @@ class StreamPlan(Crossing):
         They do where it holds the time of an event of the match, and where no match may start any
         time ago.
         """
-        if not self.shows_time_in(column):
-            return False
-        operator = make_operator(self.bound.query, self.bound.schema, task=self.layout.task)
-        return reach_back(operator) is not None
+        return self.shows_time_in(column) and self.stages[0].operator().reach is not None
 
     def lines(self) -> list[str]:
         r"""Return what `explain()` shows of the plan.
@@ -284,11 +277,23 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layou
 
 
 @lru_cache(maxsize=64)
-def windowed(query: Query, schema: pa.Schema, count: int) -> WindowedStream:
-    """Return what the stages of windows are made of, with so many instances that match."""
-    layout = lay_out(query, schema)
-    counted = query.instances(count, query.scheduler)
-    return WindowedStream(counted, layout.task, layout.disorder, layout.events)
+def operator_of(
+    query: Query, schema: pa.Schema, count: int | None, *, timeouts: bool = False
+) -> OperatorSpec:
+    """Return the operator, with so many instances that share its windows, or one that has all.
+
+    A process that has made it before has it still, with what is compiled.
+    """
+    layout = lay_out(query, schema, timeouts=timeouts)
+    return OperatorSpec(
+        query,
+        layout.events,
+        layout.task,
+        layout.disorder,
+        instances=count,
+        timeouts=timeouts,
+        forgets=True,
+    )
 
 
 def _check(query: Query, *, timeouts: bool) -> None:
@@ -308,30 +313,16 @@ def _stages(
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
     numbered = query.windows is not None and query.numbered and keyed
     if query.windows is not None and (numbered or (not keyed and count > 1)):
-        return split_specs(partial(windowed, query, schema, count), count, layout.identity)
-    make = partial(_order_match, query, schema, timeouts)
-    matcher = partial(_matcher, query, schema, timeouts)
-    return (StageSpec("order + match", count if keyed else 1, make, layout.identity, matcher),)
-
-
-def _order_match(query: Query, schema: pa.Schema, timeouts: bool, number: int) -> OrderMatchStage:
-    layout = lay_out(query, schema, timeouts=timeouts)
-    return OrderMatchStage(
-        query,
-        schema,
-        layout.disorder,
-        layout.columns,
-        layout.task,
-        timeouts=timeouts,
-        matcher=_matcher(query, schema, timeouts),
-    )
-
-
-@lru_cache(maxsize=64)
-def _matcher(query: Query, schema: pa.Schema, timeouts: bool) -> Matcher | None:
-    """Return what matches the pattern in all batches of a process; None where there is none."""
-    task = lay_out(query, schema, timeouts=timeouts).task
-    return None if task is None else choose_matcher(task).matcher
+        make = partial(operator_of, query, schema, count)
+        # What the one instance of a stage keeps depends on how many there are beside it.
+        identity = f"{layout.identity} instances={count}"
+        return (
+            StageSpec(Part.FRONT, 1, make, identity),
+            StageSpec(Part.INSTANCE, count, make, identity),
+            StageSpec(Part.BACK, 1, make, identity),
+        )
+    make = partial(operator_of, query, schema, None, timeouts=timeouts)
+    return (StageSpec(Part.WHOLE, count if keyed else 1, make, layout.identity),)
 
 
 def _order(disorder: BoundDisorder) -> str:

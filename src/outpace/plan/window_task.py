@@ -5,8 +5,9 @@ Nothing here knows of Spark: rows come and go as Arrow tables and blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,20 +23,17 @@ from outpace.engine.divide.batches import (
     read_windows,
     window_cells,
 )
-from outpace.engine.divide.groups import PartitionWork
+from outpace.engine.divide.groups import OperatorWork, PartitionWork, WindowWork
 from outpace.engine.divide.ranges import pack_slices
-from outpace.engine.divide.work import OperatorWork, WindowWork
 from outpace.engine.event import Events
-from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Task
+from outpace.engine.message import Deliver
+from outpace.engine.operator import Instance
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.split.choose import make_splitter
-from outpace.engine.split.feed import Feed
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.window_match.apply import WindowedApply
-from outpace.engine.window_match.matcher import WindowMatcher
-from outpace.engine.window_match.operator import Instance
 from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.plan.windows import Division, WindowPlan
@@ -120,11 +118,11 @@ class WindowTask:
         if self.plan.windows is None:
             return OperatorWork(self.bound.query, self.bound.schema)
         keys = self.bound.partition_by if self.plan.division is Division.KEY else ()
-        return WindowWork(self.bound, self.plan.windows, self._instances(), self._columns, keys)
+        return WindowWork(self._spec, keys)
 
     def matcher(self) -> BatchMatcher:
         """Return what matches batches."""
-        return BatchMatcher(self.bound, self._windows, self._instances())
+        return BatchMatcher(self._spec)
 
     def pack_times(self, rows: pa.Table, position: int) -> pa.RecordBatch:
         """Pack rows, in any order, by batch of time, and by key bucket where keys are divided."""
@@ -176,18 +174,17 @@ class WindowTask:
 
         Memory: the rows of the batches that are not complete.
         """
-        plan, windows = self.plan, self._windows
-        feed, splitter = Feed(self.bound, windows), make_splitter(windows)
+        plan, numbers, splitter = self.plan, self._numbers(), make_splitter(self._windows)
         cutter = BatchCutter(plan.batch_rows, plan.batch_windows, neighbours=plan.neighbours)
         held: pa.Table | None = None
         begin = 0
         for rows in ordered:
-            events = feed.number(rows)
-            feed.take(events)
+            events = numbers.number(rows)
+            numbers.take()
             held = rows if held is None else pa.concat_tables([held, rows])
             for batch in cutter.take(splitter.push(events)):
                 yield batch, _part(held, batch, begin)
-            needed = cutter.needed_from(feed.arrived)
+            needed = cutter.needed_from(numbers.arrived)
             held, begin = held.slice(needed - begin), needed
         if held is not None:
             for batch in cutter.take(splitter.finish(), ended=True):
@@ -198,14 +195,14 @@ class WindowTask:
 
         Memory: one of the tables that come, twice, and what is known of open windows.
         """
-        feed, splitter = Feed(self.bound, self._windows), make_splitter(self._windows)
+        numbers, splitter = self._numbers(), make_splitter(self._windows)
         position = 0
         for rows in ordered:
-            events = feed.number(rows)
-            feed.take(events)
+            events = numbers.number(rows)
+            numbers.take()
             yield _by_bucket(events, splitter.push(events), buckets, position)
             position += 1
-            last = feed.number(rows.slice(0, 0))
+            last = numbers.number(rows.slice(0, 0))
         if position:
             yield _by_bucket(last, splitter.finish(), buckets, position)
 
@@ -214,24 +211,29 @@ class WindowTask:
 
         Memory: the rows of open windows, and those of one block.
         """
-        make_instance = self._instances()
         schema = pa.schema([*self.rows, *_NUMBERS])
-        time = EventNumbers(self.rows, (), self._time)
+        time = EventNumbers(self.rows, (), self._spec.time)
         bucket = None
         for batch in packed:
             for place, _, *cells in zip(*batch.columns, strict=True):
                 if place.as_py() != bucket:
-                    bucket, instance = place.as_py(), make_instance()
+                    bucket, instance = place.as_py(), Instance(self._spec)
                 opened, closed = (read_windows(cell.as_buffer()) for cell in cells[:2])
                 columns = read_block(cells[2].as_buffer(), schema)
                 partition, ordinal, arrival = (columns.pop(n).to_numpy() for n in _NUMBERS.names)
                 rows = pa.table(columns)
                 events = Events(rows, partition, ordinal, arrival, time.number(rows).times)
-                yield instance.step(events, Split(opened, closed)).table
+                arrived = int(arrival[-1]) + 1 if len(arrival) else 0
+                delivery = Deliver(0, events, None, Split(opened, closed), arrived)
+                yield instance.step(delivery).matches.table
 
-    @property
-    def _time(self) -> str | None:
-        return self._windows.time if self.bound.within is None else self.bound.time
+    @cached_property
+    def _spec(self) -> OperatorSpec:
+        """The operator that the task has a part of; its instances share what is compiled."""
+        return OperatorSpec(self.bound.query, self.bound.schema, self._task)
+
+    def _numbers(self) -> EventNumbers:
+        return EventNumbers(self.bound.schema, self.bound.partition_by, self._spec.time)
 
     @property
     def _windows(self) -> BoundWindows:
@@ -245,13 +247,6 @@ class WindowTask:
 
     def _times(self, rows: pa.Table) -> Integers:
         return EventNumbers(rows.schema, (), self._windows.time).number(rows).times
-
-    def _instances(self) -> Callable[[], Instance]:
-        """Return what makes instances; they share what is compiled."""
-        if self._task is None:
-            return lambda: WindowedApply(self.bound.query, self.bound.schema)
-        task, matcher = self._task, choose_matcher(self._task).matcher
-        return lambda: WindowMatcher(task, matcher)
 
 
 def pack_batch(number: int, batch: Batch, rows: pa.Table | None = None) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from outpace.engine.divide.batches import TimeBatches
 from outpace.engine.match.bits import BitTask
-from outpace.engine.match.operator import kept_columns, prepare
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bind.windows import (
     BoundWindows,

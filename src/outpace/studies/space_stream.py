@@ -63,7 +63,7 @@ class SplitStream:
         """Split the next events, and say what each instance gets."""
         events = self._numbers.number(rows)
         split = self.splitter.push(events)
-        self._numbers.take(events)
+        self._numbers.take()
         self.schedule.route(events, split, self._idle)
 
     def run_until(self, events: int) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Resume
-from outpace.engine.match.operator import prepare, whole_block
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.pattern.query import Query
 

@@ -23,7 +23,7 @@ from outpace.cli.stream_listener import StatusListener
 from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
 from outpace.cli.stream_query import Wanted
 from outpace.cli.stream_status import status_view
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import BindError
 from outpace.pattern.disorder import Invalid, KSlack, Late
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from outpace.cli import top as top_module
 from outpace.cli.main import app
 from outpace.cli.top_view import view
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 from outpace.hosts.spark.metrics_account import Account
 from outpace.hosts.spark.metrics_server import MetricsServer
 

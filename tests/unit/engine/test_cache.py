@@ -17,7 +17,7 @@ import pytest
 from outpace.engine.kernels.cache import CONDITIONS, own_folder
 from outpace.engine.match import codegen
 from outpace.engine.match.codegen import module_name, plan_path
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 from outpace.pattern.query import Query
 
 NOBODY = 65534
@@ -127,7 +127,7 @@ import pyarrow as pa
 import outpace as op
 from outpace.engine.kernels.search import search
 from outpace.engine.match.codegen import plan_path
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 
 rises = op.Query().order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
 table = pa.table({"ts": [1, 2, 3], "x": [1, 3, 2]})

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators import FedOperator
 
 import outpace as op
 from outpace.engine.match import count as count_module
@@ -20,7 +21,7 @@ from outpace.engine.match import twin as twin_module
 from outpace.engine.match.contract import Block, Outcome, Resume
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.kernel import make_kernel
-from outpace.engine.match.operator import MatchOperator, prepare
+from outpace.engine.match.task import prepare
 from outpace.engine.match.twin import make_twin
 from outpace.pattern.query import Query, Selection
 
@@ -68,7 +69,9 @@ def test_changing_the_matcher_changes_nothing(
     table = pa.table([times, list(range(len(kinds))), kinds], schema=SCHEMA)
     results = []
     for matcher in (changing, twin):
-        operator = MatchOperator(task, matcher)
+        operator = FedOperator(
+            task.bound.query, SCHEMA, given=task, choose=lambda _, matcher=matcher: matcher
+        )
         found = []
         for row in range(table.num_rows):
             found += operator.push(table.slice(row, 1)).matches.to_pylist()

@@ -15,7 +15,7 @@ from outpace.engine.match import kernel as kernel_module
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import WORK_AT_ONCE, Block, Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
-from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin, stand_in
 from outpace.errors import BindError, MatchError
 from outpace.pattern.ast import Link, predicates, variables

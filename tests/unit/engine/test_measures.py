@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
 from outpace.engine.match.contract import Found
 from outpace.engine.match.measures import evaluate_measures
-from outpace.engine.match.operator import prepare, whole_block
+from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
 from outpace.pattern.query import Query, Rows
 

@@ -5,8 +5,8 @@ import pytest
 
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.kernel import make_kernel
-from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.hosts.local.table import match
 from outpace.pattern.query import Query

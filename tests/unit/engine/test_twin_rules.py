@@ -9,7 +9,7 @@ import pytest
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.after import FIRST_ROW, MISSING
 from outpace.engine.match.contract import Block, Resume
-from outpace.engine.match.operator import match_block, prepare, whole_block
+from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
 from outpace.pattern.query import Query

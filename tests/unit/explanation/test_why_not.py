@@ -7,7 +7,7 @@ import pytest
 from explaining import Searched, events_queries, searched
 from hypothesis import given
 
-from outpace.engine.match.operator import prepare, whole_block
+from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
 from outpace.explanation.diagnose import explain_move
 from outpace.explanation.evidence import Evidence, Run

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.match.contract import Task
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 from outpace.files.parquet import RowGroup, Statistics, list_files, parquet
 from outpace.files.prune import may_start, may_use
 from outpace.pattern.query import Query

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators import match_windows
 from window_queries import KINDS, PATTERNS, rows, tables
 
-from outpace.engine.window_match.operator import match_windows
 from outpace.files import blocks
 from outpace.files import windows as window_files
 from outpace.files.parquet import list_files, parquet
@@ -84,7 +84,7 @@ def test_files_give_what_a_table_gives(
     query = query.instances(3, Batches(2)).partition_by(*["key"] * keyed)
     way, _, found = from_files(query, table, group)
     assert way is not Way.ROWS
-    assert found == rows(match_windows(query, table).table)
+    assert found == rows(match_windows(query, table))
 
 
 def test_shares_follow_row_groups_and_are_longer_than_what_overlaps_them() -> None:
@@ -120,5 +120,5 @@ def test_rows_of_which_nothing_is_read_are_counted() -> None:
     query = Query("q").pattern("A B").measures(n="COUNT(*)")
     for windows in (CountWindows(4, 2), landmark()):
         found = from_files(query.over(windows), table, 2)[2]
-        assert found == rows(match_windows(query.over(windows), table).table)
+        assert found == rows(match_windows(query.over(windows), table))
         assert len(found) > 3

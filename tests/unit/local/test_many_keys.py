@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from operators import FedOperator
 
 import outpace as op
-from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.operator import MatchOperator, prepare
+from outpace.engine.match.task import prepare
 from outpace.engine.match.twin import make_twin
 
 SCHEMA = pa.schema({"ts": pa.int64(), "id": pa.int64(), "kind": pa.string(), "key": pa.int64()})
@@ -113,13 +113,13 @@ def test_partial_matches_time_out_in_one_order_however_a_stream_is_cut(
     task = prepare(QUERIES[name], SCHEMA, timeouts=True)
 
     def late(places: list[int]) -> list[dict[str, object]]:
-        operator = MatchOperator(task, make_twin(task))
+        operator = FedOperator(task.bound.query, SCHEMA, given=task, choose=make_twin)
         found = []
         for begin, end in itertools.pairwise([0, *places, table.num_rows]):
             found += operator.push(table.slice(begin, end - begin)).timed_out.to_pylist()
             if resumed:
                 state = operator.state()
-                operator = MatchOperator(task, make_twin(task))
+                operator = FedOperator(task.bound.query, SCHEMA, given=task, choose=make_twin)
                 operator.restore(state)
         return found + operator.advance(1000).timed_out.to_pylist()
 
@@ -169,9 +169,8 @@ def test_matches_come_in_one_order_however_a_stream_is_cut(
     assert by_key == sorted(op.match(table, asked).to_pylist(), key=lambda row: row["key"])
 
 
-def operator_of(name: str) -> MatchOperator:
-    task = prepare(QUERIES[name], SCHEMA)
-    return MatchOperator(task, choose_matcher(task).matcher)
+def operator_of(name: str) -> FedOperator:
+    return FedOperator(QUERIES[name], SCHEMA)
 
 
 def one_event_each(keys: range, kind: str, time: int) -> pa.Table:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.match.operator import prepare
-from outpace.engine.split.feed import Feed
+from outpace.engine.match.task import prepare
+from outpace.engine.split.number import EventNumbers
 from outpace.pattern.bind.windows import bind_windows
 from outpace.testing.windowed import CutWindow, windowed_matches
 from outpace.testing.windows import windows_by_definition
@@ -89,7 +89,8 @@ TABLES = st.lists(
 def expected_rows(query: op.Query, table: pa.Table) -> list[dict[str, object]]:
     bound = prepare(query, table.schema).bound
     windows = bind_windows(query, table.schema)
-    events = Feed(bound, windows).number(table)
+    time = windows.time if bound.within is None else bound.time
+    events = EventNumbers(bound.schema, bound.partition_by, time).number(table)
     arrivals = [np.flatnonzero(events.partition == number) for number in range(table.num_rows or 1)]
     timed = isinstance(query.windows, type(op.windows.time(1)))
     cut = [

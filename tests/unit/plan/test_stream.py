@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from outpace.engine.stream.stage import restore_stage, save_stage
+from outpace.engine.stage import restore_stage, save_stage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
 from outpace.pattern.operator import EventOperator
@@ -17,10 +17,10 @@ def test_stages_that_match_tell_with_what_so_that_it_can_be_compiled_early(windo
     if windowed:
         query = query.over(CountWindows(100, 10)).instances(2)
     stages = plan_stream(query.measures(n="COUNT(*)"), schema, 2).stages
-    matching = {spec.name: isinstance(spec.matcher(), Compilable) for spec in stages}
+    matching = {spec.name: isinstance(spec.matcher, Compilable) for spec in stages}
     split = {"order + split": False, "match": True, "merge": False}
     assert matching == (split if windowed else {"order + match": True})
-    assert all(spec.matcher() is spec.matcher() for spec in stages)
+    assert all(spec.matcher is spec.matcher for spec in stages)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_state_of_another_operator_of_the_user_is_refused():
     one, other = (plan_stream(query.apply(it), schema, 1).stages for it in (Nothing, NothingElse))
     for before, after in zip(one, other, strict=True):
         with pytest.raises(StateError, match="belongs to another query"):
-            restore_stage(after, 0, save_stage(before, before.make(0)))
+            restore_stage(after, save_stage(before, before.make()))

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators import match_windows
 from window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.bits import bit_columns
 from outpace.engine.rows.partition import one_array
-from outpace.engine.window_match.operator import match_windows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
@@ -112,7 +112,7 @@ def test_divided_windows_give_what_a_table_gives(
     query = PATTERNS[pattern].over(KINDS[kind], duplicates=duplicates, numbered=numbered)
     query = query.partition_by("key") if keyed else query
     query = query.instances(2, Batches(size)) if size else query
-    assert divided(table, query, pieces) == rows(match_windows(query, table).table)
+    assert divided(table, query, pieces) == rows(match_windows(query, table))
 
 
 def test_rows_of_which_nothing_is_read_are_counted() -> None:

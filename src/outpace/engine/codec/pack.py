@@ -19,8 +19,8 @@ from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.kernels.grouping import group_rows
 from outpace.engine.match.bits import BITS, BitTask, bit_columns
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.operator import kept_columns, match_block, whole_block
 from outpace.engine.match.output import match_table
+from outpace.engine.match.task import kept_columns, match_block, whole_block
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import one_array, placed
 
@@ -49,7 +49,7 @@ class Packer:
     Examples
     --------
     >>> from outpace.engine.match.bits import with_bits
-    >>> from outpace.engine.match.operator import prepare
+    >>> from outpace.engine.window_match.partition_matcher import prepare
     >>> from outpace.pattern.query import Query
     >>> rows = pa.table({"ts": [1, 2, 3, 4], "key": [8, 9, 8, 9], "kind": ["a", "a", "b", "c"]})
     >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")

@@ -41,7 +41,7 @@ def windows_of(query: Query, table: pa.Table) -> pa.Table:
     ordered = table if order is None else table.take(pa.array(order))
     numbers = EventNumbers(table.schema, bound.partition_by, windows.time)
     events = numbers.number(ordered)
-    numbers.take(events)
+    numbers.take()
     splitter = make_splitter(windows)
     parts = (splitter.push(events).closed, splitter.finish().closed)
     found = _by_number([part for part in parts if len(part)])

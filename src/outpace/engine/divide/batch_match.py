@@ -5,7 +5,7 @@ Memory: the rows of one batch, of its neighbours' windows too, and what is found
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -14,13 +14,13 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.divide.batches import Batch
 from outpace.engine.event import Events
+from outpace.engine.message import Deliver
+from outpace.engine.operator import Instance
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.choose import make_splitter
-from outpace.engine.split.feed import Feed, in_order
+from outpace.engine.split.number import EventNumbers, in_order
 from outpace.engine.split.windows import Split, Windows, joined_windows
-from outpace.engine.window_match.operator import Instance
 from outpace.engine.window_match.result import WindowMatches
-from outpace.pattern.bind.windows import BoundWindows
-from outpace.pattern.bound import BoundQuery
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,15 @@ class BatchMatcher:
 
     Parameters
     ----------
-    bound
-        The query.
-    windows
-        Its windows.
-    make_instance
-        Makes what finds the matches.
+    spec
+        The query over windows.
     """
 
-    def __init__(
-        self, bound: BoundQuery, windows: BoundWindows, make_instance: Callable[[], Instance]
-    ) -> None:
-        self._bound = bound
-        self._windows = windows
-        self._make_instance = make_instance
+    def __init__(self, spec: OperatorSpec) -> None:
+        assert spec.windows is not None
+        self._spec = spec
+        self._bound = spec.bound
+        self._windows = spec.windows
 
     def match_batch(self, rows: pa.Table, batch: Batch) -> pa.Table:
         """Return the matches that count for a batch.
@@ -75,7 +70,7 @@ class BatchMatcher:
         batch
             The windows.
         """
-        events = Feed(self._bound, self._windows).number(rows)
+        events = self._numbered(rows)
         events = self._renumbered(events, batch.rows[0])
         matches = self._instance(events, Split(batch.windows, batch.windows))
         mine = (matches.window >= batch.first) & (matches.window < batch.stop)
@@ -92,7 +87,7 @@ class BatchMatcher:
         """
         counts = np.array([part.rows.num_rows for part in parts])
         rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
-        events = Feed(self._bound, self._windows).number(in_order(self._bound, rows))
+        events = self._numbered(in_order(self._bound, rows))
         begins = np.cumsum(counts) - counts
         if parts[0].before is not None:
             before = np.array([part.before for part in parts])
@@ -111,6 +106,10 @@ class BatchMatcher:
         mine = (matches.window >= own[:, 0]) & (matches.window < own[:, 1])
         return matches.take(np.flatnonzero(mine)).table
 
+    def _numbered(self, rows: pa.Table) -> Events:
+        keys = self._bound.partition_by
+        return EventNumbers(self._bound.schema, keys, self._spec.time).number(rows)
+
     def _renumbered(self, events: Events, before: int | Integers) -> Events:
         """Return events with their numbers among all of the stream: so many came before each."""
         arrival = events.arrival + before
@@ -118,7 +117,9 @@ class BatchMatcher:
         return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
 
     def _instance(self, events: Events, split: Split) -> WindowMatches:
-        return self._make_instance().step(events, split, ended=True)
+        arrived = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
+        delivery = Deliver(0, events, None, split, arrived, ended=True)
+        return Instance(self._spec).step(delivery).matches
 
 
 def _part_of(numbers: Integers, held: Integers) -> Integers:

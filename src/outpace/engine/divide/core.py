@@ -24,8 +24,8 @@ from outpace.engine.kernels import reduce
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, Found, Resume, Task
-from outpace.engine.match.operator import prepare, take_matches
 from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import prepare, take_matches
 from outpace.engine.rows.partition import gather, one_array, sort_rows
 from outpace.engine.rows.times import time_values
 from outpace.pattern.query import AfterMatch, Selection, Skip

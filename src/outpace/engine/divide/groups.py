@@ -13,27 +13,18 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.apply import apply_to_table
 from outpace.engine.match.contract import Task
-from outpace.engine.match.operator import Emitted, MatchOperator, match_block, whole_block
 from outpace.engine.match.output import match_table
+from outpace.engine.match.task import match_block, whole_block
+from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.operator import Operator, match_whole, matches_of
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import key_codes
-from outpace.pattern.query import Rows
+from outpace.pattern.query import Query, Rows
 
 #: Rows that are collected before they are matched.
 ROWS_AT_ONCE: Final = 1 << 20
-
-
-class PartitionStream(Protocol):
-    """One partition, fed piece by piece."""
-
-    def push(self, rows: pa.Table) -> pa.Table:
-        """Take the next rows and return what they give."""
-        ...
-
-    def finish(self) -> pa.Table:
-        """Return what the end of the partition gives."""
-        ...
 
 
 class PartitionWork(Protocol):
@@ -41,15 +32,15 @@ class PartitionWork(Protocol):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """The columns that rows are sorted by before all others; none where there is one part."""
         ...
 
     def whole(self, rows: pa.Table) -> pa.Table:
         """Return what complete partitions give."""
         ...
 
-    def stream(self) -> PartitionStream | None:
-        """Return a stream for one large partition; None where it has to be complete."""
+    def stream(self) -> Operator | None:
+        """Return the operator of one large partition; None where it has to be complete."""
         ...
 
 
@@ -58,7 +49,7 @@ class PatternWork:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._matcher = choose_matcher(task).matcher
+        self._spec = OperatorSpec(task.bound.query, task.bound.schema, task)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -67,34 +58,60 @@ class PatternWork:
 
     def whole(self, rows: pa.Table) -> pa.Table:
         """Return the matches of complete partitions."""
+        matcher = self._spec.matcher
+        assert matcher is not None
         block = whole_block(self._task, rows)
-        return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
+        return match_table(self._task, block, match_block(self._task, matcher, block).found)
 
-    def stream(self) -> PartitionStream | None:
-        """Return a stream of matches, unless unmatched rows are asked for."""
+    def stream(self) -> Operator | None:
+        """Return the operator, unless unmatched rows are asked for."""
         if self._task.bound.query.rows is Rows.ALL_WITH_UNMATCHED:
             return None
-        return MatchStream(MatchOperator(self._task, self._matcher))
+        return Operator(self._spec)
 
 
-class _Operator(Protocol):
-    def push(self, table: pa.Table) -> Emitted: ...
-    def finish(self) -> Emitted: ...
+class WindowWork:
+    """Matches windows; each task splits its own partitions.
+
+    Memory of a stream: the rows of its open windows.
+
+    Parameters
+    ----------
+    spec
+        The query over windows.
+    keys
+        The columns that the rows are sorted by before all others; none where they come in the
+        order of all events.
+    """
+
+    def __init__(self, spec: OperatorSpec, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+        self._spec = spec
+
+    def whole(self, rows: pa.Table) -> pa.Table:
+        """Return the matches of complete partitions."""
+        return match_whole(self._spec, rows)[0]
+
+    def stream(self) -> Operator:
+        """Return the operator."""
+        return Operator(self._spec)
 
 
-class MatchStream:
-    """The matches of an operator that is fed piece by piece."""
+class OperatorWork:
+    """Runs a user-defined operator over whole partitions; what a stream keeps is its own."""
 
-    def __init__(self, operator: _Operator) -> None:
-        self._operator = operator
+    def __init__(self, query: Query, schema: pa.Schema) -> None:
+        self.keys = query.partitions
+        self._query = query
+        self._schema = schema
 
-    def push(self, rows: pa.Table) -> pa.Table:
-        """Take the next rows and return the matches that became final."""
-        return self._operator.push(rows).matches
+    def whole(self, rows: pa.Table) -> pa.Table:
+        """Return what the operators of complete partitions give."""
+        return apply_to_table(self._query, rows)
 
-    def finish(self) -> pa.Table:
-        """Return the remaining matches."""
-        return self._operator.finish().matches
+    def stream(self) -> Operator:
+        """Return the operator of one large partition."""
+        return Operator(OperatorSpec(self._query, self._schema))
 
 
 class SortedGroups:
@@ -105,7 +122,7 @@ class SortedGroups:
         self._rows_at_once = rows_at_once
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._large: PartitionStream | None = None
+        self._large: Operator | None = None
         self._large_key: pa.Table | None = None
 
     def push(self, table: pa.Table) -> Iterator[pa.Table]:
@@ -121,7 +138,7 @@ class SortedGroups:
         """Yield the rest."""
         yield from self._flush(ended=True)
         if self._large is not None:
-            yield self._large.finish()
+            yield matches_of(self._large.step(SourceEnded()))
 
     def _flush(self, *, ended: bool) -> Iterator[pa.Table]:
         if not self._waiting:
@@ -141,7 +158,7 @@ class SortedGroups:
             self._large = self._work.stream()
         if self._large is not None:
             self._large_key = rest.slice(0, 1).select(self._work.keys)
-            yield self._large.push(rest)
+            yield matches_of(self._large.step(EventsArrived(rest)))
         elif rest.num_rows:
             self._waiting, self._waiting_rows = [rest], rest.num_rows
 
@@ -157,9 +174,9 @@ class SortedGroups:
             others = np.flatnonzero(codes[1:] != codes[0])
             size = int(others[0]) if len(others) else size
         if size:
-            yield self._large.push(rows.slice(0, size))
+            yield matches_of(self._large.step(EventsArrived(rows.slice(0, size))))
         if size < rows.num_rows:
-            yield self._large.finish()
+            yield matches_of(self._large.step(SourceEnded()))
             self._large = self._large_key = None
         return rows.slice(size)
 

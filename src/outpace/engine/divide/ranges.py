@@ -30,8 +30,8 @@ from outpace.engine.kernels.grouping import group_rows, is_ascending
 from outpace.engine.kernels.starts import reachable_starts
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, Found, Task
-from outpace.engine.match.operator import kept_columns, match_block, take_matches, whole_block
 from outpace.engine.match.output import match_rows
+from outpace.engine.match.task import kept_columns, match_block, take_matches, whole_block
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import one_array, placed
 from outpace.engine.rows.times import time_values

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.clock import Clock, spans_of
+from outpace.engine.order.contract import Released, with_reasons
 from outpace.engine.order.runs import Run, Runs, moved, sorted_run
 from outpace.engine.order.sources import ticks_of
 from outpace.engine.rows.partition import one_array, sort_groups
@@ -41,32 +42,7 @@ from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 
-#: The first column of invalid events says why they are.
-REASON: Final = "reason"
-
 _LIMITS: Final = np.iinfo(np.int64)
-
-
-@dataclass(frozen=True)
-class Released:
-    """What a piece of a stream gives.
-
-    Parameters
-    ----------
-    rows
-        The events whose turn it is, in order.
-    late
-        The events of the piece that came late, as they came, whatever becomes of them.
-    invalid
-        Those that cannot be used, with the reason in the first column.
-    watermark
-        No later event has a time before this; NO_TIME while it is not known.
-    """
-
-    rows: pa.Table
-    late: pa.Table
-    invalid: pa.Table
-    watermark: int
 
 
 #: Lists of numbers in the header of a saved state.
@@ -143,7 +119,13 @@ class Reorderer:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._clock.watermark
 
-    def push(self, rows: pa.Table, spans: Integers | None = None, told: int = NO_TIME) -> Released:
+    def push(
+        self,
+        rows: pa.Table,
+        spans: Integers | None = None,
+        told: int = NO_TIME,
+        source: str | None = None,
+    ) -> Released:
         """Take the next piece of the stream; after an error nothing is taken.
 
         Parameters
@@ -155,6 +137,8 @@ class Reorderer:
             `Clock.after` has them; by default those of `rows`.
         told
             A promise: no event of a later piece has a time before this.
+        source
+            Who sent it, which makes no difference.
 
         Raises
         ------
@@ -184,9 +168,13 @@ class Reorderer:
         ready = self._release(usable, before)
         self._clock = clock
         self._count(rows.num_rows, ready.num_rows, late.num_rows, invalid.num_rows)
-        return Released(ready, late, invalid, clock.watermark)
+        return Released(ready, clock.watermark, late, invalid)
 
-    def finish(self) -> Released:
+    def tell(self, time: int, source: str | None = None) -> Released:
+        """Take a promise that no later event has a time before this."""
+        return self.push(self._schema.empty_table(), told=time)
+
+    def finish(self, source: str | None = None) -> Released:
         """Say that no more events come, and return those that wait."""
         self._check(self._schema)
         nothing = self._schema.empty_table()
@@ -197,7 +185,7 @@ class Reorderer:
         if ready.num_rows:
             final = as_integers(one_array(ready.column(self._time).slice(ready.num_rows - 1)))
             watermark = max(watermark, int(final[0]))
-        return Released(ready, nothing, _with_reasons(nothing, []), watermark)
+        return Released(ready, watermark, nothing, with_reasons(nothing, []))
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
@@ -308,7 +296,7 @@ class Reorderer:
     def _invalid(self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock) -> pa.Table:
         """Return the events that cannot be used with the reasons, or refuse the first of them."""
         if known.all() and valid.all():
-            return _with_reasons(self._schema.empty_table(), [])
+            return with_reasons(self._schema.empty_table(), [])
         far = np.flatnonzero(known)[~valid]
         bad = np.sort(np.concatenate([np.flatnonzero(~known), far]))
         latest = clock.latest if clock.slack is not None else clock.watermark
@@ -326,7 +314,7 @@ class Reorderer:
                 detail=f"row {int(bad[0])} of a piece of {rows.num_rows}, column '{self._time}'",
                 hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
             )
-        return _with_reasons(rows.take(pa.array(bad)), reasons)
+        return with_reasons(rows.take(pa.array(bad)), reasons)
 
     def _ticks_of(self, rows: pa.Table) -> Integers:
         """Return times as exactly as the column has them."""
@@ -383,10 +371,6 @@ def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -
         column = pc.if_else(mask, value[0], one_array(rows.column(name)))
         rows = rows.set_column(index, rows.schema.field(index), column)
     return rows
-
-
-def _with_reasons(rows: pa.Table, reasons: list[str]) -> pa.Table:
-    return rows.add_column(0, pa.field(REASON, pa.string()), pa.array(reasons, pa.string()))
 
 
 def _units_in(kind: pa.DataType) -> int:

@@ -8,40 +8,30 @@ to a partition whose events are counted on from there, and only as many are kept
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, grown
 from outpace.engine.event import Events
-from outpace.engine.kernels.windows import count_events
-from outpace.engine.rows.partition import key_codes, key_tuples
+from outpace.engine.kernels.grouping import count_rows
+from outpace.engine.rows.key_table import KeyNumbers, KeyTable
+from outpace.engine.rows.partition import sort_groups
 from outpace.engine.rows.times import valid_times
 from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
-from outpace.errors import StateError
-
-_Key: TypeAlias = tuple[Hashable, ...]
-
-#: So many tables of keys are kept before they are made one, so that a new key costs the same
-#: however many there are.
-_PARTS_MAX: Final = 1024
+from outpace.pattern.bound import BoundQuery
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """The partitions in a piece of the stream, the events that each had then, and the new keys."""
+    """A piece of the stream: its events, their keys, and how many each had before and then."""
 
-    partitions: Integers
-    counts: Integers
-    added: dict[_Key, int]
-    added_rows: pa.Table
-
-    @staticmethod
-    def none(rows: pa.Table) -> _Piece:
-        return _Piece(np.zeros(0, np.int64), np.zeros(0, np.int64), {}, rows.slice(0, 0))
+    size: int
+    keys: KeyNumbers
+    before: Integers
+    after: Integers
 
 
 class EventNumbers:
@@ -63,25 +53,19 @@ class EventNumbers:
     >>> events = numbers.number(rows)
     >>> events.partition.tolist(), events.ordinal.tolist(), events.times.tolist()
     ([0, 1, 0], [0, 0, 1], [1, 2, 3])
-    >>> numbers.take(events)
-    >>> numbers.number(rows).arrival.tolist(), numbers.keys.column("key").to_pylist()
-    ([3, 4, 5], ['b', 'a'])
+    >>> numbers.take()
+    >>> numbers.number(rows).arrival.tolist(), numbers.partitions
+    ([3, 4, 5], 2)
     """
 
     def __init__(self, schema: pa.Schema, partition_by: Sequence[str], time: str | None) -> None:
-        self._names = tuple(partition_by)
+        self._keyed = bool(partition_by)
         self._time = time
         self._arrived = 0
+        #: How many events each partition has had, by its number.
         self._counts = np.zeros(16, np.int64)
-        self._numbers: dict[_Key, int] = {}
-        #: The key that each number was given to last, and its row in the tables of keys.
-        self._given: list[_Key] = []
-        self._rows: list[int] = []
-        #: Numbers of partitions that were forgotten.
-        self._free: list[int] = []
-        self._keys = [schema.empty_table().select(self._names)]
-        self._keys_size = 0
-        self._next = _Piece.none(self._keys[0])
+        self._keys = KeyTable(pa.schema([schema.field(name) for name in partition_by]))
+        self._piece = self._none = self._piece_of(schema.empty_table())
 
     @property
     def arrived(self) -> int:
@@ -91,111 +75,103 @@ class EventNumbers:
     @property
     def partitions(self) -> int:
         """How many partitions are known."""
-        return len(self._numbers)
-
-    @property
-    def keys(self) -> pa.Table:
-        """The key of each partition, by number."""
-        keys = pa.concat_tables(self._keys).combine_chunks()
-        if self._keys_size > len(self._rows):
-            keys = keys.take(pa.array(self._rows, pa.int64()))
-        self._keys, self._keys_size = [keys], keys.num_rows
-        self._rows = list(range(keys.num_rows))
-        return keys
+        return len(self._keys)
 
     def number(self, rows: pa.Table) -> Events:
         """Number the next events; they count from `take` on."""
+        times = np.zeros(0, np.int64)
+        if self._time is not None:
+            times = valid_times(self._time, rows.column(self._time), range(rows.num_rows))
+        piece = self._piece = self._piece_of(rows)
         arrival = np.arange(self._arrived, self._arrived + rows.num_rows, dtype=np.int64)
-        times = self._times(rows)
-        if not self._names or not rows.num_rows:
-            self._next = _Piece.none(rows.select(self._names))
-            return Events(rows, np.zeros(len(arrival), np.int64), arrival, arrival, times)
-        codes, firsts = key_codes([rows.column(name) for name in self._names])
-        self._next = self._piece(rows.select(self._names).take(pa.array(firsts)))
-        ordinal = np.empty(len(arrival), np.int64)
-        count_events(codes, self._next.counts, ordinal)
-        return Events(rows, self._next.partitions[codes], ordinal, arrival, times)
+        ordinal = arrival
+        codes = piece.keys.codes, piece.keys.numbers
+        if self._keyed:
+            ordinal = np.empty(len(arrival), np.int64)
+            count_rows(piece.keys.codes, piece.after, ordinal)
+        return Events.of_codes(rows, codes, ordinal, arrival, times)
 
-    def take(self, events: Events) -> None:
+    def take(self) -> None:
         """Count the events that `number` returned last; without it they are as if never seen."""
-        self._arrived += len(events.arrival)
-        self._add_keys(self._next.added, self._next.added_rows)
-        self._counts[self._next.partitions] = self._next.counts
+        piece = self._piece
+        self._arrived += piece.size
+        self._keys.add(piece.keys)
+        if self._keyed:
+            self._counts = grown(self._counts, self._keys.room, 0)
+            self._counts[piece.keys.numbers] = piece.after
 
-    def forget(self, partitions: Integers) -> None:
-        """Forget partitions: should they come again, they are new, with the number of any such."""
-        for number in partitions.tolist():
-            del self._numbers[self._given[number]]
-            self._free.append(number)
+    def take_back(self) -> None:
+        """Undo the last `take`."""
+        piece, self._piece = self._piece, self._none
+        self._arrived -= piece.size
+        self._keys.take_back(piece.keys)
+        if self._keyed:
+            self._counts[piece.keys.numbers] = piece.before
+
+    def forget(self, partitions: Integers, *, restart: bool = False) -> None:
+        """Forget partitions: should they come again, they are new, with the number of any such.
+
+        Their events are counted on, or from 0 again.
+        """
+        self._keys.forget(partitions)
+        if restart and self._keyed:
+            self._counts[partitions] = 0
 
     @property
     def taken(self) -> Integers:
         """How many events of each partition were taken, by its number."""
-        return self._counts[: len(self._given)] if self._names else np.array([self._arrived])
+        return self._counts[: self._keys.room] if self._keyed else np.array([self._arrived])
 
     @property
     def forgotten(self) -> Integers:
         """The numbers of partitions that were forgotten."""
-        return np.array(self._free, np.int64)
+        return self._keys.free
+
+    @property
+    def keys(self) -> pa.Table:
+        """The key of each partition, by number."""
+        return self._keys.keys
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        counts = pa.table({"count": self._counts[: len(self._given)]})
-        free = pa.table({"number": pa.array(self._free, pa.int64())})
-        return pack({"arrived": self._arrived}, [counts, self.keys, free])
+        header, tables = self._keys.tables()
+        counts = self.taken if self._keyed else self._counts[:0]
+        if self._keyed and not counts[self._keys.free].any():
+            # Nothing is known of partitions that were forgotten: they are given their numbers anew.
+            counts = counts[self._keys.numbers]
+        return pack({"arrived": self._arrived, **header}, [*tables, pa.table({"count": counts})])
 
     def restore(self, data: bytes) -> None:
         """Go on from bytes that `state` returned, maybe in another process."""
-        header, (counts, keys, free) = unpack(data, 3)
-        if keys.schema != self._keys[0].schema:
-            raise StateError("the saved state belongs to a stream with other partitions")
-        size = counts.num_rows
-        require(not self._names or keys.num_rows == size, "partitions have no keys")
+        header, (*tables, counts) = unpack(data, 3)
         self._arrived = integer(header, "arrived", NATURAL)
-        (self._counts,) = integers(counts, count=range(self._arrived + 1))
-        (numbers,) = integers(free, number=range(size))
-        self._given, self._free = key_tuples(keys), numbers.tolist()
-        gone = set(self._free)
-        require(len(gone) == len(self._free), "a partition was forgotten twice")
-        self._numbers = {key: at for at, key in enumerate(self._given) if at not in gone}
-        self._keys, self._keys_size, self._rows = [keys], keys.num_rows, list(range(keys.num_rows))
-        require(len(self._numbers) + len(gone) == len(self._given), "partitions have the same key")
+        self._keys.restore(header, tables)
+        (known,) = integers(counts, count=range(self._arrived + 1))
+        self._counts = np.zeros(max(16, self._keys.room), np.int64)
+        if self._keyed:
+            # Of partitions that were forgotten there need be none.
+            every = len(known) == self._keys.room
+            numbers = np.arange(len(known)) if every else self._keys.numbers
+            require(len(known) == len(numbers), "partitions have no keys")
+            self._counts[numbers] = known
 
-    def _piece(self, keys: pa.Table) -> _Piece:
-        """Return the partitions of a piece that has these keys, with their counts before it."""
-        known = key_tuples(keys)
-        new = [place for place, key in enumerate(known) if key not in self._numbers]
-        partitions = np.array([self._numbers.get(key, -1) for key in known], np.int64)
-        numbers = [*self._free[: len(new)], *range(len(self._given), len(self._given) + len(new))]
-        partitions[new] = numbers[: len(new)]
-        counts = np.zeros(len(known), np.int64)
-        old = partitions < len(self._given)
-        counts[old] = self._counts[partitions[old]]
-        added = {known[place]: int(partitions[place]) for place in new}
-        return _Piece(partitions, counts, added, keys.take(pa.array(new, pa.int64())))
+    def _piece_of(self, rows: pa.Table) -> _Piece:
+        keys = self._keys.look_up(rows)
+        before = np.zeros(len(keys.numbers), np.int64)
+        old = keys.numbers < self._keys.room
+        before[old] = self._counts[keys.numbers[old]]
+        return _Piece(rows.num_rows, keys, before, before.copy())
 
-    def _add_keys(self, keys: dict[_Key, int], rows: pa.Table) -> None:
-        if not keys:
-            return
-        self._numbers.update(keys)
-        again = min(len(self._free), len(keys))
-        del self._free[:again]
-        for row, (key, number) in enumerate(keys.items(), start=self._keys_size):
-            if row < self._keys_size + again:
-                self._given[number], self._rows[number] = key, row
-            else:
-                self._given.append(key)
-                self._rows.append(row)
-        self._keys.append(rows)
-        self._keys_size += rows.num_rows
-        if len(self._keys) > _PARTS_MAX or self._keys_size > 2 * len(self._rows) + _PARTS_MAX:
-            self._keys = [self.keys]
-        if len(self._given) > len(self._counts):
-            larger = np.zeros(2 * len(self._given), np.int64)
-            larger[: len(self._counts)] = self._counts
-            self._counts = larger
 
-    def _times(self, rows: pa.Table) -> Integers:
-        if self._time is None:
-            return np.zeros(0, np.int64)
-        return valid_times(self._time, rows.column(self._time), range(rows.num_rows))
+def in_order(bound: BoundQuery, table: pa.Table, time: str | None = None) -> pa.Table:
+    """Return a table's rows in the query's order, over all partitions, ties as they come.
+
+    Where the column of a time is given, a row without one is refused by its number in the table:
+    sorted, it would have another.
+    """
+    if time is not None:
+        valid_times(time, table.column(time), range(table.num_rows))
+    if not bound.order_by or not table.num_rows:
+        return table
+    order = sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))
+    return table if order is None else table.take(pa.array(order))

@@ -7,10 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.rows.partition import one_array
-from outpace.engine.window_match.rows import select
 
 #: Columns that travel beside those of the events.
 _PARTITION: Final = "__outpace_partition"
@@ -22,22 +20,6 @@ _TIMES: Final = "__outpace_times"
 NUMBERS: Final = pa.schema(
     [(name, pa.int64()) for name in (_PARTITION, _ORDINAL, _ARRIVAL, _TIMES)]
 )
-
-
-def chosen(events: Events, ranges: Integers) -> Events:
-    """Return the events in ranges of rows; one range alone is not copied."""
-    if len(ranges) == 1:
-        low, high = ranges[0].tolist()
-        return Events(
-            events.rows.slice(low, high - low),
-            events.partition[low:high],
-            events.ordinal[low:high],
-            events.arrival[low:high],
-            events.times[low:high],
-        )
-    sizes = ranges[:, 1] - ranges[:, 0]
-    before = np.cumsum(sizes) - sizes
-    return select(events, np.repeat(ranges[:, 0] - before, sizes) + np.arange(sizes.sum()))
 
 
 def packed(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.Table:

@@ -24,8 +24,8 @@ from outpace.engine.event import Events, no_events
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
-from outpace.engine.match.operator import count_starts, fingerprint, kept_columns
 from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import count_starts, fingerprint, kept_columns
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows

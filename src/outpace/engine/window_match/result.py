@@ -7,7 +7,7 @@ then that of the window's number y, of the partition, and the order inside the w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
 from outpace.engine.kernels.identity import write_identities
 from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import gather
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
@@ -97,6 +98,44 @@ class WindowMatches:
             np.concatenate([part.partition for part in parts]),
             pa.concat_arrays([part.identity for part in parts]),
         )
+
+
+class _FoundMatches(WindowMatches):
+    """Matches of partitions without windows; all but the rows is made when it is asked for."""
+
+    _made: dict[str, Callable[[], object]]
+
+    def __init__(self, table: pa.Table, event: Integers, **made: Callable[[], object]) -> None:
+        vars(self).update(table=table, event=event, _made=made)
+
+    def __getattr__(self, name: str) -> object:
+        if name not in vars(self).get("_made", ()):
+            raise AttributeError(name)
+        value = vars(self)[name] = self._made[name]()
+        return value
+
+
+def found_matches(
+    task: Task, block: Block, found: Found, event: Integers, partition: Integers
+) -> WindowMatches:
+    """Return matches in partitions: what was found, when, and the partitions of the segments."""
+    if not len(found.start):
+        return WindowMatches.none(task.bound.output)
+    table, match_of = match_rows(task, block, found)
+
+    def offsets() -> Integers:
+        counts = np.bincount(match_of, minlength=len(event))
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    return _FoundMatches(
+        table,
+        event,
+        offsets=offsets,
+        phase=lambda: np.full(len(event), COMPLETING),
+        window=lambda: np.zeros(len(event), np.int64),
+        partition=lambda: partition[found.segment],
+        identity=lambda: identities(task, block, found),
+    )
 
 
 def rows_of_matches(offsets: Integers, *values: Integers) -> list[Integers]:

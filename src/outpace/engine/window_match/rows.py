@@ -6,13 +6,11 @@ Ordinals of a partition may have gaps, where no window of the instance is.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.event import Events
+from outpace.engine.event import Events, select
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.kernels.grouping import is_ascending
-from outpace.engine.rows.partition import gather
 
 
 def joined(held: Events, events: Events, *, keyed: bool) -> Events:
@@ -26,18 +24,6 @@ def joined(held: Events, events: Events, *, keyed: bool) -> Events:
     if not keyed or is_ascending(together.partition):
         return together
     return select(together, np.argsort(together.partition, kind="stable"))
-
-
-def select(events: Events, rows: Integers) -> Events:
-    """Return some events, in the order given."""
-    columns = [gather(column, rows) for column in events.rows.columns]
-    return Events(
-        pa.table(columns, schema=events.rows.schema),
-        events.partition[rows],
-        events.ordinal[rows],
-        events.arrival[rows],
-        events.times[rows] if len(events.times) else events.times,
-    )
 
 
 def kept(events: Events, low: Integers, high: Integers) -> Events:

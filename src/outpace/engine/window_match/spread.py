@@ -10,8 +10,8 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers, pooled
 from outpace.engine.kernels.spread import spread_runs
 from outpace.engine.match.contract import Block, Found, Task
-from outpace.engine.match.operator import take_matches
 from outpace.engine.match.output import match_rows
+from outpace.engine.match.task import take_matches
 from outpace.engine.split.windows import Windows
 from outpace.engine.window_match.result import (
     COMPLETING,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import logging
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -24,21 +24,17 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.match.operator import Emitted
-from outpace.engine.order.reorderer import Released, Reorderer
-from outpace.engine.order.sources import SourceMerge, ticks_of
+from outpace.engine.message import Aside, Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
+from outpace.engine.operator import Operator
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.contract import with_reasons
+from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.source_order import SourceOrder
+from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
-from outpace.engine.rows.times import as_integer, as_integers, time_of
+from outpace.engine.rows.times import as_integer, as_integers
 from outpace.engine.state import pack, parts, read_header, reading, unpack
-from outpace.engine.stream.operator import (
-    StreamOperator,
-    joined,
-    make_operator,
-    push_until,
-    reach_back,
-    shows_time,
-)
-from outpace.errors import BindError, DataError, StateError, UnsupportedError
+from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
@@ -179,19 +175,16 @@ class StreamMatcher:
     ) -> None:
         self._query = query
         self._timeouts = timeouts
-        self._operator: StreamOperator | None = None
-        self._schema: pa.Schema | None = None
         self._identifiers = None if sources is None else SourceMerge(sources).sources
-        self._merge: SourceMerge | None = None
-        self._reorderer: Reorderer | None = None
+        self._operator: Operator | None = None
+        self._schema: pa.Schema | None = None
         self._dropped: LateEvents | None = None
-        #: How far time has come, how far before that a later match may lie, and where it shows it.
-        self._time = int(NO_TIME)
-        self._reach: int | None = None
+        #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()
-        self._last: Emitted | None = None
-        self._released: Released | None = None
-        self._failed = False
+        #: Whether the events are the matches of another stream, which tells the time.
+        self._follows = False
+        self._last: Emit | None = None
+        self._aside: dict[Aside, pa.Table] = {}
 
     def __repr__(self) -> str:
         if self._operator is None:
@@ -203,21 +196,22 @@ class StreamMatcher:
         """Fit the query to the input's schema; a push does this by itself."""
         hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
         an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
-        operator = make_operator(
-            self._query, schema, timeouts=self._timeouts, choose=_compiled_soon
-        )
-        if self._identifiers is not None:
-            self._merge = SourceMerge(self._identifiers, time=_time_column(operator.bound))
+        disorder = None
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
             self._dropped = LateEvents(self._query) if disorder.late is Late.DROP else None
-            self._reorderer = Reorderer(operator.bound, disorder, schema)
-        self._reach = reach_back(operator)
-        if self._reach is not None:
-            shown = operator.bound.output.names
-            self._timed = tuple(name for name in shown if shows_time(operator.bound, name))
-        self._operator = operator
-        self._schema = schema
+        spec = OperatorSpec(
+            self._query,
+            schema,
+            disorder=disorder,
+            sources=self._identifiers,
+            timeouts=self._timeouts,
+            choose=_compiled_soon,
+        )
+        operator = Operator(spec)
+        if spec.reach is not None:
+            self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
+        self._operator, self._schema = operator, schema
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows and return the matches that became final.
@@ -235,33 +229,31 @@ class StreamMatcher:
         table = to_arrow(data, self._query, self._schema)
         if self._operator is None:
             self.bind(table.schema)
-        operator = self._bound("push")
+        bound = self._bound("push").spec.bound
         if self._identifiers is not None or source is not None:
-            self._merged(source).push(source or "", table)
-            return self._merge_on()
-        time = told.get(next(iter(operator.bound.order_by), ""))
+            self._check_source(source)
+            return self._step(EventsArrived(table, source))
+        time = told.get(next(iter(bound.order_by), ""))
         if time is not None and self._query.order_of_arrival is None:
-            return self._follow(table, time)
-        if self._reorderer is not None:
-            return self._go_on(self._reorderer.push(table))
-        emitted = operator.push(table)
-        if self._timed and table.num_rows:
-            last = table.column(operator.bound.order_by[0]).slice(table.num_rows - 1)
-            self._time = max(self._time, int(as_integers(last)[0]))
-        return self._remember(emitted)
+            self._follow(table, time)
+            return self._step(EventsArrived(table, watermark=time))
+        return self._step(EventsArrived(table))
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
-        kind = _time_type(self._bound("take a heartbeat").bound)
-        self._merged(source).heartbeat(source, as_integer(time, kind) * ticks_of(kind))
-        return self._merge_on()
+        kind = _time_type(self._bound("take a heartbeat").spec.bound)
+        self._check_source(source)
+        return self._step(TimeTold(as_integer(time, kind), source))
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
         a_text(source, "the identifier of a source", error=DataError)
         if self._operator is None and self._identifiers is not None:
             return source in self._identifiers
-        return self._merged(source).wants(source)
+        self._check_source(source)
+        order = self._bound("ask for a source").front.order
+        assert isinstance(order, SourceOrder)
+        return order.merge.wants(source)
 
     def advance(self, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row has a time before `time`; return what became final.
@@ -270,34 +262,17 @@ class StreamMatcher:
         """
         if self._identifiers is not None:
             raise DataError("time passes by source", hint="use heartbeat(source, time)")
-        operator = self._bound("advance")
-        if self._reorderer is None:
-            emitted = operator.advance(time_of(operator.bound, time))
-            if self._timed:
-                self._time = max(self._time, time_of(operator.bound, time))
-            return self._remember(emitted)
-        nothing = operator.bound.schema.empty_table()
-        told = as_integer(time, _time_type(operator.bound))
-        return self._go_on(self._reorderer.push(nothing, told=told))
+        bound = self._bound("advance").spec.bound
+        # Without an order nothing depends on time.
+        told = as_integer(time, _time_type(bound)) if bound.order_by else NO_TIME
+        return self._step(TimeTold(told))
 
     def finish(self, source: str | None = None) -> pa.Table:
         """Say that the input, or one source, has ended and return the matches that became final."""
-        operator = self._bound("finish")
+        self._bound("finish")
         if source is not None:
-            self._merged(source).finish(source)
-            return self._merge_on()
-        self._time = NEVER
-        if self._reorderer is not None:
-            self._go_on(self._reorderer.finish())
-            assert self._last is not None
-            return self._remember(self._last, operator.finish())
-        if self._merge is None:
-            return self._remember(operator.finish())
-        for every in self._merge.sources:
-            self._merge.finish(every)
-        ordered = self._merge.take()
-        pushed = [operator.push(ordered.rows)] if len(ordered) else []
-        return self._remember(*pushed, operator.finish())
+            self._check_source(source)
+        return self._step(SourceEnded(source))
 
     @property
     def timed_out(self) -> pa.Table:
@@ -309,87 +284,86 @@ class StreamMatcher:
     @property
     def late(self) -> pa.Table:
         """The rows that came late in the last push, as they came, whatever becomes of them."""
-        return self._ordered.late
+        return self._set_aside(Aside.LATE)
 
     @property
     def invalid(self) -> pa.Table:
         """The rows of the last push that cannot be used, with the reason in the first column."""
-        return self._ordered.invalid
+        return self._set_aside(Aside.INVALID)
 
     @property
     def buffered(self) -> int:
         """How many rows wait for others that may come before them."""
-        if self._merge is not None:
-            return sum(map(self._merge.buffered, self._merge.sources))
-        return 0 if self._reorderer is None else self._reorderer.buffered
+        return 0 if self._operator is None else self._operator.front.order.buffered
 
     @property
     def rows_kept(self) -> int:
         """How many rows are kept because an undecided match may need them."""
-        return 0 if self._operator is None else self._operator.rows_kept
+        return 0 if self._operator is None else self._operator.instance.rows_kept
 
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
-        self._check()
-        inner = pack({"empty": True}, []) if self._operator is None else self._operator.state()
-        front = self._merge or self._reorderer
-        if self._identifiers is None and front is None:
-            return inner
-        waiting = b"" if front is None else front.state()
-        states = pa.table({"part": pa.array([inner, waiting], pa.binary())})
-        header = {"sources": self._identifiers and list(self._identifiers)}
-        return pack({**header, "follows": self._follows}, [states])
+        header = {
+            "sources": self._identifiers and list(self._identifiers),
+            "disorder": self._query.order_of_arrival is not None,
+            "follows": self._follows,
+        }
+        if self._operator is None:
+            return pack(header, [])
+        assert self._schema is not None
+        state = pa.table({"part": pa.array([self._operator.state()], pa.binary())})
+        return pack(header, [state, self._schema.empty_table()])
 
     def restore(self, state: bytes) -> None:
         """Go on from bytes that `state` returned."""
         header, tables = unpack(state)
         if header.get("sources") != (self._identifiers and list(self._identifiers)):
             raise StateError("the saved state belongs to a stream with other sources")
-        if header.get("empty"):
-            return
-        in_order = "sources" not in header
-        orders = self._identifiers is not None or self._query.order_of_arrival is not None
-        follows = bool(header.get("follows")) and not orders
-        if in_order is orders and not follows:
+        disorder = self._query.order_of_arrival is not None
+        if header.get("disorder") is not disorder:
             raise StateError(
-                "the saved state belongs to a query without disorder"
-                if in_order
-                else "the saved state belongs to a query with disorder",
+                f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
+        if not tables:
+            return
         with reading():
-            states = [state] if in_order else parts(tables[0], 2)
-            self._restore(states, tables, follows=follows)
+            saved, schema = tables
+            self.bind(schema.schema)
+            assert self._operator is not None
+            if header.get("follows"):
+                self._begin_to_follow()
+            self._operator.restore(*parts(saved, 1))
 
-    def _restore(
-        self, states: Sequence[bytes], tables: Sequence[pa.Table], *, follows: bool
-    ) -> None:
-        """Go on from the state of the query, and of what waits to be put in order."""
-        if len(states) > 1:
-            if read_header(states[0]).get("empty"):
-                return
-            # Rows that wait have all columns, those that are kept only what the query needs.
-            _, tables = unpack(states[self._identifiers is None])
-        self.bind(tables[-1].schema)
-        assert self._operator is not None
-        self._operator.restore(states[0])
-        if follows:
-            self._reorderer = self._following(self._operator.bound)
-        front = self._merge or self._reorderer
-        if front is not None:
-            front.restore(states[1])
+    def _step(self, stimulus: Stimulus) -> pa.Table:
+        operator = self._bound("go on")
+        self._aside = {}
+        for instruction in operator.step(stimulus):
+            if isinstance(instruction, Emit):
+                self._last = instruction
+            else:
+                self._aside[instruction.kind] = instruction.rows
+        if self._dropped is not None:
+            late = self._aside.get(Aside.LATE)
+            warning = self._dropped.take(0 if late is None else late.num_rows)
+            if warning is not None:
+                _LOG.warning(warning)
+        assert self._last is not None
+        ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
+        return self._with_time(self._last.matches, NEVER if ended else self._last.watermark)
 
-    @property
-    def _ordered(self) -> Released:
+    def _set_aside(self, kind: Aside) -> pa.Table:
         if self._query.order_of_arrival is None:
             raise DataError(
                 "the query takes its events in order", hint='write disorder(op.KSlack("2 s"))'
             )
-        if self._released is None:
+        if self._last is None or self._schema is None:
             raise DataError("nothing has been pushed yet")
-        return self._released
+        nothing = self._schema.empty_table()
+        none = nothing if kind is Aside.LATE else with_reasons(nothing, [])
+        return self._aside.get(kind, none)
 
-    def _merged(self, source: str | None) -> SourceMerge:
+    def _check_source(self, source: str | None) -> None:
         if self._identifiers is None:
             raise DataError(
                 f"there is no source '{source}': the query was opened without sources",
@@ -398,62 +372,30 @@ class StreamMatcher:
         if source is None:
             raise DataError("the source of the rows is missing", hint='push(data, source="a")')
         a_text(source, "the identifier of a source", error=DataError)
-        self._bound("ask for a source")
-        assert self._merge is not None
-        return self._merge
 
-    def _merge_on(self) -> pa.Table:
-        """Match the events that no source holds back any more, and let time pass up to there."""
-        assert self._merge is not None
-        operator = self._bound("go on")
-        ordered = self._merge.take()
-        pushed = [operator.push(ordered.rows)] if len(ordered) else []
-        time = ordered.watermark
-        if time != NO_TIME:
-            time = time_of(operator.bound, time // ticks_of(_time_type(operator.bound)))
-            self._time = max(self._time, time)
-        return self._remember(*pushed, operator.advance(time))
-
-    def _go_on(self, released: Released) -> pa.Table:
-        """Match the events whose turn it is, and let time pass up to the watermark."""
-        operator = self._bound("go on")
-        self._released = released
-        if self._dropped is not None:
-            warning = self._dropped.take(released.late.num_rows)
-            if warning is not None:
-                _LOG.warning(warning)
-        self._time = max(self._time, released.watermark)
-        self._failed = True
-        emitted = push_until(operator, released.rows, released.watermark)
-        self._failed = False
-        return self._remember(emitted)
-
-    @property
-    def _follows(self) -> bool:
-        """Whether the events are the matches of another stream, which tells the time."""
-        return self._reorderer is not None and self._query.order_of_arrival is None
-
-    def _following(self, bound: BoundQuery) -> Reorderer:
-        disorder = bind_disorder(self._query.disorder(Watermark()), bound.schema)
-        return Reorderer(bound, disorder, bound.schema)
-
-    def _follow(self, matches: pa.Table, time: int) -> pa.Table:
+    def _follow(self, matches: pa.Table, time: int) -> None:
         """Take matches of another stream, of which no later one has an event before a time."""
-        bound = self._bound("follow").bound
-        if self._reorderer is None:
-            self._reorderer = self._following(bound)
+        operator = self._bound("follow")
+        if not self._follows:
+            self._begin_to_follow()
+        order, bound = operator.front.order, operator.spec.bound
+        assert isinstance(order, Reorderer)
         times = as_integers(matches.column(bound.order_by[0]).drop_null())
-        if len(times) and times.min() < self._reorderer.watermark:
+        if len(times) and times.min() < order.watermark:
             raise DataError(
                 f"matches of another stream come before rows that were already taken: "
-                f"{bound.order_by[0]} is {times.min()}, after {self._reorderer.watermark}",
+                f"{bound.order_by[0]} is {times.min()}, after {order.watermark}",
                 hint="push the matches of one stream, each once and in the order in which they "
                 "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
             )
-        return self._go_on(self._reorderer.push(matches, told=time))
 
-    def _bound(self, action: str) -> StreamOperator:
-        self._check()
+    def _begin_to_follow(self) -> None:
+        operator = self._bound("follow")
+        schema = operator.spec.bound.schema
+        operator.front.follow(bind_disorder(self._query.disorder(Watermark()), schema))
+        self._follows = True
+
+    def _bound(self, action: str) -> Operator:
         if self._operator is None:
             raise DataError(
                 f"cannot {action} before the first push",
@@ -461,23 +403,12 @@ class StreamMatcher:
             )
         return self._operator
 
-    def _check(self) -> None:
-        """Refuse to go on where events that were put in order could not be matched."""
-        if self._failed:
-            raise DataError("an earlier push failed", hint="resume the query from a saved state")
-
-    def _remember(self, *emitted: Emitted) -> pa.Table:
-        self._last = joined(list(emitted))
-        return self._with_time(self._last.matches)
-
-    def _with_time(self, matches: pa.Table) -> pa.Table:
+    def _with_time(self, matches: pa.Table, time: int) -> pa.Table:
         """Let matches say, to a stream that they are pushed into, how far time has come."""
-        if not self._timed or self._time == NO_TIME:
+        if not self._timed or time == NO_TIME:
             return matches
-        assert self._reach is not None
-        told = self._time if self._time == NEVER else self._time - self._reach
         marked = matches.slice(0)  # an object of its own
-        _times_told[id(marked)] = dict.fromkeys(self._timed, told)
+        _times_told[id(marked)] = dict.fromkeys(self._timed, time)
         weakref.finalize(marked, _times_told.pop, id(marked))
         return marked
 
@@ -488,15 +419,6 @@ def _compiled_soon(task: Task) -> Matcher:
     if task.bound.query.windows is None:
         compile_when_loaded(matcher)
     return matcher
-
-
-def _time_column(bound: BoundQuery) -> str:
-    if not bound.order_by or bound.descending[0]:
-        raise BindError(
-            "the events of several sources are ordered by rising time",
-            hint='name the time column first: order_by("ts")',
-        )
-    return bound.order_by[0]
 
 
 def _time_type(bound: BoundQuery) -> pa.DataType:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from outpace.engine.match.choose import Choice, choose_matcher
 from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume, Task
-from outpace.engine.match.operator import match_block, prepare, whole_block
 from outpace.engine.match.output import match_table, timed_out_table
+from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.errors import DataError, UnsupportedError
 from outpace.hosts.background import compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
@@ -26,7 +26,7 @@ from outpace.pattern.query import Query, Selection, checked_query
 from outpace.report.progress import show_progress
 
 if TYPE_CHECKING:
-    from outpace.engine.window_match.operator import WholeResult
+    pass
 
 
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
@@ -99,7 +99,7 @@ class Search:
 
             return match_in_processes(self._query, self._table, self._pace.progress)
         if self._query.windows is not None:
-            return self._in_windows.table
+            return self._in_windows[0]
         if self._query.operator is not None:
             from outpace.engine.match.apply import apply_to_table
 
@@ -109,7 +109,7 @@ class Search:
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
         if self._query.windows is not None:
-            return self._in_windows.matches
+            return self._in_windows[1]
         if self._query.effective_selection is Selection.ALL:
             from outpace.engine.match.count import count_matches
 
@@ -177,10 +177,22 @@ class Search:
             )
 
     @cached_property
-    def _in_windows(self) -> WholeResult:
-        from outpace.engine.window_match.operator import match_windows
+    def _in_windows(self) -> tuple[pa.Table, int]:
+        """The matches in windows, and how many there are."""
+        from outpace.engine.operator import match_whole
+        from outpace.engine.operator_spec import OperatorSpec
+        from outpace.engine.window_match.matcher import ROWS_IN_STEP
 
-        return match_windows(self._query, self._table, self._pace.progress)
+        progress, total = self._pace.progress, self._table.num_rows
+
+        def told(part: int) -> None:
+            if progress is not None and part * ROWS_IN_STEP < total:
+                progress(part * ROWS_IN_STEP, total)
+
+        found = match_whole(OperatorSpec(self._query, self._table.schema), self._table, told)
+        if progress is not None:
+            progress(total, total)
+        return found
 
     @cached_property
     def _task(self) -> Task:

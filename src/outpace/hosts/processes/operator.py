@@ -2,7 +2,7 @@
 
 Whoever pushes waits while there is no room, and takes answers meanwhile; so memory is bounded
 whatever the rates are: the slots of the ring, a fixed number of parcels for each instance, and what
-coordinator and instances keep.
+front, instances and back keep.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.event import Events
+from outpace.engine.message import Deliver, Delivered, EventsArrived, Routed, Stimulus
+from outpace.engine.operator import Back, Front
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed
-from outpace.engine.window_match.matcher import WindowMatcher
-from outpace.engine.window_match.operator import make_instance
 from outpace.hosts.background import compile_when_loaded
-from outpace.hosts.processes.coordinator import Coordinator, Parcel
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, Slots, largest_block
 from outpace.hosts.processes.worker import Done, Setup, Work
-from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
 
 #: The shared memory of a run, in bytes.
@@ -62,17 +60,17 @@ class ParallelOperator:
         memory: int = MEMORY,
         watch: Callable[[int, int, Done], None] = lambda instance, events, done: None,
     ) -> None:
-        bound, instance, columns = make_instance(query, schema)
-        if isinstance(instance, WindowMatcher):
-            # Compiled here, once for all instances, which find it on disk.
-            compile_when_loaded(instance.matcher)
-        windows = bind_windows(query, schema)
         count = query.instance_count
+        spec = OperatorSpec(query, schema, instances=count)
+        if spec.matcher is not None:
+            # Compiled here, once for all instances, which find it on disk.
+            compile_when_loaded(spec.matcher)
+        assert spec.windows is not None
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
         context = process_context()
-        self.coordinator = Coordinator(query, bound, windows)
-        self._columns = columns
-        self._keyed = windows.keyed
+        self.front, self.back = Front(spec), Back(spec)
+        self._columns = spec.columns
+        self._keyed = spec.windows.keyed
         self._watch = watch
         self._slots = Slots(slots)
         self._ring = Ring(context, slots, memory // slots)
@@ -103,52 +101,62 @@ class ParallelOperator:
     @property
     def room(self) -> bool:
         """Whether the next events can be sent without waiting."""
-        return bool(self._slots.free) and max(self.coordinator.unanswered) < _PARCELS
+        return bool(self._slots.free) and max(self.front.unanswered) < _PARCELS
 
     def push(self, rows: pa.Table) -> Iterator[pa.Table]:
         """Take the next rows, in order; yield matches as they become complete meanwhile."""
         while rows.num_rows:
             while not self.room:
                 self.receive(_TURN_S)
-                yield self.coordinator.take()
+                yield self.take()
             travelling = rows.slice(0, BLOCK_ROWS)
             size = largest_block(self._ring, travelling.select(self._columns))
-            self._send(*self.coordinator.push(rows.slice(0, size)))
+            self.step(EventsArrived(rows.slice(0, size)))
             rows = rows.slice(size)
             self.receive(0)
-            yield self.coordinator.take()
+            yield self.take()
 
-    def advance(self, watermark: int) -> None:
-        """Promise that no later event has a time before `watermark`."""
-        self._send(None, self.coordinator.advance(watermark))
+    def step(self, stimulus: Stimulus) -> None:
+        """Let the front take what happened, and send what it delivers."""
+        messages = self.front.step(stimulus)
+        deliveries = [message for message in messages if isinstance(message, Deliver)]
+        # An instance that is given windows alone reads no slot.
+        readers = sum(delivery.size > 0 for delivery in deliveries)
+        slot, size, first = -1, 0, 0
+        if readers:
+            events = deliveries[0].events
+            slot = self._slots.take(readers)
+            size = self._ring.write(slot, packed(events, self._columns, keyed=self._keyed))
+            first = int(events.arrival[0])
+        for message in messages:
+            if isinstance(message, Deliver):
+                self.back.step(message)
+                at = slot if message.size else -1
+                assert message.ranges is not None
+                work = Work(at, size, first, message.ranges, message.split, message.arrived)
+                self._processes.send(message.instance, work)
+            elif isinstance(message, Routed):
+                self.back.step(message)
 
-    def finish(self) -> None:
-        """Say that no more events come."""
-        self._send(None, self.coordinator.finish())
+    def take(self) -> pa.Table:
+        """Return the matches that are complete, in their order."""
+        (emit,) = self.back.complete()
+        return emit.matches
 
     def rest(self) -> Iterator[pa.Table]:
         """Wait for all answers, after the end of the input, and yield the rest of the matches."""
-        while not self.coordinator.settled:
+        while not self.back.settled:
             self.receive(None)
-            yield self.coordinator.take()
-        yield self.coordinator.take()
+            yield self.take()
+        yield self.take()
 
     def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
         for instance, done in self._processes.receive(timeout, also):
-            events = self.coordinator.receive(instance, done.answer)
+            before = self.front.loads[instance]
+            answered = Delivered(instance, done.answer)
+            self.front.step(answered)
+            self.back.step(answered)
             for slot in done.released:
                 self._slots.release(slot)
-            self._watch(instance, events, done)
-
-    def _send(self, events: Events | None, parcels: list[Parcel]) -> None:
-        readers = sum(len(parcel.ranges) > 0 for parcel in parcels)
-        slot, size, first = -1, 0, 0
-        if events is not None and readers:
-            slot = self._slots.take(readers)
-            size = self._ring.write(slot, packed(events, self._columns, keyed=self._keyed))
-            first = int(events.arrival[0])
-        for parcel in parcels:
-            at = slot if len(parcel.ranges) else -1
-            work = Work(at, size, first, parcel.ranges, parcel.split, parcel.arrived)
-            self._processes.send(parcel.instance, work)
+            self._watch(instance, before - self.front.loads[instance], done)

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from outpace.engine.window_match.operator import match_windows
+from outpace.engine.operator import match_whole
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.hosts.processes import worker as worker
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
@@ -28,4 +29,4 @@ _QUERY = (
 pa.set_cpu_count(1)
 # A server that fails here would start no process of anybody; instances tell what is wrong.
 with suppress(Exception):
-    match_windows(_QUERY, _ROWS)
+    match_whole(OperatorSpec(_QUERY, _ROWS.schema), _ROWS)

@@ -23,9 +23,10 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
 from outpace.engine.merge.merger import ENDED
+from outpace.engine.message import SourceEnded, TimeTold
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.sources import ticks_of
-from outpace.engine.split.feed import in_order
-from outpace.engine.window_match.operator import make_instance
+from outpace.engine.split.number import in_order
 from outpace.errors import BindError, DataError
 from outpace.hosts.local.stream import check_sources
 from outpace.hosts.processes.control import RateControl, RateController
@@ -36,7 +37,6 @@ from outpace.hosts.processes.worker import Done
 from outpace.ingest.source import Source
 from outpace.pattern.argument import a_whole_number, an_instance
 from outpace.pattern.bind.check import check_instances
-from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query, checked_query
 from outpace.pattern.windows import LandmarkWindows
 
@@ -114,18 +114,18 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
 
     `progress` is told of the events that were handed out, of which instances have a few blocks.
     """
-    bound = make_instance(query, table.schema)[0]
+    spec = OperatorSpec(query, table.schema)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []
     with ParallelOperator(query, table.schema) as operator:
-        rows = in_order(bound, table, bind_windows(query, table.schema))
+        rows = in_order(spec.bound, table, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
             told(begin, rows.num_rows)
             found += operator.push(rows.slice(begin, BLOCK_ROWS))
-        operator.finish()
+        operator.step(SourceEnded())
         found += operator.rest()
         told(rows.num_rows, rows.num_rows)
-    return pa.concat_tables([bound.output.empty_table(), *found])
+    return pa.concat_tables([spec.bound.output.empty_table(), *found])
 
 
 class Run:
@@ -221,11 +221,11 @@ class Run:
                 yield from self._push(batch, size)
                 batch = batch.after(size)
             elif self._operator is not None:
-                if self._operator.coordinator.settled:
+                if self._operator.back.settled:
                     return
                 empty = batch is None and reading
                 self._operator.receive(self._pause(batch), [reader.wakes] if empty else [])
-                yield self._operator.coordinator.take()
+                yield self._operator.take()
             elif reading:
                 wait([reader.wakes], _TURN_S)
             else:
@@ -236,7 +236,7 @@ class Run:
         """Take note of a new batch, or of the end of all sources."""
         if batch is None:
             if self._operator is not None:
-                self._operator.finish()
+                self._operator.step(SourceEnded())
             return
         if self._operator is None:
             self._operator = ParallelOperator(
@@ -253,8 +253,9 @@ class Run:
             return 0
         if self._controller is None:
             return len(batch)
-        coordinator, now = self._operator.coordinator, time.perf_counter()
-        self._controller.adjust(now, coordinator.loads, coordinator.router.schedule.duplication)
+        front, now = self._operator.front, time.perf_counter()
+        assert front.schedule is not None
+        self._controller.adjust(now, front.loads, front.schedule.duplication)
         return self._controller.block(now, len(batch))
 
     def _pause(self, batch: Batch | None) -> float:
@@ -271,7 +272,7 @@ class Run:
         yield from self._operator.push(batch.rows.slice(0, size))
         if size == len(batch) and self._time_is_ordered and batch.watermark < ENDED:
             kind = batch.rows.schema.field(self._sources[0].time).type
-            self._operator.advance(batch.watermark // ticks_of(kind))
+            self._operator.step(TimeTold(batch.watermark // ticks_of(kind)))
 
     def _answered(self, instance: int, events: int, done: Done) -> None:
         """Note what an instance did."""
@@ -288,18 +289,20 @@ class Run:
         """Bring the metrics up to date and keep a sample where one is due."""
         if self._operator is None:
             return
-        coordinator = self._operator.coordinator
+        front, back = self._operator.front, self._operator.back
         seconds = time.perf_counter() - self._began
-        ended = coordinator.settled
+        ended = back.settled
         if not ended and not self.metrics.due(seconds):
             return
-        for known, load in zip(self.metrics.instances, coordinator.loads, strict=True):
+        for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
         operator = self.metrics.operator
-        operator.events = coordinator.router.schedule.events_in
-        operator.sent = coordinator.router.schedule.events_sent
-        operator.open_windows = coordinator.router.splitter.open_windows
-        operator.waiting_matches = coordinator.merger.waiting
-        operator.remembered_matches = coordinator.merger.remembered
+        assert front.schedule is not None
+        assert front.splitter is not None
+        operator.events = front.schedule.events_in
+        operator.sent = front.schedule.events_sent
+        operator.open_windows = front.splitter.open_windows
+        operator.waiting_matches = back.merger.waiting
+        operator.remembered_matches = back.merger.remembered
         operator.rate_limit = self._controller.rate if self._controller is not None else 0.0
         self.metrics.sample(seconds)

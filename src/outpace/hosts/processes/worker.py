@@ -23,11 +23,12 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.split.travel import chosen, unpacked
+from outpace.engine.message import Answer, Deliver
+from outpace.engine.operator import Instance
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.split.travel import unpacked
 from outpace.engine.split.windows import Split
-from outpace.engine.window_match.operator import make_instance
 from outpace.errors import OutpaceError
-from outpace.hosts.processes.coordinator import Answer
 from outpace.hosts.processes.ring import Ring, RingReader
 from outpace.pattern.query import Query
 
@@ -55,7 +56,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Work:
-    """What an instance is to do next; see `Parcel`.
+    """What an instance is to do next; see `Deliver`.
 
     Parameters
     ----------
@@ -146,7 +147,8 @@ class _Worker:
 
     def __init__(self, setup: Setup) -> None:
         self._reader = RingReader(setup.ring, setup.share)
-        self._instance = make_instance(setup.query, setup.schema)[1]
+        spec = OperatorSpec(setup.query, setup.schema, instances=setup.query.instance_count)
+        self._instance = Instance(spec)
         self._nothing = unpacked(setup.schema.empty_table(), 0)
 
     def do(self, work: Work) -> Done:
@@ -166,8 +168,8 @@ class _Worker:
         events = self._nothing
         if work.slot >= 0:
             events = unpacked(self._reader.read(work.slot, work.size), work.first)
-        events = chosen(events, work.ranges)
-        return Answer.of(self._instance, events, work.split, work.arrived)
+        delivery = Deliver(0, events, work.ranges, work.split, work.arrived)
+        return self._instance.step(delivery)
 
 
 def _end_with(parent: Connection) -> None:

@@ -23,7 +23,7 @@ from outpace.engine.codec.pack import PACKED, BlockMatcher, Packer
 from outpace.engine.divide.ranges import PACKED as PACKED_RANGES
 from outpace.engine.divide.ranges import Ranges, pack_ranges
 from outpace.engine.match.bits import with_bits
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 from outpace.files.blocks import plan_blocks
 from outpace.files.parquet import FileList
 from outpace.hosts.spark.frame import BATCH_ROWS, match_packed

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 from outpace.pattern.disorder import Late
 from outpace.plan.late_events import LateEvents
 from outpace.plan.stream import StreamPlan

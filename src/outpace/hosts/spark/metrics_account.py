@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 from outpace.hosts.spark import metrics_names as names
 from outpace.hosts.spark.log_source import behind
 from outpace.hosts.spark.metrics_names import Metric

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from outpace.engine.codec.pack import BlockMatcher, Packer
 from outpace.engine.match.bits import with_bits
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
 from outpace.files.blocks import plan_blocks
 from outpace.files.match import FilesPlan, match_all, match_core, plan_files

@@ -19,9 +19,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
+from outpace.engine.codec.cell import CELLS, Cell, Kind, cell_batch, cell_of, read_cells
 from outpace.engine.codec.table import read_table
-from outpace.engine.stream.cell import CELLS, Cell, Kind, cell_batch, cell_of, read_cells
-from outpace.engine.stream.stage import StageSpec, restore_stage, run_step, save_stage
+from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.spark.frame import Batches, as_planned, pieces
 from outpace.pattern.query import Query
@@ -130,7 +130,7 @@ class StageProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state, and compile what is not compiled on this machine while batches go on."""
         self._state = handle.getValueState("state", "state binary")
-        matcher = self._spec.matcher()
+        matcher = self._spec.matcher
         if matcher is not None:
             compile_when_loaded(matcher)
 
@@ -145,7 +145,7 @@ class StageProcessor(StatefulProcessor):
         cells = [cell for part in rows for cell in _from_pandas(part)]
         clock = [time.perf_counter_ns()]
         saved = self._state.get()
-        stage = restore_stage(self._spec, number, None if saved is None else bytes(saved[0]))
+        stage = restore_stage(self._spec, None if saved is None else bytes(saved[0]))
         clock.append(time.perf_counter_ns())
         given = run_step(stage, cells, number, self._place)
         clock.append(time.perf_counter_ns())

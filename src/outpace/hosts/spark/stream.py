@@ -24,7 +24,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from outpace.engine.stream.cell import CELLS, Kind
+from outpace.engine.codec.cell import CELLS, Kind
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
 from outpace.hosts.spark.late import warn_of_late_events

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from outpace.engine.codec.pack import BlockMatcher, Packer
 from outpace.engine.kernels import hashing
 from outpace.engine.match.bits import BitTask, bit_columns, with_bits
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 from outpace.engine.rows.buckets import key_buckets, key_hashes
 from outpace.engine.rows.narrow import narrow, widen
 from outpace.engine.rows.partition import key_codes, key_tuples

@@ -18,8 +18,8 @@ from outpace.engine.divide.core import CoreMatcher, Part, sorted_block
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, make_kernel
-from outpace.engine.match.operator import kept_columns, match_block, prepare, whole_block
 from outpace.engine.match.output import match_table
+from outpace.engine.match.task import kept_columns, match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin
 from outpace.errors import MatchError
 from outpace.pattern.query import Query

@@ -55,7 +55,7 @@ def test_numbers_do_not_depend_on_the_cut(
         if rows.num_rows and data.draw(st.booleans(), "its own dictionary"):
             rows = pa.Table.from_pylist(rows.to_pylist(), schema=SCHEMA)
         events = numbers.number(rows)
-        numbers.take(events)
+        numbers.take()
         columns = (events.partition, events.ordinal, events.arrival)
         found += zip(*(column.tolist() for column in columns), strict=True)
         if data.draw(st.booleans(), "save"):
@@ -87,7 +87,8 @@ def test_many_partitions_get_room() -> None:
     numbers = EventNumbers(schema, ("key",), None)
     table = pa.table({"key": np.arange(5000)}, schema=schema)
     for _ in range(2):
-        numbers.take(numbers.number(table))
+        numbers.number(table)
+        numbers.take()
     events = numbers.number(table)
     assert events.partition.tolist() == list(range(5000))
     assert set(events.ordinal.tolist()) == {2}
@@ -99,7 +100,7 @@ def test_keys_that_come_one_by_one_stay_in_their_order() -> None:
     for row in range(rows.num_rows):
         events = numbers.number(rows.slice(row, 1))
         assert events.partition.tolist() == [row]
-        numbers.take(events)
+        numbers.take()
     assert numbers.keys["key"].equals(rows["key"])
     again = EventNumbers(rows.schema, ("key",), None)
     again.restore(numbers.state())
@@ -116,7 +117,7 @@ def test_forgotten_partitions_come_again_as_new_ones(data: st.DataObject) -> Non
     for _ in range(data.draw(st.integers(0, 6))):
         keys = data.draw(st.lists(st.integers(0, 9), max_size=6))
         events = numbers.number(pa.table({"key": keys}, schema=schema))
-        numbers.take(events)
+        numbers.take()
         for key, partition in zip(keys, events.partition.tolist(), strict=True):
             assert alive.setdefault(key, partition) == partition
         assert len(set(alive.values())) == len(alive)
@@ -131,7 +132,6 @@ def test_forgotten_partitions_come_again_as_new_ones(data: st.DataObject) -> Non
         if data.draw(st.booleans()):
             saved, numbers = numbers.state(), EventNumbers(schema, ("key",), None)
             numbers.restore(saved)
-        shown = numbers.keys["key"].to_pylist()
-        assert {key: shown[partition] for key, partition in alive.items()} == {k: k for k in alive}
+        assert numbers.keys["key"].to_pylist() == sorted(alive, key=alive.__getitem__)
         gone = data.draw(st.lists(st.sampled_from(sorted(alive)), unique=True)) if alive else []
         numbers.forget(np.array([alive.pop(key) for key in gone], np.int64))

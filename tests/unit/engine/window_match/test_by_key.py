@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from operators import FedOperator, match_windows
 
-from outpace.engine.match.operator import kept_columns, prepare
 from outpace.engine.window_match.by_key import MANY_MIN, TouchedWindows
 from outpace.engine.window_match.matcher import WindowMatcher
-from outpace.engine.window_match.operator import WindowedOperator, match_windows
-from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows, TimeWindows
 from outpace.windows import session
@@ -54,12 +52,12 @@ WINDOWS = {
 }
 
 
-def operator_of(query: Query, schema: pa.Schema, *, shared: bool) -> WindowedOperator:
-    task = prepare(query, schema)
-    instance = WindowMatcher(task, shared=shared)
-    return WindowedOperator(
-        task.bound, bind_windows(query, schema), instance, kept_columns(task, schema)
-    )
+def operator_of(query: Query, schema: pa.Schema, *, shared: bool) -> FedOperator:
+    operator = FedOperator(query, schema)
+    task = operator.operator.spec.task
+    assert task is not None
+    operator.operator.instance._windows = WindowMatcher(task, shared=shared)
+    return operator
 
 
 @pytest.mark.parametrize("duplicates", [False, True])
@@ -75,11 +73,11 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
     found, aside = [], set()
     for begin in range(0, table.num_rows, 60):
         found.append(operator.push(table.slice(begin, 60)).matches)
-        strategy = operator._instance._strategy
+        strategy = operator.operator.instance._windows._strategy
         assert isinstance(strategy, TouchedWindows)
-        assert operator._instance._kind == kind
+        assert operator.operator.instance._windows._kind == kind
         aside.add(strategy._aside is not None)
-        assert strategy.open_windows == operator._splitter.open_windows
+        assert strategy.open_windows == operator.operator.front.splitter.open_windows
         assert strategy.begun_at >= 0
         if begin % 240 == 180:
             state = operator.state()
@@ -87,7 +85,7 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
             operator.restore(state)
     found.append(operator.finish().matches)
     assert aside == {False, True}
-    assert pa.concat_tables(found).to_pylist() == match_windows(query, table).table.to_pylist()
+    assert pa.concat_tables(found).to_pylist() == match_windows(query, table).to_pylist()
 
 
 def test_where_the_oldest_window_began_is_known_when_it_lies_aside() -> None:
@@ -96,11 +94,11 @@ def test_where_the_oldest_window_began_is_known_when_it_lies_aside() -> None:
     operator = operator_of(query, table.schema, shared=False)
     for begin in range(0, KEYS, 60):
         operator.push(table.slice(begin, min(60, KEYS - begin)))
-    assert operator._instance._strategy._aside is not None
-    assert operator._instance.horizon == 0
+    assert operator.operator.instance._windows._strategy._aside is not None
+    assert operator.operator.instance._windows.horizon == 0
     operator.push(table.slice(KEYS, 600))
     operator.advance(140)
-    assert operator._instance.horizon == KEYS + 600
+    assert operator.operator.instance._windows.horizon == KEYS + 600
 
 
 @pytest.mark.parametrize("name", ["searches are shared", "first starts differ", "one by one"])
@@ -114,7 +112,7 @@ def test_undecided_starts_and_keys_with_open_windows_are_counted(name: str) -> N
     for begin in range(0, table.num_rows, 60):
         rows = table.slice(begin, 60)
         operator.push(rows)
-        aside.add(operator._instance._strategy._aside is not None)
+        aside.add(operator.operator.instance._windows._strategy._aside is not None)
         for row in rows.to_pylist():
             own.setdefault(row["key"], []).append((row["id"], row["kind"]))
         starts, keys = set(), 0

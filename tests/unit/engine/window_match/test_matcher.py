@@ -14,7 +14,7 @@ from windowed import Stream, Window, run
 
 from outpace.engine.match.contract import Pace
 from outpace.engine.match.graph import GraphMatcher
-from outpace.engine.match.operator import prepare
+from outpace.engine.match.task import prepare
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import unpack
 from outpace.engine.window_match.matcher import WindowMatcher

@@ -169,7 +169,7 @@ def test_partitions_without_rows_are_forgotten() -> None:
         times = pa.array(range(start, start + 1000), pa.int64())
         matcher.push(pa.table({"ts": times, "kind": ["a"] * 1000, "key": times}))
     assert matcher._operator is not None
-    assert matcher._operator.partitions_kept < 4000
+    assert matcher._operator.instance.partitions_kept < 4000
 
 
 def test_time_settles_an_absence_without_another_event() -> None:

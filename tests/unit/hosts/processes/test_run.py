@@ -22,6 +22,7 @@ import pytest
 from parallel_operators import Dies, Fails, Loses, Rises, Sleeps
 
 import outpace as op
+from outpace.engine.message import SourceEnded
 from outpace.hosts.processes.operator import ParallelOperator
 from outpace.ingest.source import Source
 
@@ -155,7 +156,7 @@ def test_small_slots_and_held_rows_change_nothing() -> None:
     expected = op.match(table(), query.instances(1))
     with ParallelOperator(query, table().schema, memory=1 << 17) as operator:
         found = list(operator.push(table()))
-        operator.finish()
+        operator.step(SourceEnded())
         found += operator.rest()
     assert pa.concat_tables(found).equals(expected)
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage_reports import observed
 
-from outpace.engine.stream.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import OutpaceError
 from outpace.hosts.spark import metrics_account, metrics_names, metrics_server
 from outpace.hosts.spark.metrics_account import Account

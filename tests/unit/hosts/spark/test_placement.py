@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from outpace.engine.stream.stage import restore_stage, save_stage
+from outpace.engine.stage import restore_stage, save_stage
 from outpace.errors import StateError
 from outpace.hosts.spark.placement import labels, partition_of
 from outpace.pattern.query import Query
@@ -26,6 +26,6 @@ def test_a_state_that_was_spread_over_other_partitions_is_refused():
     query = Query("q").partition_by("key").order_by("ts").pattern("A B").within(5)
     schema = pa.schema({"ts": pa.int64(), "key": pa.string()})
     [spec] = plan_stream(query.measures(n="COUNT(*)"), schema, 3).stages
-    saved = save_stage(replace(spec, partitions=2), spec.make(0))
+    saved = save_stage(replace(spec, partitions=2), spec.make())
     with pytest.raises(StateError, match=r"started with 2 partitions of 'order . match'"):
-        restore_stage(replace(spec, partitions=4), 0, saved)
+        restore_stage(replace(spec, partitions=4), saved)

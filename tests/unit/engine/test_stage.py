@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators import FedOperator
 from stream_chain import Chain, Given, States
 
 import outpace as op
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.cell import Cell, Counters, Kind
 from outpace.engine.codec.table import read_table
-from outpace.engine.stream.cell import Cell, Counters, Kind
-from outpace.engine.stream.operator import make_operator
-from outpace.engine.stream.stage import restore_stage
+from outpace.engine.stage import restore_stage
 from outpace.errors import DataError, StateError
 from outpace.plan.stream import StreamPlan, plan_stream
 
@@ -333,7 +333,7 @@ def test_time_that_is_told_releases_events():
 
 def test_time_goes_as_far_as_all_who_tell_it_promise():
     plan = plan_stream(kinds("A -> B").disorder(op.Watermark()), SCHEMA, 1)
-    stage = plan.stages[0].make(0)
+    stage = plan.stages[0].make()
     rows = plan.packing.pack(table([event(0, 4, "a")]))
     pulses = [plan.packing.pulse(watermark) for watermark in (9, 5)]
     stage.step([cell for cells in (rows, *pulses) for cell in cells if cell.kind in stage.takes])
@@ -366,7 +366,7 @@ def test_a_state_of_another_query_is_refused():
     saved.batch(table([event(0, 1, "a")]))
     [spec] = simulated(kinds("A -> B -> C")).plan.stages
     with pytest.raises(StateError, match="belongs to another query"):
-        restore_stage(spec, 0, saved.chain.states[0][0])
+        restore_stage(spec, saved.chain.states[0][0])
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_undecided_starts_are_counted(define, partials):
     query = op.Query().order_by("ts").pattern("A -> B").within(10)
     query = query.define({**define, "B": "v < 0"}).measures(at="B.ts")
     schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
-    operator = make_operator(query, schema)
+    operator = FedOperator(query, schema)
     operator.push(pa.table({"ts": [1, 2, 3], "v": [5, 1, 6]}, schema=schema))
     assert operator.starts_kept() == partials
     operator.push(pa.table({"ts": [30], "v": [-1]}, schema=schema))

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.divide.groups import SortedGroups
-from outpace.engine.divide.work import OperatorWork
+from outpace.engine.divide.groups import OperatorWork, SortedGroups
 from outpace.engine.match.apply import apply_to_table
 from outpace.pattern.operator import Operator
 from outpace.pattern.query import Query

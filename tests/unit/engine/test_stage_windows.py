@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,18 +12,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import FedOperator, match_windows
 from stream_chain import Chain, Given
 from window_queries import KINDS, PATTERNS, Bounded, pattern, tables
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.cell import Cell, Kind
 from outpace.engine.match.bits import BitTask, with_bits
-from outpace.engine.match.operator import prepare
-from outpace.engine.stream.cell import Cell, Kind
-from outpace.engine.stream.pack import Packing
-from outpace.engine.stream.split_specs import split_specs
-from outpace.engine.stream.stage import restore_stage
-from outpace.engine.stream.windowed import WindowedStream
-from outpace.engine.window_match.operator import match_windows, windowed_operator
+from outpace.engine.match.task import prepare
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.packing import Packing
+from outpace.engine.stage import Part, StageSpec, restore_stage
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
@@ -107,13 +106,20 @@ def bits_of(query: Query, schema: pa.Schema) -> BitTask:
     return with_bits(prepare(query, schema))
 
 
-def stream_of(query: Query, schema: pa.Schema, *, bits: bool) -> WindowedStream:
+def operator_of(query: Query, schema: pa.Schema, *, bits: bool) -> OperatorSpec:
     """Return a query as the stages see it, with columns of bits or without."""
     disorder = bind_disorder(query, schema)
+    shape = {"disorder": disorder, "instances": query.instance_count, "forgets": True}
     if query.operator is not None:
-        return WindowedStream(query, None, disorder, schema)
+        return OperatorSpec(query, schema, **shape)
     task = bits_of(query, schema).task if bits else prepare(query, schema)
-    return WindowedStream(query, task, disorder, task.bound.schema)
+    return OperatorSpec(query, task.bound.schema, task, **shape)
+
+
+def split_specs(make: Callable[[], OperatorSpec], count: int, identity: str) -> list[StageSpec]:
+    """Return the stages of a query over windows that several instances match."""
+    parts = [(Part.FRONT, 1), (Part.INSTANCE, count), (Part.BACK, 1)]
+    return [StageSpec(part, several, make, identity) for part, several in parts]
 
 
 class Simulation:
@@ -121,7 +127,7 @@ class Simulation:
 
     def __init__(self, query: Query, schema: pa.Schema, *, bits: bool = False) -> None:
         bits = bits and query.operator is None
-        make = partial(stream_of, query, schema, bits=bits)
+        make = partial(operator_of, query, schema, bits=bits)
         stream = make()
         specs = split_specs(make, query.instance_count, "a query")
         # Hosts send the stages to where they run.
@@ -129,7 +135,7 @@ class Simulation:
         self._disorder = stream.disorder
         self._packing = Packing(
             schema=schema,
-            columns=tuple(stream.events.names),
+            columns=tuple(stream.schema.names),
             keys=stream.bound.partition_by,
             time="ts",
             instances=1,
@@ -139,7 +145,7 @@ class Simulation:
             ahead=stream.disorder.ahead,
             told=stream.disorder.told,
         )
-        self._operator = windowed_operator(query, schema)
+        self._operator = FedOperator(query, schema)
         # Time closes windows of several keys at once, and those that were forgotten are new again.
         self._any_order = bool(query.partitions) and isinstance(query.windows, TimeWindows)
         self._waiting = schema.empty_table()
@@ -260,7 +266,7 @@ def test_the_chain_gives_what_one_operator_gives_batch_by_batch(data: st.DataObj
             assert saved == same
         simulation.run(tasks, watermark)
     simulation.run([table.slice(0, 0)], FAR)
-    whole = match_windows(query, table).table.to_pylist()
+    whole = match_windows(query, table).to_pylist()
     found = simulation.result()
     if isinstance(query.windows, SessionWindows | TimeWindows) and query.partitions:
         # Time closes the sessions of keys one after the other, whatever their numbers are, and
@@ -286,7 +292,7 @@ def test_rows_that_no_step_can_use_need_not_travel(data: st.DataObject) -> None:
     batches = [(batch, NO_TIME) for batch in cut(data, table, 3)]
     for batch, told in [*batches, (table.slice(0, 0), FAR)]:
         found += chain.run(plan.packing.pack(batch, told)).tables(Kind.MATCHES)
-    assert pa.concat_tables(found).to_pylist() == match_windows(query, table).table.to_pylist()
+    assert pa.concat_tables(found).to_pylist() == match_windows(query, table).to_pylist()
 
 
 def is_timed(windows: Windows) -> bool:
@@ -469,4 +475,4 @@ def test_a_state_is_refused_by_another_number_of_instances() -> None:
     other = Simulation(query.instances(3), SCHEMA).chain
     for place in range(3):
         with pytest.raises(StateError):
-            restore_stage(other.specs[place], 0, chain.states[place][0])
+            restore_stage(other.specs[place], chain.states[place][0])

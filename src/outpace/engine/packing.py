@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.codec.cell import Cell, Counters, Kind
 from outpace.engine.codec.pack import pack
 from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import write_times
 from outpace.engine.match.bits import BitTask, bit_columns
 from outpace.engine.order.clock import spans_of
-from outpace.engine.order.reorderer import REASON
+from outpace.engine.order.contract import REASON
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
-from outpace.engine.stream.cell import Cell, Counters, Kind
 from outpace.errors import DataError
 
 #: Spark's readers put the text of a record that they cannot read into a column of this name.

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import FedOperator, match_windows
 from window_queries import KINDS, PATTERNS, tables
 
-from outpace.engine.stream.operator import make_operator
-from outpace.engine.window_match.operator import WindowedOperator, match_windows, windowed_operator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows, Windows
 from outpace.windows import landmark, session
@@ -27,9 +26,9 @@ def changing_keys(draw: st.DrawFn) -> pa.Table:
     return table.set_column(3, "key", pa.array(keys))
 
 
-def saved(operator: WindowedOperator, query: Query, schema: pa.Schema) -> WindowedOperator:
+def saved(operator: FedOperator, query: Query, schema: pa.Schema) -> FedOperator:
     """Return an operator that goes on from a saved state."""
-    fresh = windowed_operator(query, schema, forgets=True)
+    fresh = FedOperator(query, schema, forgets=True)
     fresh.restore(operator.state())
     return fresh
 
@@ -40,8 +39,8 @@ def test_each_step_gives_the_same_matches(data: st.DataObject) -> None:
     query = data.draw(st.sampled_from(list(PATTERNS.values()))).partition_by("key")
     query = query.over(windows, duplicates=data.draw(st.booleans()))
     table = data.draw(changing_keys())
-    forgets = windowed_operator(query, table.schema, forgets=True)
-    keeps = windowed_operator(query, table.schema)
+    forgets = FedOperator(query, table.schema, forgets=True)
+    keeps = FedOperator(query, table.schema)
     rest = table
     while rest.num_rows:
         size = data.draw(st.integers(1, rest.num_rows))
@@ -65,7 +64,7 @@ def test_the_state_is_that_of_the_keys_that_live(windows: Windows) -> None:
     schema = pa.schema(
         [("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string()), ("key", pa.int64())]
     )
-    operator = windowed_operator(query, schema, forgets=True)
+    operator = FedOperator(query, schema, forgets=True)
     sizes = []
     for batch in range(40):
         keys = np.arange(batch * 20, batch * 20 + 20)
@@ -81,12 +80,12 @@ def test_sessions_let_go_of_the_rows_that_prev_reads() -> None:
     times = np.arange(400)
     table = pa.table({"ts": times, "key": times // 10, "v": times % 7})
     sessions = query.over(session(50))
-    stream = windowed_operator(sessions, table.schema, forgets=True)
+    stream = FedOperator(sessions, table.schema, forgets=True)
     found = [stream.push(table.slice(row, 20)).matches for row in range(0, 400, 20)]
     assert (stream.rows_kept, stream.partitions_kept) == (5, 5)
     found.append(stream.finish().matches)
-    assert_same(pa.concat_tables(found), match_windows(sessions, table).table)
+    assert_same(pa.concat_tables(found), match_windows(sessions, table))
     # Without them, as many rows are kept as there have been keys.
-    kept = make_operator(query, table.schema)
+    kept = FedOperator(query, table.schema)
     kept.push(table)
     assert kept.rows_kept == 40

@@ -1,21 +1,30 @@
-"""Coordinator and instances, driven in one process: any turns give the result of one instance."""
+"""Front, instances and back, driven in one process: any turns give the result of one instance."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import match_windows
 from parallel_operators import Rises
 
-from outpace.engine.event import Events
-from outpace.engine.split.travel import chosen, packed, unpacked
-from outpace.engine.window_match.operator import make_instance, match_windows
-from outpace.hosts.processes.coordinator import Answer, Coordinator, Parcel
-from outpace.pattern.bind.windows import bind_windows
+from outpace.engine.message import (
+    Deliver,
+    Delivered,
+    EventsArrived,
+    SetAside,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
+from outpace.engine.operator import Back, Front, Instance
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.split.travel import packed, unpacked
 from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
@@ -109,50 +118,45 @@ def queries(draw: st.DrawFn) -> Query:
 
 
 class Driver:
-    """A coordinator and its instances; an instance answers when it is told to."""
+    """Front, instances and back; an instance answers when it is told to."""
 
     def __init__(self, query: Query) -> None:
-        bound = make_instance(query, SCHEMA)[0]
-        self.coordinator = Coordinator(query, bound, bind_windows(query, SCHEMA))
-        self._instances = [make_instance(query, SCHEMA)[1] for _ in range(query.instance_count)]
-        self._sent: list[deque[tuple[Events, Parcel]]] = [deque() for _ in self._instances]
-        self._keyed = bool(query.partitions)
+        spec = OperatorSpec(query, SCHEMA, instances=query.instance_count)
+        self.front, self.back = Front(spec), Back(spec)
+        self._instances = [Instance(spec) for _ in range(query.instance_count)]
+        self._sent: list[deque[Deliver]] = [deque() for _ in self._instances]
+        self._keyed, self._columns = bool(query.partitions), spec.columns
         self.results: list[pa.Table] = []
 
     @property
     def busy(self) -> list[int]:
         return [number for number, queue in enumerate(self._sent) if queue]
 
-    def push(self, rows: pa.Table) -> None:
-        events, parcels = self.coordinator.push(rows)
-        travelled = unpacked(
-            packed(events, tuple(SCHEMA.names), keyed=self._keyed),
-            int(events.arrival[0]) if len(events.arrival) else 0,
-        )
-        for parcel in parcels:
-            self._sent[parcel.instance].append((chosen(travelled, parcel.ranges), parcel))
+    def step(self, stimulus: Stimulus) -> None:
+        for message in self.front.step(stimulus):
+            assert not isinstance(message, SetAside)
+            self.back.step(message)
+            if isinstance(message, Deliver):
+                self._sent[message.instance].append(self._travelled(message))
         self._take()
 
-    def advance(self, watermark: int) -> None:
-        self._without_events(self.coordinator.advance(watermark))
-
-    def finish(self) -> None:
-        self._without_events(self.coordinator.finish())
+    def push(self, rows: pa.Table) -> None:
+        self.step(EventsArrived(rows))
 
     def answer(self, instance: int) -> None:
-        events, parcel = self._sent[instance].popleft()
-        answer = Answer.of(self._instances[instance], events, parcel.split, parcel.arrived)
-        self.coordinator.receive(instance, answer)
+        answer = self._instances[instance].step(self._sent[instance].popleft())
+        self.front.step(Delivered(instance, answer))
+        self.back.step(Delivered(instance, answer))
         self._take()
 
-    def _without_events(self, parcels: list[Parcel]) -> None:
-        nothing = unpacked(SCHEMA.empty_table(), 0)
-        for parcel in parcels:
-            self._sent[parcel.instance].append((nothing, parcel))
-        self._take()
+    def _travelled(self, delivery: Deliver) -> Deliver:
+        events = delivery.events
+        first = int(events.arrival[0]) if len(events.arrival) else 0
+        rows = packed(events, self._columns, keyed=self._keyed)
+        return replace(delivery, events=unpacked(rows, first))
 
     def _take(self) -> None:
-        self.results.append(self.coordinator.take())
+        self.results += [emit.matches for emit in self.back.complete()]
 
 
 @given(data=st.data())
@@ -162,7 +166,7 @@ def test_any_turns_give_the_result_of_one_instance(data: st.DataObject) -> None:
     driver = Driver(query)
     rest = table
     finished = False
-    while not driver.coordinator.settled:
+    while not driver.back.settled:
         turns = [*driver.busy, *([] if finished else ["push"])]
         turn = data.draw(st.sampled_from(turns))
         if turn != "push":
@@ -171,15 +175,15 @@ def test_any_turns_give_the_result_of_one_instance(data: st.DataObject) -> None:
         elif rest.num_rows:
             size = data.draw(st.integers(1, rest.num_rows))
             driver.push(rest.slice(0, size))
-            driver.advance(rest["ts"][size - 1].as_py())
+            driver.step(TimeTold(rest["ts"][size - 1].as_py()))
             rest = rest.slice(size)
         else:
-            driver.finish()
+            driver.step(SourceEnded())
             finished = True
     found = pa.concat_tables(driver.results)
-    assert found.to_pylist() == match_windows(query, table).table.to_pylist()
-    assert driver.coordinator.merger.waiting == 0
-    assert driver.coordinator.loads == [0] * query.instance_count
+    assert found.to_pylist() == match_windows(query, table).to_pylist()
+    assert driver.back.merger.waiting == 0
+    assert driver.front.loads == [0] * query.instance_count
 
 
 def test_an_instance_that_gets_nothing_holds_nobody_back() -> None:
@@ -219,7 +223,7 @@ def test_a_match_is_remembered_while_another_instance_may_find_it_again() -> Non
             driver.answer(driver.busy[0])
     found = pa.concat_tables(driver.results).to_pylist()
     assert [(row["first"], row["last"], row["window"]) for row in found] == [(2, 3, 0)]
-    assert driver.coordinator.merger.remembered == 0
+    assert driver.back.merger.remembered == 0
 
 
 def test_loads_are_the_events_without_an_answer() -> None:
@@ -227,20 +231,22 @@ def test_loads_are_the_events_without_an_answer() -> None:
     driver = Driver(query)
     rows = pa.table({"ts": range(6), "key": ["a"] * 6, "x": range(6)}, schema=SCHEMA)
     driver.push(rows)
-    assert driver.coordinator.loads == [4, 2]
-    assert driver.coordinator.unanswered == [1, 1]
+    assert driver.front.loads == [4, 2]
+    assert driver.front.unanswered == [1, 1]
     driver.answer(0)
-    assert driver.coordinator.loads == [0, 2]
+    assert driver.front.loads == [0, 2]
 
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_events_travel_as_one_table(keyed: bool) -> None:
-    query = Query().order_by("ts").pattern("A").over(TimeWindows(5, 5))
+    query = Query().order_by("ts").pattern("A").measures(x="A.x").over(TimeWindows(5, 5))
     query = query.partition_by("key") if keyed else query
     driver = Driver(query)
     rows = pa.table({"ts": [1, 2, 3], "key": list("aba"), "x": [1, 2, 3]}, schema=SCHEMA)
-    driver.coordinator.push(rows)
-    events, _ = driver.coordinator.push(rows.slice(0, 3).set_column(0, "ts", pa.array([4, 5, 6])))
+    driver.push(rows)
+    later = rows.set_column(0, "ts", pa.array([4, 5, 6]))
+    messages = driver.front.step(EventsArrived(later))
+    events = next(one.events for one in messages if isinstance(one, Deliver))
     got = unpacked(packed(events, ("x",), keyed=keyed), 3)
     assert got.rows.to_pylist() == [{"x": 1}, {"x": 2}, {"x": 3}]
     assert got.partition.tolist() == events.partition.tolist() == ([0, 1, 0] if keyed else [0] * 3)

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.codec.cell import CELLS, Cell, Counters, Kind, cell_batch, read_cells
 from outpace.engine.codec.table import read_table, write_table
-from outpace.engine.stream.cell import CELLS, Cell, Counters, Kind, cell_batch, read_cells
 from outpace.errors import DataError
 
 SPANS = np.array([[1, 2], [5, 9]], "<i8").tobytes()

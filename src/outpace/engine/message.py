@@ -1,0 +1,194 @@
+"""What the operator takes and gives: stimuli and instructions, and what its parts tell each other.
+
+Messages are values that nobody changes. Time in them is in the units of the query: microseconds, or
+the integers of the time column. A host turns what happens into stimuli, lets the operator take
+them, and carries out the instructions; where the parts of the operator are in different places it
+carries deliveries and answers between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import Events, chosen
+from outpace.engine.split.windows import Split, Windows
+from outpace.engine.window_match.result import WindowMatches
+
+
+@dataclass(frozen=True)
+class EventsArrived:
+    """Rows came.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    source
+        Who sent them; None where there is one sender.
+    spans
+        All times that the stream had in this piece, also of events that others take, as stretches:
+        see `Clock.after`; None where the rows are all.
+    watermark
+        What the sender promises: none of its later events has a time before this.
+    ended
+        Whether these are the last events of all.
+    """
+
+    rows: pa.Table
+    source: str | None = None
+    spans: Integers | None = None
+    watermark: int = NO_TIME
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class TimeTold:
+    """A source, or the only one, promises that no later event of it has a time before this."""
+
+    watermark: int
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceEnded:
+    """A source sends no more events; None: none does."""
+
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """An instance is to take events with its windows that they open and close.
+
+    Parameters
+    ----------
+    instance
+        Which one.
+    events, ranges
+        The events that came, and which of them are for the instance: pairs of a first row and the
+        one behind the last, rising, with gaps between; None where all are.
+    split
+        Its windows that open and close.
+    arrived
+        How many events the whole stream has had.
+    watermark
+        No later event has a time before this.
+    ended
+        Whether no more events come.
+    """
+
+    instance: int
+    events: Events
+    ranges: Integers | None
+    split: Split
+    arrived: int
+    watermark: int = NO_TIME
+    ended: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many events are for the instance."""
+        if self.ranges is None:
+            return len(self.events.arrival)
+        return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
+
+    @property
+    def own_events(self) -> Events:
+        """The events that are for the instance."""
+        return self.events if self.ranges is None else chosen(self.events, self.ranges)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an instance found in what it was delivered, and what it promises of the rest.
+
+    Parameters
+    ----------
+    matches
+        What became final.
+    timed_out
+        Partial matches that WITHIN ended; an empty table where nobody asks for them.
+    frontier, horizon
+        No later match has a smaller x, and none starts with an earlier event.
+    watermark
+        No later match has an event with a time before this; NO_TIME where nobody knows.
+    open_windows
+        How many windows it has open.
+    idle
+        Partitions that it has forgotten.
+    """
+
+    matches: WindowMatches
+    timed_out: pa.Table
+    frontier: int
+    horizon: int
+    watermark: int = NO_TIME
+    open_windows: int = 0
+    idle: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """An instance has answered the first delivery that it had not answered yet."""
+
+    instance: int
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Routed:
+    """All that is to be delivered for a stimulus is: so far have stream and time come."""
+
+    arrived: int
+    watermark: int = NO_TIME
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class AllAnswered:
+    """Every delivery of the last stimuli is answered, so what was found is complete."""
+
+
+class Aside(Enum):
+    """Why events are set aside."""
+
+    LATE = "late"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Events take no part: they came late, or cannot be used, with the reason in a column."""
+
+    kind: Aside
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Matches are final, in this order.
+
+    Parameters
+    ----------
+    matches, timed_out
+        The result's rows, and the partial matches that WITHIN ended.
+    watermark
+        No later match has an event with a time before this; NO_TIME where nobody knows.
+    """
+
+    matches: pa.Table
+    timed_out: pa.Table
+    watermark: int = NO_TIME
+
+
+Stimulus: TypeAlias = EventsArrived | TimeTold | SourceEnded
+Instruction: TypeAlias = Emit | SetAside
+
+#: No windows open and none close.
+NO_SPLIT = Split(Windows.none(), Windows.none())

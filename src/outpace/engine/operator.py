@@ -1,0 +1,546 @@
+"""The operator: order, number, split, schedule, match, merge, as three parts with one mutator each.
+
+The front brings events into order, numbers them, says which windows they open and close, and which
+instance gets them. Instances match the windows that they are given; a partition without windows is
+the window that is always open. The back puts what they found together, in its order. `Operator` is
+the three in one place; a host that has them in several places carries `Deliver` and `Delivered`
+between them. Each part is a state machine: a step is a function of its state and of the message.
+
+Memory: that of the parts, see there; one small entry for each delivery without an answer.
+Paper: SPACE 2.3.4, figure 2.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.match.output import timed_out_schema
+from outpace.engine.merge.merger import ENDED, Merger
+from outpace.engine.message import (
+    NO_SPLIT,
+    AllAnswered,
+    Answer,
+    Aside,
+    Deliver,
+    Delivered,
+    Emit,
+    EventsArrived,
+    Instruction,
+    Routed,
+    SetAside,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.contract import Order
+from outpace.engine.order.in_order import InOrder
+from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.source_order import SourceOrder
+from outpace.engine.split.choose import make_splitter
+from outpace.engine.split.number import EventNumbers, in_order
+from outpace.engine.split.schedule import Schedule, scheduler_of
+from outpace.engine.split.splitter import Splitter
+from outpace.engine.split.windows import Split, Windows, joined_windows
+from outpace.engine.state import pack, parts, require, unpack
+from outpace.engine.window_match.apply import WindowedApply
+from outpace.engine.window_match.matcher import WindowMatcher
+from outpace.engine.window_match.partition_matcher import PartitionMatcher
+from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import DataError, StateError, other_type
+from outpace.pattern.bind.disorder import BoundDisorder
+
+
+class Front:
+    """Brings events into order, numbers and splits them, and says who gets them.
+
+    A scheduler decides by the windows and by loads: the events that an instance was sent and has
+    not answered for. Where answers do not come back, that is all that it was sent, so a scheduler
+    evens out the events sent, and a batch that is run again gives the same.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self._spec = spec
+        bound, windows = spec.bound, spec.windows
+        self.order: Order = _make_order(spec)
+        self._numbers = EventNumbers(bound.schema, bound.partition_by, spec.time)
+        self.splitter: Splitter | None = None if windows is None else make_splitter(windows)
+        self.schedule: Schedule | None = None
+        if spec.instances is not None:
+            assert windows is not None, "only windows are shared by instances"
+            query = spec.query.instances(spec.instances, spec.query.scheduler)
+            self.schedule = Schedule(scheduler_of(query), spec.instances, keyed=windows.keyed)
+        #: For each instance the sizes of deliveries without an answer, and their sum.
+        self._sent: list[deque[int]] = [deque() for _ in range(spec.instances or 1)]
+        self.loads = [0] * len(self._sent)
+        self._nothing = spec.events.empty_table()
+        self._ended = False
+
+    @property
+    def arrived(self) -> int:
+        """How many events have had their turn."""
+        return self._numbers.arrived
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return self._numbers.partitions
+
+    @property
+    def unanswered(self) -> list[int]:
+        """For each instance the number of deliveries without an answer."""
+        return [len(sent) for sent in self._sent]
+
+    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed]:
+        """Take what happened and return what is to be done."""
+        if isinstance(message, Delivered):
+            self._answered(message)
+            return []
+        if self._ended:
+            raise DataError("the matcher is finished", hint="open a new one for more input")
+        ended = False
+        match message:
+            case EventsArrived():
+                self._check(message.rows.schema)
+                released = self.order.push(
+                    message.rows, message.spans, message.watermark, message.source
+                )
+                ended = message.ended
+            case TimeTold():
+                released = self.order.tell(message.watermark, message.source)
+            case SourceEnded():
+                released = self.order.finish(message.source)
+                ended = message.source is None
+                if ended and released.rows.num_rows:
+                    # What events decide comes before what their end does.
+                    before = [*self._route(released.rows, released.watermark, ended=False)]
+                    return [*before, *self._route(self._nothing, released.watermark, ended=True)]
+        aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
+        return [
+            *(SetAside(kind, rows) for kind, rows in aside if rows is not None and rows.num_rows),
+            *self._route(released.rows, released.watermark, ended=ended),
+        ]
+
+    def follow(self, disorder: BoundDisorder) -> None:
+        """Take events in another order from now on."""
+        self.order = Reorderer(self._spec.bound, disorder, self._spec.schema)
+
+    def take_back(self) -> bool:
+        """Undo the last step, whose delivery nobody could take; say whether that is possible."""
+        if not isinstance(self.order, InOrder) or self.splitter is not None:
+            return False
+        self.order.take_back()
+        self._numbers.take_back()
+        self._ended = False
+        return True
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        states = [self.order.state(), self._numbers.state()]
+        if self.splitter is not None:
+            states.append(self.splitter.state())
+        if self.schedule is not None:
+            states += [self.schedule.state(), np.array(self.loads, np.int64).tobytes()]
+        return pack({}, [pa.table({"part": pa.array(states, pa.binary())})])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        _, (saved,) = unpack(data, 1)
+        count = 2 + (self.splitter is not None) + 2 * (self.schedule is not None)
+        order, numbers, *rest = parts(saved, count)
+        self.order.restore(order)
+        self._numbers.restore(numbers)
+        if self.splitter is not None:
+            self.splitter.restore(rest[0])
+            self._require_same(self.splitter)
+        if self.schedule is not None:
+            require(len(rest[2]) == 8 * len(self.loads), "an instance is missing")
+            self.schedule.restore(rest[1], self.opened())
+            self.loads = np.frombuffer(rest[2], np.int64).tolist()
+
+    def opened(self) -> Windows | None:
+        """Return the windows that are open."""
+        return None if self.splitter is None else self.splitter.opened()
+
+    @property
+    def taken(self) -> Integers:
+        """How many events of each partition have had their turn, by its number."""
+        return self._numbers.taken
+
+    def _route(self, rows: pa.Table, watermark: int, *, ended: bool) -> Iterator[Deliver | Routed]:
+        spec = self._spec
+        try:
+            events = self._numbers.number(rows.select(spec.events.names))
+            split = NO_SPLIT if self.splitter is None else self.splitter.push(events)
+        except BaseException:
+            if isinstance(self.order, InOrder):
+                self.order.take_back()
+            raise
+        self._numbers.take()
+        if self.splitter is not None:
+            split = self._close(self.splitter, split, watermark, ended=ended)
+        self._ended = ended
+        arrived = self.arrived
+        if self.schedule is None:
+            yield Deliver(0, events, None, split, arrived, watermark, ended)
+        else:
+            for one in self.schedule.route(events, split, self.loads):
+                delivery = Deliver(
+                    one.instance, events, one.ranges, one.split, arrived, watermark, ended
+                )
+                self._sent[one.instance].append(delivery.size)
+                self.loads[one.instance] += delivery.size
+                yield delivery
+        if spec.forgets_partitions and self.splitter is not None:
+            touched = np.union1d(events.partition, split.closed.partition)
+            self._numbers.forget(self.splitter.idle(touched))
+        yield Routed(arrived, watermark, ended)
+
+    def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
+        """Add what the passing of time closes, and the end of the input."""
+        closed = split.closed
+        if watermark != NO_TIME:
+            closed = joined_windows(closed, splitter.advance(watermark).closed)
+        if ended:
+            closed = joined_windows(closed, splitter.finish().closed)
+        return Split(split.opened, closed)
+
+    def _answered(self, message: Delivered) -> None:
+        if len(message.answer.idle):
+            self._numbers.forget(message.answer.idle, restart=True)
+        sent = self._sent[message.instance]
+        if sent:
+            self.loads[message.instance] -= sent.popleft()
+
+    def _check(self, schema: pa.Schema) -> None:
+        """Refuse rows that have not the columns that are needed, or of other types."""
+        for field in self._spec.events:
+            index = schema.get_field_index(field.name)
+            if index < 0:
+                raise DataError(f"the pushed table has no column '{field.name}'")
+            found = schema.field(index).type
+            if found != field.type:
+                raise other_type(field.name, found, field.type)
+
+    def _require_same(self, splitter: Splitter) -> None:
+        """Refuse the saved state of a splitter that took other events."""
+        numbers, seen, opened = self._numbers, splitter.seen, splitter.opened()
+        taken = numbers.taken
+        same = len(seen) <= len(taken) and (seen == taken[: len(seen)]).all()
+        same = same and not taken[len(seen) :].any() and splitter.arrived == numbers.arrived
+        require(same, "windows have other events than the stream")
+        require((opened.first < opened.stop).all(), "a window has no events")
+        require(not np.isin(opened.partition, numbers.forgotten).any(), "a partition is forgotten")
+
+
+class Instance:
+    """Finds the matches of the windows, or of the partitions, that it is given.
+
+    Parameters
+    ----------
+    spec
+        The operator.
+    tells_time
+        Whether answers say how far back the events of later matches may lie, where that takes a
+        look at all rows kept.
+    """
+
+    def __init__(self, spec: OperatorSpec, *, tells_time: bool = False) -> None:
+        self._spec = spec
+        self._tells_time = tells_time
+        self._nothing = pa.table({})
+        if spec.task is not None and spec.task.timeouts:
+            self._nothing = timed_out_schema(spec.task).empty_table()
+        self._partitions: PartitionMatcher | None = None
+        self._windows: WindowMatcher | WindowedApply
+        if spec.task is None:
+            self._windows = WindowedApply(spec.query, spec.schema)
+        elif spec.windows is None:
+            assert spec.matcher is not None
+            self._partitions = PartitionMatcher(spec.task, spec.matcher)
+        else:
+            self._windows = WindowMatcher(spec.task, spec.matcher)
+
+    @property
+    def rows_kept(self) -> int:
+        """How many rows undecided matches may still need."""
+        return (self._partitions or self._windows).rows_kept
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions anything is kept of."""
+        return (self._partitions or self._windows).partitions_kept
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open; a partition is none that anybody counts."""
+        return 0 if self._partitions is not None else self._windows.open_windows
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with; linear in the rows kept."""
+        return (self._partitions or self._windows).starts_kept()
+
+    def step(self, delivery: Deliver) -> Answer:
+        """Take events and windows, and return what became final."""
+        events, ended = delivery.own_events, delivery.ended
+        watermark = self._watermark(delivery.watermark)
+        if self._partitions is not None:
+            settled = self._partitions.step(events, watermark=watermark, ended=ended)
+            return Answer(
+                settled.matches,
+                settled.timed_out,
+                delivery.arrived,
+                delivery.arrived,
+                self._told(watermark),
+                idle=settled.idle,
+            )
+        instance = self._windows
+        matches = instance.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
+        return Answer(
+            matches,
+            self._nothing,
+            delivery.arrived,
+            instance.horizon,
+            self._told(watermark),
+            instance.open_windows,
+        )
+
+    def steps(self, delivery: Deliver) -> Iterator[WindowMatches]:
+        """Take a delivery as `step` does, and yield what became final in parts."""
+        return self._windows.steps(
+            delivery.own_events, delivery.split, arrived=delivery.arrived, ended=delivery.ended
+        )
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        return (self._partitions or self._windows).state()
+
+    def restore(self, data: bytes, front: Front | None = None) -> None:
+        """Go on from bytes that `state` returned, and a front that was saved with it, if any."""
+        if self._partitions is not None:
+            assert front is not None, "partitions are matched where they are numbered"
+            self._partitions.restore(data, front.taken, front.arrived)
+        else:
+            self._windows.restore(data, None if front is None else front.opened())
+
+    def _watermark(self, watermark: int) -> int:
+        """Return how far time has come, where time decides anything."""
+        decides = self._spec.bound.within is not None or self._spec.windows is not None
+        return watermark if decides else int(NO_TIME)
+
+    def _told(self, watermark: int) -> int:
+        """Return how far back the events of later matches may lie."""
+        reach = self._spec.reach
+        if watermark != NO_TIME and self._tells_time:
+            assert self._spec.disorder is not None
+            return min(watermark, self._windows.earliest(self._spec.disorder.time))
+        if watermark == NO_TIME or reach is None:
+            return int(NO_TIME)
+        return max(watermark - reach, int(NO_TIME))
+
+
+class Back:
+    """Puts the matches of instances together, in their order, each of them once.
+
+    With `Deliver` it hears whose answers are due, so that what no due answer can change comes out;
+    where all have answered, `AllAnswered` lets the rest out.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        count = spec.instances or 1
+        self.merger = Merger(spec.bound.output, count, distinct=spec.finds_again)
+        #: For each instance the arrival numbers that its due deliveries begin with.
+        self._due: list[deque[int]] = [deque() for _ in range(count)]
+        self._answers: list[Answer | None] = [None] * count
+        self._arrived = 0
+        self._ended = False
+        self._nothing = pa.table({})
+
+    @property
+    def settled(self) -> bool:
+        """Whether the input has ended and every delivery is answered."""
+        return self._ended and not any(self._due)
+
+    def step(self, message: Deliver | Routed | Delivered | AllAnswered) -> list[Emit]:
+        """Take what happened and return what is complete."""
+        match message:
+            case Deliver():
+                # An answer is due for what comes from here on.
+                self._due[message.instance].append(self._arrived)
+                return []
+            case Routed():
+                self._arrived, self._ended = message.arrived, message.ended
+                return []
+            case Delivered():
+                self._take(message)
+                return []
+            case AllAnswered():
+                return self._emit(self.merger.rest())
+
+    def complete(self) -> list[Emit]:
+        """Return what no due answer can change any more."""
+        now = ENDED if self._ended else self._arrived
+        for number, (due, answer) in enumerate(zip(self._due, self._answers, strict=True)):
+            frontier = due[0] if due else now
+            open_windows = answer is not None and answer.open_windows
+            horizon = answer.horizon if answer is not None and open_windows else frontier
+            self.merger.advance(number, frontier, min(horizon, frontier))
+        return self._emit(self.merger.take())
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        return self.merger.state()
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        self.merger.restore(data)
+
+    def _take(self, message: Delivered) -> None:
+        instance, answer = message.instance, message.answer
+        due = self._due[instance]
+        if due:
+            due.popleft()
+        self.merger.push(instance, answer.matches)
+        self.merger.advance(instance, answer.frontier, answer.horizon)
+        self._answers[instance] = answer
+
+    def _emit(self, matches: WindowMatches) -> list[Emit]:
+        known = [answer.watermark for answer in self._answers if answer is not None]
+        watermark = min(known, default=int(NO_TIME))
+        return [Emit(matches.table, self._nothing, watermark)]
+
+
+class Operator:
+    """Front, one instance and back in one place.
+
+    Examples
+    --------
+    >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
+    >>> operator = Operator(OperatorSpec(query, pa.schema([("ts", pa.int64())])))
+    >>> (emit,) = operator.step(EventsArrived(pa.table({"ts": [1, 2]})))
+    >>> emit.matches.to_pylist()
+    [{'at': 2}]
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        assert spec.instances is None, "instances that share windows have places of their own"
+        self.spec = spec
+        self.front = Front(spec)
+        self.instance = Instance(spec)
+        self._failed = False
+
+    def step(self, stimulus: Stimulus) -> list[Instruction]:
+        """Take what happened and return what is to be done.
+
+        After an error in the rows nothing is taken. After one in their match nothing is either, or
+        no more rows are, where events were put in order or windows opened before it.
+        """
+        self._check()
+        aside: list[Instruction] = []
+        answers: list[Answer] = []
+        for message in self.front.step(stimulus):
+            if isinstance(message, SetAside):
+                aside.append(message)
+            elif isinstance(message, Deliver):
+                answers.append(self._answer(message))
+                self.front.step(Delivered(0, answers[-1]))
+        return [*aside, _emitted(answers)]
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        self._check()
+        states = pa.array([self.front.state(), self.instance.state()], pa.binary())
+        return pack(self._header, [pa.table({"part": states})])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned, maybe in another process."""
+        header, (saved,) = unpack(data, 1)
+        if header != self._header:
+            raise StateError(
+                f"the saved state belongs to a query {'without' if self.spec.windows else 'with'}"
+                " windows",
+                hint="resume it with the query that it was saved from, or start from the input",
+            )
+        front, instance = parts(saved, 2)
+        self.front.restore(front)
+        self.instance.restore(instance, self.front)
+
+    @property
+    def _header(self) -> dict[str, object]:
+        return {"windows": self.spec.windows is not None}
+
+    def _answer(self, delivery: Deliver) -> Answer:
+        try:
+            return self.instance.step(delivery)
+        except BaseException:
+            self._failed = not self.front.take_back()
+            raise
+
+    def _check(self) -> None:
+        """Refuse to go on where events that were taken could not be matched."""
+        if self._failed:
+            raise DataError("an earlier push failed", hint="resume the query from a saved state")
+
+
+def match_whole(
+    spec: OperatorSpec, rows: pa.Table, progress: Callable[[int], None] = lambda part: None
+) -> tuple[pa.Table, int]:
+    """Return the matches in the windows of a complete table, and their number.
+
+    Parameters
+    ----------
+    spec, rows
+        The operator, and the rows.
+    progress
+        Told of every part that is done.
+    """
+    assert spec.windows is not None
+    front, instance = Front(replace(spec, checked=False)), Instance(spec)
+    found, matches = [spec.bound.output.empty_table()], 0
+    ordered = in_order(spec.bound, rows, spec.time)
+    for message in front.step(EventsArrived(ordered, ended=True)):
+        if isinstance(message, Deliver):
+            for number, part in enumerate(instance.steps(message), start=1):
+                # Only the rows are wanted: what else tells matches apart is not put together.
+                found.append(part.table)
+                matches += len(part)
+                progress(number)
+    return pa.concat_tables(found), matches
+
+
+def _make_order(spec: OperatorSpec) -> Order:
+    if spec.sources is not None:
+        return SourceOrder(spec.bound, spec.sources)
+    if spec.disorder is not None:
+        return Reorderer(spec.bound, spec.disorder, spec.schema)
+    keys = (
+        ()
+        if spec.windows is not None and spec.query.windows is not None
+        else spec.bound.partition_by
+    )
+    tells_time = spec.reach is not None and spec.checked
+    return InOrder(spec.bound, keys, checked=spec.checked, tells_time=tells_time, read=spec.time)
+
+
+def _emitted(answers: Sequence[Answer]) -> Emit:
+    """Return what one instance gave, which is in its order, each match once."""
+    last = answers[-1]
+    if len(answers) == 1:
+        return Emit(last.matches.table, last.timed_out, last.watermark)
+    return Emit(
+        pa.concat_tables([answer.matches.table for answer in answers]),
+        pa.concat_tables([answer.timed_out for answer in answers]),
+        last.watermark,
+    )
+
+
+def matches_of(instructions: Sequence[Instruction]) -> pa.Table:
+    """Return the matches that became final with one stimulus."""
+    (emit,) = [one for one in instructions if isinstance(one, Emit)]
+    return emit.matches

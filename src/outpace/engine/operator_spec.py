@@ -1,0 +1,173 @@
+"""What an operator does, for whoever makes its parts: the query, how it is fed and divided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import kept_columns, prepare
+from outpace.engine.split.schedule import overlapping, scheduler_of
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.bound import BoundQuery, Read
+from outpace.pattern.query import Query, WithinKind
+from outpace.pattern.schedulers import ByKey
+from outpace.pattern.windows import LandmarkWindows
+
+
+@dataclass(frozen=True)
+class OperatorSpec:
+    """What an operator does, for whoever makes its parts.
+
+    Parameters
+    ----------
+    query
+        The query.
+    schema
+        The columns that events have when they come.
+    given
+        The pattern as it is matched, where rows bring bits; by default that of the query.
+    disorder
+        How far events are out of order, and what becomes of those that are late or invalid; None
+        where they come in order, and are refused where they do not.
+    sources
+        The identifiers of several sources whose events are in order; None where there is one.
+    instances
+        How many instances share the windows; None where one has all, in the place of the front.
+    timeouts
+        Whether partial matches that WITHIN ended are wanted as well.
+    forgets
+        Whether partitions without open windows are forgotten, where nothing that is shown counts
+        their events or windows. Then what different keys have at the same time comes in any order.
+    checked
+        Whether rows that go back are refused, where they come in order; needless where somebody has
+        put them in order.
+    choose
+        Says how a pattern is matched; by default the fastest way that covers it.
+    """
+
+    query: Query
+    schema: pa.Schema
+    given: Task | None = None
+    disorder: BoundDisorder | None = None
+    sources: tuple[str, ...] | None = None
+    instances: int | None = None
+    timeouts: bool = False
+    forgets: bool = False
+    checked: bool = True
+    choose: Callable[[Task], Matcher] = lambda task: choose_matcher(task).matcher
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The pattern as it is matched; None for a user-defined operator."""
+        if self.given is not None or self.query.operator is not None:
+            return self.given
+        return prepare(self.query, self.schema, timeouts=self.timeouts)
+
+    @cached_property
+    def bound(self) -> BoundQuery:
+        """The query, bound to the columns that come."""
+        return bind_operator(self.query, self.schema) if self.task is None else self.task.bound
+
+    @cached_property
+    def windows(self) -> BoundWindows | None:
+        """The windows; those of an operator without any are its partitions."""
+        query = self.query
+        if query.windows is None and query.operator is not None:
+            query = query.over(LandmarkWindows())
+        if query.windows is None:
+            return None
+        windows = bind_windows(query, self.schema)
+        if self.task is None and self.disorder is not None:
+            # An operator keeps no rows, so when a window started is all that is known of its times.
+            return replace(windows, time=self.disorder.time)
+        return windows
+
+    @cached_property
+    def matcher(self) -> Matcher | None:
+        """How the pattern is matched; all instances share what is compiled."""
+        return None if self.task is None else self.choose(self.task)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that instances need."""
+        if self.task is None:
+            return tuple(self.schema.names)
+        return kept_columns(self.task, self.bound.schema)
+
+    @cached_property
+    def events(self) -> pa.Schema:
+        """The columns that numbering, splitting and matching need."""
+        wanted = set(self.columns)
+        if self.windows is not None:
+            wanted.update(self.windows.columns)
+            wanted.update(() if self.windows.time is None else [self.windows.time])
+        return pa.schema([field for field in self.bound.schema if field.name in wanted])
+
+    @property
+    def time(self) -> str | None:
+        """The column with the times that windows or WITHIN measure."""
+        if self.bound.within is not None:
+            return self.bound.time
+        return None if self.windows is None else self.windows.time
+
+    @cached_property
+    def reach(self) -> int | None:
+        """How far before the watermark the events of a later match may lie; None: any distance.
+
+        An undecided match lies within WITHIN of the watermark, as a match that cannot go on is
+        decided. In windows only their end decides, so it is their size that counts.
+        """
+        query = self.query
+        if query.windows is not None:
+            assert self.windows is not None
+            return self.windows.kind.size if isinstance(self.windows.kind, ByTime) else None
+        whole = query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST
+        if self.task is None or not whole or reach_of(self.task).ahead:
+            return None
+        return self.bound.within
+
+    def shows_time_in(self, column: str) -> bool:
+        """Say whether a column of the matches holds the time of an event of the match.
+
+        Only of such a column what is known of time says anything: a time that was computed, or that
+        of an event before the match, may lie before it.
+        """
+        bound = self.bound
+        shown = {measure.name: measure.expression for measure in bound.measures}.get(column)
+        if shown is None:
+            return column == bound.time
+        return isinstance(shown, Read) and shown.column == bound.time and shown.place.shift >= 0
+
+    @property
+    def forgets_partitions(self) -> bool:
+        """Whether a partition without open windows is forgotten, and nothing shown tells it.
+
+        Shown numbers of windows count on where a partition comes again, but those of time windows,
+        which time alone gives.
+        """
+        windows = self.windows
+        timed = windows is not None and isinstance(windows.kind, ByTime)
+        keyed = windows is not None and windows.keyed
+        return self.forgets and keyed and (not self.query.numbered or timed)
+
+    @property
+    def finds_again(self) -> bool:
+        """Whether two instances may find the same match, of which one is to come out."""
+        query, count = self.query, self.instances or 1
+        apart = count == 1 or isinstance(
+            scheduler_of(query.instances(count, query.scheduler)), ByKey
+        )
+        return not (
+            query.duplicates
+            or query.operator is not None
+            or apart
+            or not overlapping(query.windows, 1)
+        )

@@ -1,0 +1,121 @@
+"""Events that come in order: rows that go back are refused, as no match could be taken back.
+
+Memory: the place of the last row; see `Arrival`.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.order.arrival import Arrival, passed
+from outpace.engine.order.contract import Released
+from outpace.engine.rows.times import as_integers, valid_times
+from outpace.engine.state import integer, pack, unpack
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.types import is_instant, is_integer, value_type
+
+
+class InOrder:
+    """Lets events pass that come in the order of a query.
+
+    Parameters
+    ----------
+    bound
+        The query.
+    partition_by
+        The columns of partitions that have an order of their own among rows of one time.
+    checked
+        Whether rows that go back are refused.
+    tells_time
+        Whether rows tell how far time has come, where somebody asks for it.
+    read
+        The column whose times somebody reads, so that none may be NULL; None where nobody does.
+    """
+
+    def __init__(
+        self,
+        bound: BoundQuery,
+        partition_by: tuple[str, ...],
+        *,
+        checked: bool = True,
+        tells_time: bool = False,
+        read: str | None = None,
+    ) -> None:
+        self._checked = checked
+        self._read = read
+        self._tells_time = tells_time
+        self._nothing = bound.schema.empty_table()
+        self._arrival = Arrival(bound, partition_by)
+        self._time = _time(bound)
+        self._watermark = int(NO_TIME)
+        self._before = self._arrival.latest, self._watermark
+
+    @property
+    def buffered(self) -> int:
+        """None: nothing waits."""
+        return 0
+
+    def push(
+        self,
+        rows: pa.Table,
+        spans: Integers | None = None,
+        told: int = NO_TIME,
+        source: str | None = None,
+    ) -> Released:
+        """Take the next rows; after an error nothing is taken."""
+        if self._checked:
+            if self._read is not None and rows.column(self._read).null_count:
+                # A row without a time is the reason, not the rows that seem to be late behind it.
+                valid_times(self._read, rows.column(self._read), range(rows.num_rows))
+            self._arrival.check(rows)
+            self._check_passed(rows)
+            self._before = self._arrival.latest, self._watermark
+            self._arrival.take(rows)
+        self._watermark = max(self._watermark, int(told), self._last_time(rows))
+        return Released(rows, self._watermark)
+
+    def tell(self, time: int, source: str | None = None) -> Released:
+        """Take a promise that no later row has a time before this."""
+        return self.push(self._nothing, told=time)
+
+    def finish(self, source: str | None = None) -> Released:
+        """Say that no more rows come."""
+        return Released(self._nothing, self._watermark)
+
+    def take_back(self) -> None:
+        """Undo the last `push`."""
+        self._arrival.latest, self._watermark = self._before
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        return pack({"watermark": self._watermark}, [self._arrival.latest])
+
+    def restore(self, data: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        header, (latest,) = unpack(data, 1)
+        self._watermark = integer(header, "watermark")
+        self._arrival.restore(latest)
+
+    def _last_time(self, rows: pa.Table) -> int:
+        """Return the time of the last row, where somebody asks for it."""
+        if not self._tells_time or self._time is None or not rows.num_rows:
+            return int(NO_TIME)
+        last = rows.column(self._time).slice(rows.num_rows - 1)
+        return int(NO_TIME) if last.null_count else int(as_integers(last)[0])
+
+    def _check_passed(self, rows: pa.Table) -> None:
+        """Refuse rows before a time that has passed; they are in order, so the first one tells."""
+        if self._watermark == NO_TIME or self._time is None or not rows.num_rows:
+            return
+        first = rows.column(self._time).slice(0, 1)
+        if not first.null_count and int(as_integers(first)[0]) < self._watermark:
+            raise passed(0, f"{self._time} is {first[0]}")
+
+
+def _time(bound: BoundQuery) -> str | None:
+    """Return the column that tells the time of the stream, where there is one that rises."""
+    if not bound.order_by or bound.descending[0]:
+        return None
+    kind = value_type(bound.schema.field(bound.order_by[0]).type)
+    return bound.order_by[0] if is_instant(kind) or is_integer(kind) else None

@@ -1,0 +1,198 @@
+"""The key table: a number for each key that is known, small and given again when it is forgotten.
+
+Numbers are given in the order of first rows and do not depend on how a stream is cut into pieces.
+What a call costs depends on the keys that it has, not on those that there are. Memory: the key and
+some integers for each key that is known, and room for as many as there ever were at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.rows.partition import key_codes, key_tuples
+from outpace.engine.state import NATURAL, integer, integers, require
+from outpace.errors import StateError
+
+Key: TypeAlias = tuple[Hashable, ...]
+
+#: So many tables of keys are kept before they are made one, so that a new key costs the same
+#: however many there are.
+_PARTS_MAX: Final = 1024
+
+
+@dataclass(frozen=True)
+class KeyNumbers:
+    """The keys of some rows.
+
+    Parameters
+    ----------
+    codes
+        Each row's place in `numbers`.
+    numbers
+        The numbers of the keys that there are, all different.
+    added, rows
+        The keys that are new, with the numbers that they get, and their values.
+    """
+
+    codes: npt.NDArray[np.int32]
+    numbers: Integers
+    added: dict[Key, int]
+    rows: pa.Table
+
+
+class KeyTable:
+    """Numbers for keys.
+
+    Parameters
+    ----------
+    schema
+        The columns of the key; none where there is one key, which has the number 0.
+
+    Examples
+    --------
+    >>> table = KeyTable(pa.schema([("key", pa.string())]))
+    >>> found = table.look_up(pa.table({"key": ["b", "a", "b"]}))
+    >>> found.codes.tolist(), found.numbers.tolist()
+    ([0, 1, 0], [0, 1])
+    >>> table.add(found)
+    >>> table.forget(np.array([0]))
+    >>> table.look_up(pa.table({"key": ["a", "c"]})).numbers.tolist(), len(table)
+    ([1, 0], 1)
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._names = tuple(schema.names)
+        self._numbers: dict[Key, int] = {}
+        #: By number: the key that it was given to last, and its row in the tables of keys.
+        self._given: list[Key] = []
+        self._rows: list[int] = []
+        self._free: list[int] = []
+        self._parts = [schema.empty_table()]
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def room(self) -> int:
+        """No number is larger than this, or as large."""
+        return len(self._given)
+
+    @property
+    def numbers(self) -> Integers:
+        """The numbers of the keys that are known, in order."""
+        return np.array(sorted(self._numbers.values()), np.int64)
+
+    @property
+    def free(self) -> Integers:
+        """The numbers of keys that were forgotten."""
+        return np.array(self._free, np.int64)
+
+    @property
+    def keys(self) -> pa.Table:
+        """The keys that are known, in the order of their numbers."""
+        self._join()
+        return self._parts[0]
+
+    def look_up(self, rows: pa.Table) -> KeyNumbers:
+        """Return the numbers of rows' keys; new keys count from `add` on."""
+        if not self._names or not rows.num_rows:
+            numbers = np.zeros(min(1, rows.num_rows), np.int64)
+            added: dict[Key, int] = {(): 0} if rows.num_rows and not self._numbers else {}
+            return KeyNumbers(np.zeros(rows.num_rows, np.int32), numbers, added, self._parts[0])
+        codes, firsts = key_codes([rows.column(name) for name in self._names])
+        values = rows.select(self._names).take(pa.array(firsts))
+        keys = key_tuples(values)
+        known = self._numbers
+        numbers = np.array([known.get(key, -1) for key in keys], np.int64)
+        new = np.flatnonzero(numbers < 0)
+        numbers[new] = self._next(len(new))
+        added = {keys[place]: int(numbers[place]) for place in new.tolist()}
+        return KeyNumbers(codes, numbers, added, values.take(pa.array(new)))
+
+    def add(self, found: KeyNumbers) -> None:
+        """Let the new keys that `look_up` returned last be known."""
+        added = found.added
+        if not added:
+            return
+        self._numbers.update(added)
+        again = min(len(self._free), len(added))
+        del self._free[:again]
+        for row, (key, number) in enumerate(added.items(), start=self._size):
+            if row < self._size + again:
+                self._given[number], self._rows[number] = key, row
+            else:
+                self._given.append(key)
+                self._rows.append(row)
+        if not self._names:
+            return
+        self._parts.append(found.rows)
+        self._size += found.rows.num_rows
+        if len(self._parts) > _PARTS_MAX or self._size > 2 * len(self._rows) + _PARTS_MAX:
+            self._join()
+
+    def forget(self, numbers: Integers) -> None:
+        """Forget keys: should they come again, they are new, with the number of any such."""
+        for number in numbers.tolist():
+            del self._numbers[self._given[number]]
+            self._free.append(number)
+
+    def take_back(self, found: KeyNumbers) -> None:
+        """Undo the last `add`."""
+        self.forget(np.array(list(found.added.values()), np.int64))
+
+    def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
+        """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
+        numbers = self.numbers
+        dense = len(numbers) == len(self._given)
+        header: dict[str, object] = {"keys": len(self._given)}
+        return header, [self.keys, pa.table({"number": numbers[: 0 if dense else None]})]
+
+    def restore(self, header: dict[str, object], tables: Sequence[pa.Table]) -> None:
+        """Go on from what `tables` returned."""
+        keys, given = tables
+        if keys.schema != self._parts[0].schema:
+            raise StateError("the saved state belongs to a stream with other partitions")
+        room = integer(header, "keys", NATURAL)
+        if not self._names:
+            require(room <= 1, "a stream without keys has partitions")
+            self._given, self._numbers = [()] * room, dict.fromkeys([()] * room, 0)
+            self._rows = [0] * room
+            return
+        (numbers,) = integers(given, number=range(room))
+        if not len(numbers) and keys.num_rows:
+            numbers = np.arange(keys.num_rows)
+            require(room == len(numbers), "keys have no numbers")
+        require(len(numbers) == keys.num_rows, "keys have no numbers")
+        require((np.diff(numbers) > 0).all(), "numbers do not rise")
+        tuples = key_tuples(keys)
+        self._numbers = dict(zip(tuples, numbers.tolist(), strict=True))
+        require(len(self._numbers) == len(tuples), "two partitions have the same key")
+        self._given, self._rows = [()] * room, [0] * room
+        for row, (key, number) in enumerate(self._numbers.items()):
+            self._given[number], self._rows[number] = key, row
+        self._free = np.setdiff1d(np.arange(room), numbers).tolist()
+        self._parts, self._size = [keys], keys.num_rows
+
+    def _next(self, count: int) -> list[int]:
+        """Return the numbers that so many new keys get."""
+        again = self._free[:count]
+        return [*again, *range(len(self._given), len(self._given) + count - len(again))]
+
+    def _join(self) -> None:
+        """Make one table of keys, without those that are forgotten."""
+        if not self._names:
+            return
+        numbers = self.numbers.tolist()
+        keys = pa.concat_tables(self._parts).combine_chunks()
+        self._parts = [keys.take(pa.array([self._rows[number] for number in numbers], pa.int64()))]
+        self._size = len(numbers)
+        for row, number in enumerate(numbers):
+            self._rows[number] = row

@@ -1,0 +1,373 @@
+"""Stages: the parts of an operator as a host with micro-batches runs them, cells in and cells out.
+
+In every batch that has any event, each instance of a stage takes one step with all cells that are
+for it; so each hears how far time has come, even where no event is for it. A step is a function of
+the state and the cells, in whatever order these come: a batch that is run again gives the same.
+Between two batches the state of an instance is one run of bytes.
+
+A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
+instances match windows; the back merges what they found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.block import read_block
+from outpace.engine.codec.cell import Cell, Counters, Kind, add_reports, in_order
+from outpace.engine.codec.table import write_table
+from outpace.engine.codec.times import read_times
+from outpace.engine.event import no_events
+from outpace.engine.match.bits import BITS
+from outpace.engine.match.contract import Matcher
+from outpace.engine.message import (
+    NO_SPLIT,
+    AllAnswered,
+    Aside,
+    Deliver,
+    Delivered,
+    Emit,
+    EventsArrived,
+    Routed,
+    SetAside,
+)
+from outpace.engine.operator import Back, Front, Instance, Operator
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.state import pack, parts, reading, unpack
+from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
+from outpace.errors import StateError
+from outpace.pattern.disorder import Late
+
+
+class Part(Enum):
+    """Which part of the operator a stage is, by its name in `explain()` and in metrics."""
+
+    WHOLE = "order + match"
+    FRONT = "order + split"
+    INSTANCE = "match"
+    BACK = "merge"
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """What a stage is, for the planner and for who runs it.
+
+    Parameters
+    ----------
+    part
+        Which part of the operator.
+    instances
+        How many there are.
+    operator
+        Returns the operator. It is called where a stage runs, in every batch, so it must be
+        something that travels, such as a `functools.partial` of a function of a module, and best
+        something that gives the same object again.
+    identity
+        A text that tells what it computes; a state is only read by a stage with the same.
+    partitions
+        Over how many partitions of the host its instances are spread.
+    """
+
+    part: Part
+    instances: int
+    operator: Callable[[], OperatorSpec]
+    identity: str
+    partitions: int = 1
+
+    @property
+    def name(self) -> str:
+        """What it is called: "order + match"."""
+        return self.part.value
+
+    @property
+    def matcher(self) -> Matcher | None:
+        """What its instances match with, so that it can be compiled before it is worth it."""
+        matches = self.part in (Part.WHOLE, Part.INSTANCE)
+        return self.operator().matcher if matches else None
+
+    def make(self) -> Stage:
+        """Return a new instance."""
+        return _STAGES[self.part](self.operator())
+
+
+class _Arriving:
+    """The input of a stage that takes events as they were packed."""
+
+    takes = frozenset({Kind.EVENTS, Kind.UNUSED})
+
+    def __init__(self, spec: OperatorSpec, front: Front) -> None:
+        assert spec.disorder is not None
+        self._schema = spec.schema
+        self._front = front
+        self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
+        self._to_side = spec.disorder.late is Late.SIDE
+
+    def stimulus(self, cells: Sequence[Cell]) -> EventsArrived:
+        """Return the cells of a batch as one piece of the stream."""
+        events = [cell for cell in cells if cell.kind is Kind.EVENTS]
+        blocks = [self._read(cell) for cell in events if len(cell.block)]
+        rows = pa.concat_tables([self._schema.empty_table(), *blocks])
+        spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in events)])
+        # Each sender promises for itself; all that ever do so take part in every batch.
+        promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
+        told = min(promised, default=int(NO_TIME))
+        return EventsArrived(rows, spans=spans, watermark=told)
+
+    def unused_late(self, cells: Sequence[Cell]) -> int:
+        """Count the events that no step can use, known by their times alone, that are late."""
+        order = self._front.order
+        assert isinstance(order, Reorderer)
+        blocks = [cell.block for cell in cells if cell.kind is Kind.UNUSED]
+        return sum(int(np.searchsorted(read_times(block), order.watermark)) for block in blocks)
+
+    def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
+        """Return the events that are set aside, by why."""
+        return {one.kind: one.rows for one in instructions if isinstance(one, SetAside)}
+
+    def cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
+        """Return the events that go to side outputs; they have no columns of bits any more."""
+        given = []
+        if Aside.LATE in aside and self._to_side:
+            late = aside[Aside.LATE].select(self._shown)
+            given.append(Cell(Kind.LATE, block=write_table(late)))
+        if Aside.INVALID in aside:
+            invalid = aside[Aside.INVALID]
+            shown = invalid.select([invalid.column_names[0], *self._shown])
+            given.append(Cell(Kind.INVALID, block=write_table(shown)))
+        return given
+
+    def counters(
+        self, stimulus: EventsArrived, aside: dict[Aside, pa.Table], late: int, before: int
+    ) -> Counters:
+        """Return what became of the events of a batch, and how many wait."""
+        sizes = {kind: rows.num_rows for kind, rows in aside.items()}
+        return Counters(
+            events=stimulus.rows.num_rows,
+            released=self._front.arrived - before,
+            late=sizes.get(Aside.LATE, 0) + late,
+            invalid=sizes.get(Aside.INVALID, 0),
+            buffered=self._front.order.buffered,
+        )
+
+    def _read(self, cell: Cell) -> pa.Table:
+        columns = read_block(pa.py_buffer(cell.block), self._schema)
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+class WholeStage:
+    """The whole operator: an instance has the events of its keys, or all of them."""
+
+    takes = _Arriving.takes
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.part = Operator(spec)
+        self._arriving = _Arriving(spec, self.part.front)
+        self.counters = Counters()
+
+    def step(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Order the events of a batch, match those whose turn it is, and let time pass."""
+        arriving, before = self._arriving, self.part.front.arrived
+        late, stimulus = arriving.unused_late(cells), arriving.stimulus(cells)
+        instructions = self.part.step(stimulus)
+        aside = arriving.aside(instructions)
+        (emit,) = [one for one in instructions if isinstance(one, Emit)]
+        instance = self.part.instance
+        self.counters = replace(
+            arriving.counters(stimulus, aside, late, before),
+            matches=emit.matches.num_rows,
+            timed_out=emit.timed_out.num_rows,
+            kept=instance.rows_kept,
+            partials=instance.starts_kept(),
+            open_windows=instance.open_windows,
+            keys=instance.partitions_kept,
+        )
+        told = [Cell(Kind.PULSE, watermark=emit.watermark)] if emit.watermark != NO_TIME else []
+        return [*_emitted(emit), *arriving.cells(aside), *told]
+
+
+class FrontStage:
+    """The front alone: each instance of the next stage gets one cell in every batch."""
+
+    takes = _Arriving.takes
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.part = Front(spec)
+        assert spec.windows is not None
+        assert spec.instances is not None
+        self._arriving = _Arriving(spec, self.part)
+        self._columns, self._keyed = spec.columns, spec.windows.keyed
+        self._instances = spec.instances
+        self._nothing = no_events(spec.events)
+        self.counters = Counters()
+
+    def step(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Take the events of a batch, in any order."""
+        arriving, before = self._arriving, self.part.arrived
+        late, stimulus = arriving.unused_late(cells), arriving.stimulus(cells)
+        messages = self.part.step(stimulus)
+        aside = arriving.aside(messages)
+        (routed,) = [one for one in messages if isinstance(one, Routed)]
+        given = {one.instance: one for one in messages if isinstance(one, Deliver)}
+        self.counters = replace(
+            arriving.counters(stimulus, aside, late, before), keys=self.part.partitions
+        )
+        idle = Deliver(0, self._nothing, None, NO_SPLIT, routed.arrived)
+        deliveries = [given.get(number, idle) for number in range(self._instances)]
+        return [
+            *(
+                Cell(
+                    Kind.EVENTS,
+                    number,
+                    write_delivery(delivery, self._columns, keyed=self._keyed),
+                    watermark=routed.watermark,
+                )
+                for number, delivery in enumerate(deliveries)
+            ),
+            *arriving.cells(aside),
+        ]
+
+
+class InstanceStage:
+    """An instance alone: it finds the matches of the windows that it is given."""
+
+    takes = frozenset({Kind.EVENTS})
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.part = Instance(spec, tells_time=True)
+        self._bound = spec.bound
+        self._schema = pa.schema([spec.schema.field(name) for name in spec.columns])
+        self.counters = Counters()
+
+    def step(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Take the events of a batch, with the windows that they open and close."""
+        return [self._answer(cell) for cell in cells]
+
+    def _answer(self, cell: Cell) -> Cell:
+        delivery = read_delivery(pa.py_buffer(cell.block), self._schema, self._bound)
+        answer = self.part.step(replace(delivery, watermark=cell.watermark))
+        self.counters = Counters(
+            events=delivery.size,
+            matches=len(answer.matches),
+            kept=self.part.rows_kept,
+            partials=self.part.starts_kept(),
+            open_windows=self.part.open_windows,
+            keys=self.part.partitions_kept,
+        )
+        return Cell(Kind.EVENTS, block=write_answer(answer), watermark=answer.watermark)
+
+
+class BackStage:
+    """The back alone: what the instances found in a batch is complete and comes out at once."""
+
+    takes = frozenset({Kind.EVENTS})
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.part = Back(spec)
+        self._output = spec.bound.output
+        self.counters = Counters()
+
+    def step(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Take what the instances found in a batch."""
+        for cell in cells:
+            answer = read_answer(pa.py_buffer(cell.block), self._output)
+            answer = replace(answer, watermark=cell.watermark)
+            self.part.step(Delivered(cell.sender, answer))
+        (emit,) = self.part.step(AllAnswered())
+        self.counters = Counters(matches=emit.matches.num_rows)
+        return [*_emitted(emit), Cell(Kind.PULSE, watermark=emit.watermark)]
+
+
+Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage
+
+_STAGES: dict[Part, Callable[[OperatorSpec], Stage]] = {
+    Part.WHOLE: WholeStage,
+    Part.FRONT: FrontStage,
+    Part.INSTANCE: InstanceStage,
+    Part.BACK: BackStage,
+}
+
+
+def save_stage(spec: StageSpec, stage: Stage) -> bytes:
+    """Return the state of an instance, with what tells whose it is."""
+    return pack(_header(spec), [pa.table({"state": pa.array([stage.part.state()], pa.binary())})])
+
+
+def restore_stage(spec: StageSpec, data: bytes | None) -> Stage:
+    """Return an instance of a stage as it was saved; a new one where nothing was.
+
+    Raises
+    ------
+    StateError
+        The state is damaged, or of another version, query or number of instances.
+    """
+    stage = spec.make()
+    if data is None:
+        return stage
+    header, (saved,) = unpack(data, 1)
+    for name, value in _header(spec).items():
+        if header.get(name) != value:
+            raise StateError(
+                f"the saved state of the stream belongs to another query ({name} differs)"
+                if name not in ("instances", "partitions")
+                else f"the stream was started with {header.get(name)} {name} of '{spec.name}', "
+                f"not {value}",
+                hint="go on with the query and the settings that it was started with, or start "
+                "with a new checkpoint folder from the retained input",
+            )
+    with reading():
+        (state,) = parts(saved, 1, "state")
+        stage.part.restore(state)
+    return stage
+
+
+def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> list[Cell]:
+    """Let instance `number` of the stage at a place in the chain (from 1 on) take a batch.
+
+    Returns
+    -------
+    list of Cell
+        The cells that it is not for, reports added up, and its own, numbered. Its own report is for
+        the caller to add.
+    """
+    mine: list[Cell] = []
+    others: list[Cell] = []
+    reports: list[Cell] = []
+    for cell in cells:
+        taken = cell.kind in stage.takes
+        (mine if taken else reports if cell.kind is Kind.REPORT else others).append(cell)
+    given = stage.step(in_order(mine))
+    return [
+        *others,
+        *add_reports(reports),
+        *(
+            replace(cell, stage=place, sender=number, position=position)
+            for position, cell in enumerate(given)
+        ),
+    ]
+
+
+def _emitted(emit: Emit) -> list[Cell]:
+    """Return what came out."""
+    given = [(Kind.MATCHES, emit.matches), (Kind.TIMED_OUT, emit.timed_out)]
+    return [
+        Cell(kind, block=write_table(table), watermark=emit.watermark)
+        for kind, table in given
+        if table.num_rows
+    ]
+
+
+def _header(spec: StageSpec) -> dict[str, object]:
+    return {
+        "stage": spec.name,
+        "query": spec.identity,
+        "instances": spec.instances,
+        "partitions": spec.partitions,
+    }

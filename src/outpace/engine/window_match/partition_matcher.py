@@ -1,0 +1,346 @@
+"""The instance of a query without windows: a partition is one window, which is always open.
+
+Between pieces it keeps the rows that an undecided match may still need, and where matching stopped
+in each partition. A step matches `rows kept + new rows` of the partitions that it has rows of, and
+of those in which time decides something now. So its cost is linear in these rows, of which WITHIN
+bounds the ones kept; however many other partitions there are, they cost nothing.
+
+A partition is idle when an undecided match needs none of its rows. What stays of one without rows,
+for as long as the stream goes on, is the least that decides about its later rows: the number of its
+matches where MATCH_NUMBER() or a limit per partition ask for it and there was one, and that it had
+rows where the pattern has `^`. PREV keeps as many last rows of every partition as it looks back;
+session windows (`outpace.engine.split`) forget partitions that fall silent. With NEXT, rows wait
+for those that it looks ahead to: time ends no wait then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.event import Events
+from outpace.engine.kernels.grouping import scatter_rows
+from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
+from outpace.engine.match.output import timed_out_table
+from outpace.engine.match.reach import Reach, reach_of
+from outpace.engine.match.task import (
+    _taken,
+    count_starts,
+    fingerprint,
+    kept_columns,
+    take_matches,
+)
+from outpace.engine.rows.deadlines import NEVER, Deadlines
+from outpace.engine.rows.keyed import Kept, KeyedRows
+from outpace.engine.rows.partition import (
+    Grouping,
+    gather,
+    group_codes,
+    one_array,
+    placed,
+)
+from outpace.engine.rows.times import time_values, valid_times
+from outpace.engine.state import (
+    NATURAL,
+    integer,
+    integers,
+    pack,
+    require,
+    require_types,
+    unpack,
+)
+from outpace.engine.window_match.result import WindowMatches, found_matches
+from outpace.engine.window_match.stops import Stops
+from outpace.errors import StateError
+from outpace.pattern.values import TIME_LIMIT
+
+
+class Settled(NamedTuple):
+    """What a step made final.
+
+    Parameters
+    ----------
+    matches
+        The matches, in the order in which they come out.
+    timed_out
+        Partial matches that WITHIN ended, where asked for.
+    idle
+        Partitions that nothing is known of any more.
+    """
+
+    matches: WindowMatches
+    timed_out: pa.Table
+    idle: Integers
+
+
+class PartitionMatcher:
+    """Matches partitions that come piece by piece, in event order.
+
+    Parameters
+    ----------
+    task, matcher
+        The query and how it is matched.
+    """
+
+    def __init__(self, task: Task, matcher: Matcher) -> None:
+        self.task = task
+        self.matcher = matcher
+        self._columns = kept_columns(task, task.bound.schema)
+        self._reach: Reach = reach_of(task)
+        self._rows = pa.schema([task.bound.schema.field(name) for name in self._columns])
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stops = Stops()
+        #: The rows kept, each with its ordinal and its arrival.
+        self._kept = KeyedRows(self._rows, 2)
+        self._deadlines = Deadlines()
+        self._watermark = NO_TIME
+
+    @property
+    def rows_kept(self) -> int:
+        """How many rows an undecided match may still need."""
+        return len(self._kept)
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions anything is kept of."""
+        return len(self._stops)
+
+    def starts_kept(self) -> int:
+        """Count the rows kept that an undecided match may start with; linear in the rows kept."""
+        kept = self._kept.take(self._kept.keys)
+        undecided = kept.numbers[0] >= self._stops.resume(kept.key).next_start
+        return count_starts(self.task, kept.rows, undecided)
+
+    def step(self, events: Events, *, watermark: int = NO_TIME, ended: bool = False) -> Settled:
+        """Take the next events and return what they make final; after an error nothing is taken.
+
+        Parameters
+        ----------
+        events
+            In order. Columns that the query has no use for may be there.
+        watermark
+            No later event has a time before this.
+        ended
+            No more events come.
+        """
+        rows = events.rows.select(self._columns)
+        newest = max(min(watermark, TIME_LIMIT - 1), self._newest(rows))
+        passed = self._deadlines.passed(newest)
+        _, numbers = events.codes
+        keys = self._kept.keys if ended else np.union1d(numbers, passed)
+        new = self._stops.meet(numbers)
+        try:
+            block, keys = self._block(events, rows, keys.astype(np.int64), newest, ended=ended)
+            outcome = self.matcher(block, self._stops.resume(keys))
+            matches, timed_out = self._emit(block, keys, outcome)
+        except BaseException:
+            self._stops.forget(new)
+            raise
+        self._watermark = newest
+        return Settled(matches, timed_out, self._retain(block, keys, outcome))
+
+    def state(self) -> bytes:
+        """Return all that is kept, as bytes for `restore`."""
+        kept = self._kept.take(self._kept.keys)
+        ordinal, arrival = kept.numbers
+        places = pa.table({"partition": kept.key, "ordinal": ordinal, "arrival": arrival})
+        header = {"query": fingerprint(self.task.bound), "watermark": self._watermark}
+        return pack(header, [self._stops.table(), places, kept.rows])
+
+    def restore(self, data: bytes, taken: Integers, arrived: int) -> None:
+        """Go on from bytes that `state` returned; so many rows were taken, of each and of all."""
+        header, (stops, places, rows) = unpack(data, 3)
+        if header.get("query") != fingerprint(self.task.bound):
+            raise StateError(
+                "the saved state belongs to another query or another schema",
+                hint="resume it with the query that it was saved from, or start from the input",
+            )
+        self._begin()
+        self._watermark = integer(header, "watermark")
+        self._stops.restore(stops, taken)
+        require_types(rows, self._rows)
+        require(rows.num_rows == places.num_rows, "rows have no places")
+        key, ordinal, arrival = integers(
+            places, partition=range(len(taken)), ordinal=NATURAL, arrival=range(arrived)
+        )
+        self._check_places(key, ordinal, arrival, taken)
+        kept = Kept(rows.combine_chunks(), key, np.stack([ordinal, arrival]))
+        begin = np.flatnonzero(np.diff(key, prepend=-1))
+        self._kept.replace(key[begin], kept)
+        read = {name: gather(rows.column(name), None) for name in self._columns}
+        times = time_values(self.task.bound, read)
+        ends = np.append(begin[1:], len(key))
+        waiting = begin + self._stops.resume(key[begin]).next_start - ordinal[begin]
+        self._wait(key[begin], times, np.minimum(waiting, ends), ends)
+
+    def _check_places(
+        self, key: Integers, ordinal: Integers, arrival: Integers, taken: Integers
+    ) -> None:
+        """Refuse rows kept that are not the last ones of their partitions, from some row on."""
+        begin = np.flatnonzero(np.diff(key, prepend=-1))
+        sizes = np.diff(begin, append=len(key))
+        known = self._stops.partitions
+        require(len(np.unique(key[begin])) == len(begin), "the rows of a partition lie apart")
+        require(np.isin(key[begin], known).all(), "a partition is not known")
+        left = np.arange(len(key)) - np.repeat(begin + sizes, sizes)
+        require((ordinal == taken[key] + left).all(), "the ordinals of rows do not follow")
+        inside = np.ones(len(key), np.bool_)
+        inside[begin] = False
+        require((np.diff(arrival, prepend=-1)[inside] > 0).all(), "arrivals do not rise")
+        first = taken.copy()
+        first[key[begin]] = ordinal[begin]
+        starts = self._stops.next_start[known]
+        fits = (first[known] <= starts) & (starts <= taken[known])
+        require(fits.all(), "a start has no row")
+
+    def _emit(
+        self, block: Block, keys: Integers, outcome: Outcome
+    ) -> tuple[WindowMatches, pa.Table]:
+        found, late = outcome.found, outcome.timed_out
+        shown = self._shown_at(block, found)
+        order = emission_order(block, found, shown)
+        matches = found_matches(self.task, block, take_matches(found, order), shown[order], keys)
+        if late is not None:
+            late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
+        return matches, timed_out_table(self.task, block, late)
+
+    def _shown_at(self, block: Block, found: Found) -> Integers:
+        """Return when a match became final, counting the rows that NEXT looks ahead to."""
+        if block.ended:
+            # The end settles all that is left, at once.
+            return np.zeros(len(found.start), np.int64)
+        ahead = self._reach.ahead
+        if not ahead:
+            return found.settled
+        shown = np.empty_like(found.settled)
+        for segment in np.unique(found.segment):
+            mine = found.segment == segment
+            arrivals = block.arrivals[block.segments[segment] : block.segments[segment + 1]]
+            shown[mine] = arrivals[np.searchsorted(arrivals, found.settled[mine]) + ahead]
+        return shown
+
+    def _block(
+        self, events: Events, rows: pa.Table, keys: Integers, watermark: int, *, ended: bool
+    ) -> tuple[Block, Integers]:
+        """Join the rows kept of some keys and the new ones; return the block and its keys."""
+        kept = self._kept.take(keys)
+        codes, new = events.codes
+        place = np.searchsorted(keys, new).astype(np.int32)
+        codes = np.concatenate([np.searchsorted(keys, kept.key).astype(np.int32), place[codes]])
+        grouping = group_codes(codes, len(keys))
+        joined = pa.concat_tables([kept.rows, rows])
+        columns = {
+            name: placed(
+                one_array(joined.column(name)),
+                grouping.order,
+                grouping.codes,
+                grouping.segments,
+            )
+            for name in self._columns
+        }
+        numbers = np.concatenate([kept.numbers, [events.ordinal, events.arrival]], axis=1)
+        ordinals, arrivals = (_grouped(line, grouping) for line in numbers)
+        there = np.flatnonzero(np.diff(grouping.segments))
+        segments = np.append(grouping.segments[there], len(codes))
+        ahead = 0 if ended else self._reach.ahead
+        block = Block(
+            columns=columns,
+            segments=segments,
+            visible=np.maximum(segments[1:] - ahead, segments[:-1]),
+            ordinals=ordinals,
+            arrivals=arrivals,
+            times=time_values(self.task.bound, columns),
+            ended=ended,
+            # Rows that are only looked ahead at are not seen by the matcher yet, so time must not
+            # settle what they could still change.
+            watermark=NO_TIME if ahead else watermark,
+        )
+        return block, keys[there]
+
+    def _newest(self, rows: pa.Table) -> int:
+        """Return the watermark after these rows."""
+        bound = self.task.bound
+        if bound.within is None or bound.time is None or not rows.num_rows:
+            return self._watermark
+        last = rows.column(bound.time).slice(rows.num_rows - 1)
+        return max(self._watermark, int(valid_times(bound.time, last)[0]))
+
+    def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> Integers:
+        """Keep what is still needed of each partition, and return those that nothing is of."""
+        self._stops.stop(keys, outcome.resume)
+        begin, end = block.segments[:-1], block.segments[1:]
+        first = np.maximum(outcome.keep_from - self._reach.back, begin)
+        sizes = end - first
+        rows = np.repeat(end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+        columns = {name: gather(column, rows) for name, column in block.columns.items()}
+        numbers = np.stack([block.ordinals[rows], block.arrivals[rows]])
+        self._kept.replace(keys, Kept(pa.table(columns), np.repeat(keys, sizes), numbers))
+        self._deadlines.forget(self._watermark)
+        self._wait(keys, block.times, outcome.keep_from, end)
+        idle: Integers = keys[(sizes == 0) & ~self._remembered(outcome.resume)]
+        self._stops.forget(idle)
+        return idle
+
+    def _remembered(self, resume: Resume) -> Booleans:
+        """Say which partitions must stay known even without rows."""
+        if self._reach.anchored:
+            return np.ones(len(resume.number), np.bool_)
+        return (resume.number > 0) & self._reach.numbered
+
+    def _wait(self, keys: Integers, times: Integers, begin: Integers, end: Integers) -> None:
+        """Note when time can decide something in partitions that have undecided rows.
+
+        That is never before one of these rows is as old as WITHIN allows.
+        """
+        within = self.task.bound.within
+        if within is None or self._reach.ahead:
+            return
+        young = np.append(np.flatnonzero(times > self._watermark - within), len(times))
+        row = young[np.searchsorted(young, begin)]
+        waits = row < end
+        deadline = np.full(len(keys), NEVER)
+        deadline[waits] = np.minimum(times[row[waits]], NEVER - 1 - within) + within
+        self._deadlines.replace(keys, deadline)
+
+
+def emission_order(block: Block, found: Found, shown: Integers) -> Integers:
+    """Return the order in which a stream shows matches that became final at these rows.
+
+    Among those that one row made final it is that of their starts, but a partition keeps its own
+    order: a match does not come before one with a lower number.
+    """
+    begun = block.arrivals[found.start]
+    falls = begun[1:] < begun[:-1]
+    if falls.any():
+        apart = (np.diff(found.segment) != 0) | (np.diff(shown) != 0)
+        if (falls & ~apart).any():
+            group = np.cumsum(np.append(0, apart)) * len(begun)
+            rank = np.empty(len(begun), np.int64)
+            rank[np.argsort(begun, kind="stable")] = np.arange(len(begun))
+            begun = np.maximum.accumulate(rank + group) - group
+    return np.lexsort((begun, shown))
+
+
+def _grouped(values: Integers, grouping: Grouping) -> Integers:
+    if grouping.codes is None:
+        return values
+    grouped = np.empty_like(values)
+    scatter_rows(values, grouping.codes, grouping.segments, grouped)
+    return grouped
+
+
+def _take_late(late: TimedOut, order: Integers) -> TimedOut:
+    offsets, source = _taken(late.offsets, order)
+    return TimedOut(
+        late.segment[order],
+        late.start[order],
+        offsets,
+        late.rows[source],
+        late.positions[source],
+        late.settled[order],
+    )

@@ -1,0 +1,54 @@
+"""An operator in one place, fed by calls: what several tests drive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
+from outpace.engine.operator import Operator, match_whole
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.pattern.query import Query
+
+
+class FedOperator:
+    """An operator whose steps return what they emit."""
+
+    def __init__(self, query: Query, schema: pa.Schema, **spec: Any) -> None:
+        self.operator = Operator(OperatorSpec(query, schema, **spec))
+
+    def push(self, rows: pa.Table) -> Emit:
+        return self._step(EventsArrived(rows))
+
+    def advance(self, watermark: int) -> Emit:
+        return self._step(TimeTold(watermark))
+
+    def finish(self) -> Emit:
+        return self._step(SourceEnded())
+
+    def state(self) -> bytes:
+        return self.operator.state()
+
+    def restore(self, data: bytes) -> None:
+        self.operator.restore(data)
+
+    @property
+    def rows_kept(self) -> int:
+        return self.operator.instance.rows_kept
+
+    @property
+    def partitions_kept(self) -> int:
+        return self.operator.instance.partitions_kept
+
+    def starts_kept(self) -> int:
+        return self.operator.instance.starts_kept()
+
+    def _step(self, stimulus: Stimulus) -> Emit:
+        (emit,) = [one for one in self.operator.step(stimulus) if isinstance(one, Emit)]
+        return emit
+
+
+def match_windows(query: Query, table: pa.Table) -> pa.Table:
+    """Return the matches in the windows of a table, by one instance."""
+    return match_whole(OperatorSpec(query, table.schema), table)[0]
