@@ -43,6 +43,7 @@ from outpace.engine.order.contract import Order
 from outpace.engine.order.in_order import InOrder
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.source_order import SourceOrder
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
 from outpace.engine.split.schedule import Schedule, scheduler_of
@@ -57,13 +58,15 @@ from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 
 
-class Front:
+class Front(Stateful):
     """Brings events into order, numbers and splits them, and says who gets them.
 
     A scheduler decides by the windows and by loads: the events that an instance was sent and has
     not answered for. Where answers do not come back, that is all that it was sent, so a scheduler
     evens out the events sent, and a batch that is run again gives the same.
     """
+
+    CHANGED = ("order", "_numbers", "splitter", "schedule", "_sent", "loads")
 
     def __init__(self, spec: OperatorSpec) -> None:
         self._spec = spec
@@ -239,7 +242,7 @@ class Front:
         require(not np.isin(opened.partition, numbers.forgotten).any(), "a partition is forgotten")
 
 
-class Instance:
+class Instance(Stateful):
     """Finds the matches of the windows, or of the partitions, that it is given.
 
     Parameters
@@ -251,47 +254,43 @@ class Instance:
         look at all rows kept.
     """
 
+    CHANGED = ("_matcher",)
+
     def __init__(self, spec: OperatorSpec, *, tells_time: bool = False) -> None:
         self._spec = spec
         self._tells_time = tells_time
         self._nothing = pa.table({})
         if spec.task is not None and spec.task.timeouts:
             self._nothing = timed_out_schema(spec.task).empty_table()
-        self._partitions: PartitionMatcher | None = None
-        self._windows: WindowMatcher | WindowedApply
-        if spec.task is None:
-            self._windows = WindowedApply(spec.query, spec.schema)
-        elif spec.windows is None:
-            assert spec.matcher is not None
-            self._partitions = PartitionMatcher(spec.task, spec.matcher)
-        else:
-            self._windows = WindowMatcher(spec.task, spec.matcher)
+        self._matcher = _make_matcher(spec)
 
     @property
     def rows_kept(self) -> int:
         """How many rows undecided matches may still need."""
-        return (self._partitions or self._windows).rows_kept
+        return self._matcher.rows_kept
 
     @property
     def partitions_kept(self) -> int:
         """How many partitions anything is kept of."""
-        return (self._partitions or self._windows).partitions_kept
+        return self._matcher.partitions_kept
 
     @property
     def open_windows(self) -> int:
         """How many windows are open; a partition is none that anybody counts."""
-        return 0 if self._partitions is not None else self._windows.open_windows
+        matcher = self._matcher
+        return 0 if isinstance(matcher, PartitionMatcher) else matcher.open_windows
 
     def starts_kept(self) -> int:
         """Count the rows kept that an undecided match may start with; linear in the rows kept."""
-        return (self._partitions or self._windows).starts_kept()
+        return self._matcher.starts_kept()
 
     def step(self, delivery: Deliver) -> Answer:
         """Take events and windows, and return what became final."""
         events, ended = delivery.own_events, delivery.ended
         watermark = self._watermark(delivery.watermark)
-        if self._partitions is not None:
-            settled = self._partitions.step(events, watermark=watermark, ended=ended)
+        matcher = self._matcher
+        if isinstance(matcher, PartitionMatcher):
+            settled = matcher.step(events, watermark=watermark, ended=ended)
             return Answer(
                 settled.matches,
                 settled.timed_out,
@@ -300,34 +299,35 @@ class Instance:
                 self._told(watermark),
                 idle=settled.idle,
             )
-        instance = self._windows
-        matches = instance.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
+        matches = matcher.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
         return Answer(
             matches,
             self._nothing,
             delivery.arrived,
-            instance.horizon,
+            matcher.horizon,
             self._told(watermark),
-            instance.open_windows,
+            matcher.open_windows,
         )
 
     def steps(self, delivery: Deliver) -> Iterator[WindowMatches]:
         """Take a delivery as `step` does, and yield what became final in parts."""
-        return self._windows.steps(
+        assert not isinstance(self._matcher, PartitionMatcher)
+        return self._matcher.steps(
             delivery.own_events, delivery.split, arrived=delivery.arrived, ended=delivery.ended
         )
 
     def state(self) -> bytes:
         """Return all that is kept, as bytes for `restore`."""
-        return (self._partitions or self._windows).state()
+        return self._matcher.state()
 
     def restore(self, data: bytes, front: Front | None = None) -> None:
         """Go on from bytes that `state` returned, and a front that was saved with it, if any."""
-        if self._partitions is not None:
+        if isinstance(self._matcher, PartitionMatcher):
             assert front is not None, "partitions are matched where they are numbered"
-            self._partitions.restore(data, front.taken, front.arrived)
+            self._matcher.restore(data, front.taken, front.arrived)
         else:
-            self._windows.restore(data, None if front is None else front.opened())
+            known = (None, None) if front is None else (front.opened(), front.taken)
+            self._matcher.restore(data, *known)
 
     def _watermark(self, watermark: int) -> int:
         """Return how far time has come, where time decides anything."""
@@ -339,18 +339,21 @@ class Instance:
         reach = self._spec.reach
         if watermark != NO_TIME and self._tells_time:
             assert self._spec.disorder is not None
-            return min(watermark, self._windows.earliest(self._spec.disorder.time))
+            assert not isinstance(self._matcher, PartitionMatcher)
+            return min(watermark, self._matcher.earliest(self._spec.disorder.time))
         if watermark == NO_TIME or reach is None:
             return int(NO_TIME)
         return max(watermark - reach, int(NO_TIME))
 
 
-class Back:
+class Back(Stateful):
     """Puts the matches of instances together, in their order, each of them once.
 
     With `Deliver` it hears whose answers are due, so that what no due answer can change comes out;
     where all have answered, `AllAnswered` lets the rest out.
     """
+
+    CHANGED = ("merger", "_due", "_answers")
 
     def __init__(self, spec: OperatorSpec) -> None:
         count = spec.instances or 1
@@ -416,7 +419,7 @@ class Back:
         return [Emit(matches.table, self._nothing, watermark)]
 
 
-class Operator:
+class Operator(Stateful):
     """Front, one instance and back in one place.
 
     Examples
@@ -427,6 +430,8 @@ class Operator:
     >>> emit.matches.to_pylist()
     [{'at': 2}]
     """
+
+    CHANGED = ("front", "instance")
 
     def __init__(self, spec: OperatorSpec) -> None:
         assert spec.instances is None, "instances that share windows have places of their own"
@@ -512,6 +517,15 @@ def match_whole(
                 matches += len(part)
                 progress(number)
     return pa.concat_tables(found), matches
+
+
+def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | WindowedApply:
+    if spec.task is None:
+        return WindowedApply(spec.query, spec.schema)
+    if spec.windows is not None:
+        return WindowMatcher(spec.task, spec.matcher)
+    assert spec.matcher is not None
+    return PartitionMatcher(spec.task, spec.matcher)
 
 
 def _make_order(spec: OperatorSpec) -> Order:

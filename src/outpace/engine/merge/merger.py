@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import integers, pack, require, unpack
 from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import WindowMatches, first_events
@@ -28,7 +29,7 @@ from outpace.errors import StateError
 ENDED: Final = int(np.iinfo(np.int64).max)
 
 
-class Merger:
+class Merger(Stateful):
     """Puts the matches of instances together.
 
     Parameters
@@ -41,6 +42,8 @@ class Merger:
         Drop matches that a window has found before. Not needed where no two instances have windows
         with events in common, as an instance drops its own.
     """
+
+    CHANGED = ("_waiting", "_frontiers", "_horizons", "_seen")
 
     def __init__(self, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
         self._schema = schema

@@ -20,6 +20,7 @@ import pyarrow as pa
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.partition import comparable, key_codes, one_array, sort_rows
 from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import require, require_types
 from outpace.errors import DataError
 from outpace.pattern.bound import BoundQuery
@@ -36,7 +37,7 @@ def passed(row: int, detail: str) -> DataError:
     )
 
 
-class Arrival:
+class Arrival(Stateful):
     """Says of rows whether they may come now.
 
     Parameters

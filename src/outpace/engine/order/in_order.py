@@ -11,12 +11,13 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.order.arrival import Arrival, passed
 from outpace.engine.order.contract import Released
 from outpace.engine.rows.times import as_integers, valid_times
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import integer, pack, unpack
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer, value_type
 
 
-class InOrder:
+class InOrder(Stateful):
     """Lets events pass that come in the order of a query.
 
     Parameters
@@ -32,6 +33,8 @@ class InOrder:
     read
         The column whose times somebody reads, so that none may be NULL; None where nobody does.
     """
+
+    CHANGED = ("_arrival",)
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ from outpace.engine.order.runs import Run, Runs, moved, sorted_run
 from outpace.engine.order.sources import ticks_of
 from outpace.engine.rows.partition import one_array, sort_groups
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integer, lists, pack, require, require_types, unpack
 from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
@@ -59,7 +60,7 @@ class Counts:
     invalid: int = 0
 
 
-class Reorderer:
+class Reorderer(Stateful):
     """Brings the events of a stream into the order of a query.
 
     Parameters
@@ -88,6 +89,8 @@ class Reorderer:
     >>> reorderer.finish().rows["ts"].to_pylist()
     [9]
     """
+
+    CHANGED = ("_runs",)
 
     def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
         self._disorder = disorder

@@ -18,6 +18,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.partition import gather
+from outpace.engine.snapshot import Stateful
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def moved(rows: pa.Table, order: Integers) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-class Runs:
+class Runs(Stateful):
     """All events that wait.
 
     Parameters

@@ -7,11 +7,12 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.order.contract import Released
 from outpace.engine.order.sources import SourceMerge, ticks_of
+from outpace.engine.snapshot import Stateful
 from outpace.errors import BindError
 from outpace.pattern.bound import BoundQuery
 
 
-class SourceOrder:
+class SourceOrder(Stateful):
     """Brings the events of several sources into one order.
 
     Parameters
@@ -21,6 +22,8 @@ class SourceOrder:
     sources
         Their identifiers.
     """
+
+    CHANGED = ("merge",)
 
     def __init__(self, bound: BoundQuery, sources: tuple[str, ...]) -> None:
         if not bound.order_by or bound.descending[0]:

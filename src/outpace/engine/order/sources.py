@@ -36,6 +36,7 @@ from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, integer, integers, pack, require, unpack
 from outpace.errors import DataError, StateError, did_you_mean
 
@@ -102,8 +103,10 @@ class _Piece:
 
 
 @dataclass
-class _Waiting:
+class _Waiting(Stateful):
     """What is known of a source: the events that wait, and the least key that may still come."""
+
+    CHANGED = ("pieces",)
 
     pieces: deque[_Piece] = field(default_factory=deque)
     events: int = 0
@@ -132,7 +135,7 @@ class _Waiting:
         self.pieces.append(piece)
 
 
-class SourceMerge:
+class SourceMerge(Stateful):
     """Bring the events of many sources into one order.
 
     Parameters
@@ -163,6 +166,8 @@ class SourceMerge:
     >>> merge.take().rows["x"].to_pylist()
     [11]
     """
+
+    CHANGED = ("_waiting", "_least", "_first")
 
     def __init__(
         self,

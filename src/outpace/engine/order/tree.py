@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from outpace.engine.snapshot import Stateful
+
 #: The key of an event, or of the first one that a source may still send: time, number, source.
 Key = tuple[int, int, int]
 
@@ -21,7 +23,7 @@ Key = tuple[int, int, int]
 NEVER: Final[Key] = (1 << 63, 0, 0)
 
 
-class KeyTree:
+class KeyTree(Stateful):
     """Keys by place, of which the least is known.
 
     Parameters
@@ -40,6 +42,8 @@ class KeyTree:
     >>> tree.least, tree.before((7, 0, 0))
     ((5, 0, 2), [1, 2])
     """
+
+    CHANGED = ("_levels", "_changed")
 
     def __init__(self, keys: Iterable[Key], *, fan_in: int) -> None:
         self._fan_in = fan_in

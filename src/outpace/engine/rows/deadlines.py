@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from outpace.engine.arrays import Integers, grown
+from outpace.engine.snapshot import Stateful
 
 #: The deadline of a key that waits for no time.
 NEVER: Final = np.iinfo(np.int64).max
@@ -32,7 +33,7 @@ class _Run(NamedTuple):
         return _Run(times, keys)
 
 
-class Deadlines:
+class Deadlines(Stateful):
     """One deadline for each key; keys are small integers.
 
     Examples
@@ -48,6 +49,8 @@ class Deadlines:
     >>> deadlines.passed(40).tolist()
     [1]
     """
+
+    CHANGED = ("_at", "_runs")
 
     def __init__(self) -> None:
         self._at = np.zeros(0, np.int64)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.rows.partition import key_codes, key_tuples
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integer, integers, require
 from outpace.errors import StateError
 
@@ -47,7 +48,7 @@ class KeyNumbers:
     rows: pa.Table
 
 
-class KeyTable:
+class KeyTable(Stateful):
     """Numbers for keys.
 
     Parameters
@@ -66,6 +67,8 @@ class KeyTable:
     >>> table.look_up(pa.table({"key": ["a", "c"]})).numbers.tolist(), len(table)
     ([1, 0], 1)
     """
+
+    CHANGED = ("_numbers", "_given", "_rows", "_free", "_parts")
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = tuple(schema.names)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers, grown
 from outpace.engine.rows.partition import gather
+from outpace.engine.snapshot import Stateful
 
 _NONE: Final = -1
 
@@ -44,12 +45,12 @@ class Kept:
 
 
 @dataclass
-class _Run:
+class _Run(Stateful):
     kept: Kept
     live: int
 
 
-class KeyedRows:
+class KeyedRows(Stateful):
     """Rows by key; keys are small integers.
 
     Parameters
@@ -68,6 +69,8 @@ class KeyedRows:
     >>> len(rows), rows.take(np.array([0, 1])).rows.column("x").to_pylist()
     (2, [3])
     """
+
+    CHANGED = ("_runs", "_run", "_first", "_size")
 
     def __init__(self, schema: pa.Schema, lines: int) -> None:
         nothing = np.zeros(0, np.int64)

@@ -20,6 +20,7 @@ from outpace.engine.kernels.grouping import count_rows
 from outpace.engine.rows.key_table import KeyNumbers, KeyTable
 from outpace.engine.rows.partition import sort_groups
 from outpace.engine.rows.times import valid_times
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
 from outpace.pattern.bound import BoundQuery
 
@@ -34,7 +35,7 @@ class _Piece:
     after: Integers
 
 
-class EventNumbers:
+class EventNumbers(Stateful):
     """Numbers events piece by piece, in the order of the stream.
 
     Parameters
@@ -57,6 +58,8 @@ class EventNumbers:
     >>> numbers.number(rows).arrival.tolist(), numbers.partitions
     ([3, 4, 5], 2)
     """
+
+    CHANGED = ("_counts", "_keys")
 
     def __init__(self, schema: pa.Schema, partition_by: Sequence[str], time: str | None) -> None:
         self._keyed = bool(partition_by)

@@ -9,16 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Windows
 from outpace.engine.state import ANY, NATURAL, integers, require
 
 
-class Placed:
+class Placed(Stateful):
     """Which instance has which open window.
 
     Windows stand in the order of their opening. A closed one only loses its mark; when there is no
     room for more, the closed ones are dropped, and there is twice the room that the others need.
     """
+
+    CHANGED = ("_names", "_key", "_instance", "_alive")
 
     def __init__(self, *, keyed: bool) -> None:
         #: Without partitions a window's number finds it; with them its place in the order of

@@ -55,6 +55,8 @@ class _Partition:
 class PredicateSplitter(Splitter):
     """Windows that a Python object opens and closes; each partition has a clone of it."""
 
+    CHANGED = ("_partitions",)
+
     def __init__(self, windows: BoundWindows) -> None:
         super().__init__(windows)
         assert isinstance(windows.kind, ByPredicate)

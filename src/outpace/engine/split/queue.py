@@ -13,12 +13,13 @@ from typing import Final
 import numpy as np
 
 from outpace.engine.arrays import Integers
+from outpace.engine.snapshot import Stateful
 
 #: Arrays are put together up to so many integers.
 _SHORT: Final = 1024
 
 
-class Queue:
+class Queue(Stateful):
     """Integers in the order in which they came.
 
     Examples
@@ -29,6 +30,8 @@ class Queue:
     >>> queue.take(4).tolist(), queue.values.tolist()
     ([0, 1, 2, 7], [8])
     """
+
+    CHANGED = ("_parts",)
 
     def __init__(self) -> None:
         self._parts: deque[Integers] = deque()

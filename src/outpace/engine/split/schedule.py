@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.placement import Placed
 from outpace.engine.split.windows import Split, Windows, take_windows
 from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
@@ -94,7 +95,7 @@ def batch_size(windows: WindowSpec | None, instances: int) -> int:
     return max(1, batch)
 
 
-class Schedule:
+class Schedule(Stateful):
     """Gives windows to instances and says which rows each of them gets.
 
     Parameters
@@ -106,6 +107,8 @@ class Schedule:
     keyed
         Whether the stream has partitions.
     """
+
+    CHANGED = ("_placed", "_open", "_counts")
 
     def __init__(self, scheduler: Scheduler, instances: int, *, keyed: bool) -> None:
         self._scheduler = scheduler

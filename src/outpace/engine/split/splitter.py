@@ -17,6 +17,7 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.arrival import passed
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import NATURAL, integer, pack, unpack
 from outpace.errors import DataError, StateError
@@ -27,7 +28,7 @@ from outpace.pattern.values import TIME_LIMIT
 END_OF_TIME: Final = np.iinfo(np.int64).max
 
 
-class Splitter(ABC):
+class Splitter(Stateful, ABC):
     """Tells which windows the events of a stream open and close.
 
     Parameters

@@ -52,6 +52,8 @@ _WHILE_OPEN = {"stop": Linear(OPEN), "end_time": Linear(0), "closed_at": Linear(
 class TableSplitter(Splitter):
     """A splitter whose state is a table of partitions and a pool of open windows."""
 
+    CHANGED = ("_table", "_pool")
+
     #: Whether partitions with open windows wait for time in the ring.
     _in_ring = False
 

@@ -42,6 +42,8 @@ class UnkeyedSplitter(Splitter):
     open window, where numbers do not tell all.
     """
 
+    CHANGED = ("_kept", "_numbers")
+
     _numbers: Integers
 
     def __init__(self, windows: BoundWindows) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.match.apply import fitted_rows, operator_errors, row_count
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import (
     ANY,
@@ -87,7 +88,7 @@ class _Piece:
     phase: int
 
 
-class WindowedApply:
+class WindowedApply(Stateful):
     """A query's operator in the windows that an instance was given.
 
     Parameters
@@ -181,6 +182,15 @@ class WindowedApply:
         """Take events as `step` does, and yield what their operators give."""
         yield self.step(events, split, arrived=arrived, ended=ended)
 
+    def snapshot(self) -> Self:
+        """Return a part that stands where this one does; each operator is made again."""
+        twin = super().snapshot()
+        twin._open = {
+            partition: {number: self._again(window) for number, window in own.items()}
+            for partition, own in self._open.items()
+        }
+        return twin
+
     def state(self) -> bytes:
         """Return the operators' own states, by window."""
         windows = [window for own in self._open.values() for window in own.values()]
@@ -193,8 +203,10 @@ class WindowedApply:
         keys = self._keys(windows)
         return pack(header, [pa.table({**places, "state": states}), keys])
 
-    def restore(self, data: bytes, opened: Windows | None = None) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
+    def restore(
+        self, data: bytes, opened: Windows | None = None, taken: Integers | None = None
+    ) -> None:
+        """Go on from bytes that `state` returned; see `WindowMatcher.restore`."""
         header, (places, keys) = unpack(data, 2)
         if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
@@ -202,7 +214,8 @@ class WindowedApply:
         self._open = {}
         require_types(keys, self._keys([]).schema)
         names = self.bound.partition_by
-        bounds = {"first": NATURAL, "last": range(-1, NATURAL.stop)}
+        partitions = NATURAL if taken is None else range(len(taken))
+        bounds = {"partition": partitions, "first": NATURAL, "last": range(-1, NATURAL.stop)}
         read = integers(places, **{name: bounds.get(name, ANY) for name in _PLACES})
         states = parts(places, places.num_rows, "state")
         for state, key, *place in zip(states, keys.to_pylist(), *read, strict=True):
@@ -213,6 +226,11 @@ class WindowedApply:
             self._open.setdefault(window.partition, {})[window.number] = window
         require(self.open_windows == len(states), "a window is there twice")
         require_same(opened, *read[:3])
+
+    def _again(self, window: _Open) -> _Open:
+        operator = self._make()
+        operator.restore(window.operator.state())
+        return replace(window, operator=operator)
 
     def _add(self, opened: Windows, groups: dict[int, _Group]) -> None:
         names = self.bound.partition_by

@@ -21,6 +21,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers, grown
 from outpace.engine.event import Events
 from outpace.engine.rows.keyed import Kept, KeyedRows
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.window_match.result import WindowMatches
 
@@ -66,7 +67,7 @@ class Strategy(Protocol):
         ...
 
 
-class TouchedWindows:
+class TouchedWindows(Stateful):
     """Lets a strategy match the windows of the partitions that a step touches.
 
     Parameters
@@ -74,6 +75,8 @@ class TouchedWindows:
     strategy
         How windows are matched; what it keeps is by partition, its open windows come first.
     """
+
+    CHANGED = ("_strategy", "_open", "_begun_at", "_aside")
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -213,8 +216,10 @@ class TouchedWindows:
         )
 
 
-class _Aside:
+class _Aside(Stateful):
     """What is known, by partition: rows, and the tables of a strategy."""
+
+    CHANGED = ("rows", "tables")
 
     def __init__(self, rows: KeyedRows, tables: Sequence[KeyedRows]) -> None:
         self.rows = rows

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import Integers
 from outpace.engine.event import Events, no_events
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
@@ -27,6 +28,7 @@ from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import count_starts, fingerprint, kept_columns
 from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import (
@@ -58,7 +60,7 @@ ROWS_IN_STEP: Final = 1 << 17
 ENDED: Final = int(np.iinfo(np.int64).max)
 
 
-class WindowMatcher:
+class WindowMatcher(Stateful):
     """Matches a query in the windows that an instance was given.
 
     Parameters
@@ -74,6 +76,8 @@ class WindowMatcher:
     shared
         Whether windows share their searches; by default where that is worth it.
     """
+
+    CHANGED = ("_strategy",)
 
     def __init__(
         self,
@@ -175,7 +179,8 @@ class WindowMatcher:
         """Take events as `step` does, and yield what became final in parts, in order."""
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
-        chosen = replace(events, rows=events.rows.select(self._columns))
+        times = events.times if self.task.bound.within is not None else events.times[:0]
+        chosen = replace(events, rows=events.rows.select(self._columns), times=times)
         rows = ENDED if self._kind == "separate" else self._rows_in_step
         for piece in pieces(chosen, split, rows):
             yield self._take(*piece)
@@ -192,10 +197,12 @@ class WindowMatcher:
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
         return pack({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
 
-    def restore(self, data: bytes, opened: Windows | None = None) -> None:
+    def restore(
+        self, data: bytes, opened: Windows | None = None, taken: Integers | None = None
+    ) -> None:
         """Go on from bytes that `state` returned, maybe in another process.
 
-        These windows are open, where that is known.
+        Where it is known, these windows are open, and partitions have had so many events.
         """
         header, tables = unpack(data)
         if header.get("query") != self._fingerprint:
@@ -215,6 +222,10 @@ class WindowMatcher:
             *integers(times, times=ANY),
         )
         self._require_rows(held)
+        if taken is not None:
+            known = held.partition < len(taken)
+            known[known] = held.ordinal[known] < taken[held.partition[known]]
+            require(known.all(), "rows have not come yet")
         kind = header.get("kind")
         require(kind in ("separate", sharing(self.task, self.matcher)), f"windows are {kind}")
         names = integers(kept[0], partition=partitions, number=ANY, first=NATURAL)
@@ -231,7 +242,7 @@ class WindowMatcher:
         require_types(held.rows, self._nothing.rows.schema)
         size = len(held.partition)
         require(held.rows.num_rows == size, "rows have no numbers")
-        timed = self.task.bound.within is not None or len(held.times)
+        timed = self.task.bound.within is not None
         require(len(held.times) == (size if timed else 0), "rows have no times")
         step = np.diff(held.partition)
         require((step >= 0).all(), "rows are not by partition")

@@ -11,6 +11,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Resume
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Windows, take_windows
 from outpace.engine.state import ANY, NATURAL, integers, lists, require
 from outpace.engine.window_match.stretches import taken
@@ -52,7 +53,9 @@ class OpenWindows:
         """Return these windows and those that opened, with the ends of those that closed."""
         joined = _joined(self, added)
         order = np.lexsort((joined.windows.number, joined.windows.partition))
-        joined = joined.take(order) if bool((np.diff(order) < 0).any()) else joined
+        if joined is self or bool((np.diff(order) < 0).any()):
+            # What comes back is written to, and these windows may be those of a snapshot.
+            joined = joined.take(order)
         stop = np.full(len(joined), OPEN, np.int64)
         closed_at = np.full(len(joined), -1, np.int64)
         end_time = joined.windows.end_time.copy()
@@ -174,7 +177,7 @@ def require_same(
         require(same, "other windows are open")
 
 
-class OpenedWindows:
+class OpenedWindows(Stateful):
     """What strategies have in common that know their open windows one by one."""
 
     _held: Events

@@ -43,6 +43,7 @@ from outpace.engine.rows.partition import (
     placed,
 )
 from outpace.engine.rows.times import time_values, valid_times
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import (
     NATURAL,
     integer,
@@ -76,7 +77,7 @@ class Settled(NamedTuple):
     idle: Integers
 
 
-class PartitionMatcher:
+class PartitionMatcher(Stateful):
     """Matches partitions that come piece by piece, in event order.
 
     Parameters
@@ -84,6 +85,8 @@ class PartitionMatcher:
     task, matcher
         The query and how it is matched.
     """
+
+    CHANGED = ("_kept", "_stops", "_deadlines")
 
     def __init__(self, task: Task, matcher: Matcher) -> None:
         self.task = task

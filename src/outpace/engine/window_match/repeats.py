@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN
 from outpace.engine.state import NATURAL, integers, require
 from outpace.engine.window_match.result import WindowMatches, first_events
@@ -27,8 +28,10 @@ from outpace.engine.window_match.result import WindowMatches, first_events
 Unsigned = npt.NDArray[np.uint64]
 
 
-class Seen:
+class Seen(Stateful):
     """The matches that came out; what tells one from others does so in all partitions."""
+
+    CHANGED = ("_lots",)
 
     def __init__(self) -> None:
         self._lots: list[_Lot] = []

@@ -36,6 +36,8 @@ class SeparateWindows(OpenedWindows):
         Rows of windows that are gathered at once.
     """
 
+    CHANGED = ("_seen",)
+
     def __init__(self, task: Task, matcher: Matcher, nothing: Events, rows_at_once: int) -> None:
         self._task = task
         self._matcher = StretchMatcher(task, matcher, rows_at_once=rows_at_once)

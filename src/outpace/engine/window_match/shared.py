@@ -31,6 +31,7 @@ from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Swept
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import one_array
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows, take_windows
 from outpace.engine.window_match.entrance import Entering, Entrance
 from outpace.engine.window_match.repeats import Seen
@@ -45,7 +46,7 @@ class GivesUpError(Exception):
     """Compiled arithmetic gave up: the windows must be matched one by one; no event was taken."""
 
 
-class SharedWindows:
+class SharedWindows(Stateful):
     """Matches windows that overlap, for queries that are `sharable`.
 
     Parameters
@@ -57,6 +58,8 @@ class SharedWindows:
     rows_at_once
         Rows of windows that are gathered at once where they end.
     """
+
+    CHANGED = ("_slots", "_seen")
 
     def __init__(
         self, task: Task, kernel: KernelMatcher, nothing: Events, rows_at_once: int

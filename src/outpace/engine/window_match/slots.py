@@ -7,18 +7,24 @@ their numbers, so what closes is found without looking, and no step looks at eve
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.kernels.chains import NONE, Slots, add_windows, end_windows
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Windows
 from outpace.engine.state import NATURAL, integers, require
 from outpace.engine.window_match.open_windows import saved_windows
 
 #: Slots of windows that have closed are given again once they are so many and the larger part.
 _CLOSED_MAX = 1024
+
+
+#: What steps change of a window that has its slot.
+_CHANGED: Final = ("stop", "closed_at", "before", "after", "queue")
 
 
 @dataclass
@@ -41,6 +47,14 @@ class _Slots:
     def of(size: int) -> _Slots:
         return _Slots(*(np.zeros(size, np.int64) for _ in fields(_Slots)))
 
+    def frozen(self, count: int) -> _Slots:
+        """Return the first slots as they are now; there is no room for more of them.
+
+        A slot is filled once, and others behind it: what does not change then is not copied.
+        """
+        whole = {field.name: getattr(self, field.name)[:count] for field in fields(_Slots)}
+        return _Slots(**whole | {name: whole[name].copy() for name in _CHANGED})
+
     def resized(self, kept: Integers | slice, count: int, size: int) -> _Slots:
         """Return the windows of some slots, so many, with room for more."""
         larger = _Slots.of(size)
@@ -49,13 +63,15 @@ class _Slots:
         return larger
 
 
-class WindowSlots:
+class WindowSlots(Stateful):
     """The windows of an instance, and where the search of each group of them stands.
 
     Of each group, `group_cursor` is the ordinal that its search has come to, `group_first` and
     `group_last` are the slots of its windows with the least and the largest number. `entering` are
     windows whose first starts are not decided, with their `entering_cursor`.
     """
+
+    CHANGED = ("_heads", "_tails")
 
     def __init__(self) -> None:
         self._slots = _Slots.of(16)
@@ -70,6 +86,12 @@ class WindowSlots:
 
     def __len__(self) -> int:
         return self._live
+
+    def snapshot(self) -> Self:
+        """Return these windows as they are now."""
+        twin = super().snapshot()
+        twin._slots = self._slots.frozen(self._used)
+        return twin
 
     @property
     def chained(self) -> Slots:

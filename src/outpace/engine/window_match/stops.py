@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers, grown
 from outpace.engine.match.contract import Resume
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integers, lists, require
 
 #: What is known of each partition, and what it is before the first row.
@@ -21,7 +22,7 @@ _FRESH: Final = {"next_start": 0, "barrier": -1, "number": 0, "completed_to": 0}
 _BOUNDS: Final = {"barrier": range(-1, NATURAL.stop)}
 
 
-class Stops:
+class Stops(Stateful):
     """Where matching stopped in each partition of which something is known.
 
     Examples
@@ -35,6 +36,8 @@ class Stops:
     >>> len(stops)
     1
     """
+
+    CHANGED = ("_values", "_known", "_consumed")
 
     def __init__(self) -> None:
         self._values = {name: np.zeros(0, np.int64) for name in _FRESH}
