@@ -21,7 +21,7 @@ import pyarrow as pa
 from stream_chain import Chain
 
 import outpace as op
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import State
 from outpace.errors import OutpaceError, StateError
 from outpace.pattern.windows import WindowPredicate
 from outpace.plan.stream import plan_stream
@@ -154,25 +154,20 @@ def goes_on(query: op.Query, how: dict[str, Any], state: bytes, events: int) -> 
 
 
 def hostile(state: bytes, choose: random.Random) -> bytes:
-    """Return a state with something else in it, whose checksums fit."""
-    header, tables = unpack(state)
-    inner = [
-        (place, name, row)
-        for place, table in enumerate(tables)
-        for name in table.column_names
-        if pa.types.is_binary(table.schema.field(name).type)
-        for row, value in enumerate(table.column(name).to_pylist())
-        if value and value.startswith(b"OUTPACE")
-    ]
-    if inner and choose.random() < 0.9:
-        place, name, row = choose.choice(inner)
-        values = tables[place].column(name).to_pylist()
-        values[row] = hostile(values[row], choose)
-        index = tables[place].column_names.index(name)
-        tables[place] = tables[place].set_column(index, name, pa.array(values, pa.binary()))
-        return pack(header, tables)
-    if choose.random() < 0.15:
+    """Return a state with something else in it, whose checksum fits."""
+    if choose.random() < 0.1:
         return _damaged(state, choose)
+    return _changed_part(State.decode(state), choose).encode()
+
+
+def _changed_part(state: State, choose: random.Random) -> State:
+    header, tables, parts = dict(state.numbers), list(state.tables), dict(state.parts)
+    if parts and choose.random() < 0.9:
+        name = choose.choice(list(parts))
+        parts[name] = _changed_part(parts[name], choose)
+        if choose.random() < 0.03:
+            del parts[name]
+        return State(header, tables, parts)
     for _ in range(choose.choice([1, 1, 1, 2, 4])):
         if header and choose.random() < 0.2:
             _change_header(header, choose)
@@ -181,7 +176,7 @@ def hostile(state: bytes, choose: random.Random) -> bytes:
             tables[place] = _changed(tables[place], choose)
             if choose.random() < 0.03:
                 choose.choice([tables.pop, tables.reverse, lambda: tables.append(tables[0])])()
-    return pack(header, tables)
+    return State(header, tables, parts)
 
 
 def _change_header(header: dict[str, Any], choose: random.Random) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
 from outpace.engine.operator import Operator, match_whole
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.state import State
 from outpace.pattern.query import Query
 
 
@@ -28,10 +29,10 @@ class FedOperator:
         return self._step(SourceEnded())
 
     def state(self) -> bytes:
-        return self.operator.state()
+        return self.operator.state().encode()
 
     def restore(self, data: bytes) -> None:
-        self.operator.restore(data)
+        self.operator.restore(State.decode(data))
 
     @property
     def rows_kept(self) -> int:
@@ -52,3 +53,8 @@ class FedOperator:
 def match_windows(query: Query, table: pa.Table) -> pa.Table:
     """Return the matches in the windows of a table, by one instance."""
     return match_whole(OperatorSpec(query, table.schema), table)[0]
+
+
+def written(state: State) -> State:
+    """Return a state as it is read where it was written."""
+    return State.decode(state.encode())

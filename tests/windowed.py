@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from operators import written
 
 from outpace.engine.event import Events
 from outpace.engine.split.windows import OPEN, Split, Windows
@@ -110,7 +111,7 @@ def run(
     for low, high in pairwise(bounds):
         if low in saved:
             again = WindowMatcher(matcher.task, matcher.matcher)
-            again.restore(matcher.state())
+            again.restore(written(matcher.state()))
             matcher = again
         results.append(_step(matcher, stream, windows, low, high, needed))
     last = [w for w in windows if w.closed_at >= size]

@@ -49,7 +49,7 @@ from outpace.engine.split.number import EventNumbers, in_order
 from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
-from outpace.engine.state import pack, parts, require, unpack
+from outpace.engine.state import State, integer, require
 from outpace.engine.window_match.apply import WindowedApply
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
@@ -143,29 +143,27 @@ class Front(Stateful):
         self._ended = False
         return True
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
-        states = [self.order.state(), self._numbers.state()]
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        parts = {"order": self.order.state(), "numbers": self._numbers.state()}
         if self.splitter is not None:
-            states.append(self.splitter.state())
-        if self.schedule is not None:
-            states += [self.schedule.state(), np.array(self.loads, np.int64).tobytes()]
-        return pack({}, [pa.table({"part": pa.array(states, pa.binary())})])
+            parts["windows"] = self.splitter.state()
+        if self.schedule is None:
+            return State({}, parts=parts)
+        return State({"loads": self.loads}, parts={**parts, "schedule": self.schedule.state()})
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned."""
-        _, (saved,) = unpack(data, 1)
-        count = 2 + (self.splitter is not None) + 2 * (self.schedule is not None)
-        order, numbers, *rest = parts(saved, count)
-        self.order.restore(order)
-        self._numbers.restore(numbers)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self.order.restore(state.part("order"))
+        self._numbers.restore(state.part("numbers"))
         if self.splitter is not None:
-            self.splitter.restore(rest[0])
+            self.splitter.restore(state.part("windows"))
             self._require_same(self.splitter)
         if self.schedule is not None:
-            require(len(rest[2]) == 8 * len(self.loads), "an instance is missing")
-            self.schedule.restore(rest[1], self.opened())
-            self.loads = np.frombuffer(rest[2], np.int64).tolist()
+            self.schedule.restore(state.part("schedule"), self.opened())
+            loads = state.numbers.get("loads", [])
+            require(isinstance(loads, list) and len(loads) == len(self.loads), "loads are missing")
+            self.loads = [integer({"load": load}, "load") for load in loads]
 
     def opened(self) -> Windows | None:
         """Return the windows that are open."""
@@ -316,18 +314,18 @@ class Instance(Stateful):
             delivery.own_events, delivery.split, arrived=delivery.arrived, ended=delivery.ended
         )
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         return self._matcher.state()
 
-    def restore(self, data: bytes, front: Front | None = None) -> None:
-        """Go on from bytes that `state` returned, and a front that was saved with it, if any."""
+    def restore(self, state: State, front: Front | None = None) -> None:
+        """Go on from what `state` returned, and a front that was saved with it, if any."""
         if isinstance(self._matcher, PartitionMatcher):
             assert front is not None, "partitions are matched where they are numbered"
-            self._matcher.restore(data, front.taken, front.arrived)
+            self._matcher.restore(state, front.taken, front.arrived)
         else:
             known = (None, None) if front is None else (front.opened(), front.taken)
-            self._matcher.restore(data, *known)
+            self._matcher.restore(state, *known)
 
     def _watermark(self, watermark: int) -> int:
         """Return how far time has come, where time decides anything."""
@@ -396,13 +394,13 @@ class Back(Stateful):
             self.merger.advance(number, frontier, min(horizon, frontier))
         return self._emit(self.merger.take())
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         return self.merger.state()
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned."""
-        self.merger.restore(data)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self.merger.restore(state)
 
     def _take(self, message: Delivered) -> None:
         instance, answer = message.instance, message.answer
@@ -457,24 +455,22 @@ class Operator(Stateful):
                 self.front.step(Delivered(0, answers[-1]))
         return [*aside, _emitted(answers)]
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         self._check()
-        states = pa.array([self.front.state(), self.instance.state()], pa.binary())
-        return pack(self._header, [pa.table({"part": states})])
+        parts = {"front": self.front.state(), "instance": self.instance.state()}
+        return State(self._header, parts=parts)
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
-        header, (saved,) = unpack(data, 1)
-        if header != self._header:
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        if state.numbers != self._header:
             raise StateError(
                 f"the saved state belongs to a query {'without' if self.spec.windows else 'with'}"
                 " windows",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        front, instance = parts(saved, 2)
-        self.front.restore(front)
-        self.instance.restore(instance, self.front)
+        self.front.restore(state.part("front"))
+        self.instance.restore(state.part("instance"), self.front)
 
     @property
     def _header(self) -> dict[str, object]:

@@ -41,7 +41,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import Back, Front, Instance, Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.reorderer import Reorderer
-from outpace.engine.state import pack, parts, reading, unpack
+from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
 from outpace.errors import StateError
 from outpace.pattern.disorder import Late
@@ -297,7 +297,7 @@ _STAGES: dict[Part, Callable[[OperatorSpec], Stage]] = {
 
 def save_stage(spec: StageSpec, stage: Stage) -> bytes:
     """Return the state of an instance, with what tells whose it is."""
-    return pack(_header(spec), [pa.table({"state": pa.array([stage.part.state()], pa.binary())})])
+    return State(_header(spec), parts={"stage": stage.part.state()}).encode()
 
 
 def restore_stage(spec: StageSpec, data: bytes | None) -> Stage:
@@ -311,7 +311,8 @@ def restore_stage(spec: StageSpec, data: bytes | None) -> Stage:
     stage = spec.make()
     if data is None:
         return stage
-    header, (saved,) = unpack(data, 1)
+    saved = State.decode(data)
+    header = saved.numbers
     for name, value in _header(spec).items():
         if header.get(name) != value:
             raise StateError(
@@ -323,8 +324,7 @@ def restore_stage(spec: StageSpec, data: bytes | None) -> Stage:
                 "with a new checkpoint folder from the retained input",
             )
     with reading():
-        (state,) = parts(saved, 1, "state")
-        stage.part.restore(state)
+        stage.part.restore(saved.part("stage"))
     return stage
 
 

@@ -1,8 +1,11 @@
 """Saved state: a small header and Arrow tables in one checked, versioned run of bytes.
 
+Parts have parts, each with numbers and tables; all of them are written into one run of bytes.
 Layout: the magic `OUTPACE`, a version byte, the CRC-32 of all that follows, the length of a JSON
-header, the header, then one Arrow IPC stream per table. Nothing is ever unpickled; damage, another
-version and another query are told apart and refused with a clear error.
+header, the header (numbers, and what tables each part has), then the tables, those of a part before
+those of its parts: arrays that are as narrow as their integers are small, or an Arrow IPC stream.
+Nothing is ever unpickled; damage, another version and another query are told apart and refused with
+a clear error.
 
 A checksum does not tell who wrote the bytes, so nothing is believed: each part says which tables it
 wrote, and reads numbers with the bounds that they must lie in (`integers`, `integer`), because
@@ -16,9 +19,11 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,48 +35,127 @@ from outpace.pattern.argument import an_instance
 ANY: Final = range(-(1 << 63), 1 << 63)
 NATURAL: Final = range(1 << 62)
 
-VERSION: Final = 2
+VERSION: Final = 3
 _MAGIC: Final = b"OUTPACE"
 _FRAME: Final = struct.Struct("<7sBII")
-_LENGTH: Final = struct.Struct("<Q")
+#: How wide integers may be.
+_WIDTHS: Final = ("|i1", "<i2", "<i4", "<i8")
 #: The length of the header is the last part of the frame, and under the checksum.
 _SIZE_BYTES: Final = 4
 
 
-def pack(header: Mapping[str, object], tables: Sequence[pa.Table]) -> bytes:
-    """Turn a header of plain JSON values and tables into bytes.
+@dataclass(frozen=True)
+class State:
+    """What a part keeps, for a part that goes on from it: read at once, before the next step.
+
+    Parameters
+    ----------
+    numbers
+        Plain JSON values.
+    tables
+        Tables in the order that the part knows.
+    parts
+        What the parts of it keep.
 
     Examples
     --------
-    >>> header, tables = unpack(pack({"rows": 2}, [pa.table({"x": [1, 2]})]))
-    >>> header["rows"], tables[0]["x"].to_pylist()
+    >>> inner = State({"rows": 2}, [pa.table({"x": [1, 2]})])
+    >>> read = State.decode(State({}, parts={"inner": inner}).encode()).part("inner")
+    >>> read.numbers["rows"], read.tables[0]["x"].to_pylist()
     (2, [1, 2])
     """
-    text = json.dumps(dict(header), separators=(",", ":")).encode()
-    written = [text]
-    for table in tables:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = sink.getvalue().to_pybytes()
-        written += [_LENGTH.pack(len(content)), content]
-    body = b"".join(written)
-    checksum = zlib.crc32(body, zlib.crc32(len(text).to_bytes(_SIZE_BYTES, "little")))
-    return _FRAME.pack(_MAGIC, VERSION, checksum, len(text)) + body
+
+    numbers: Mapping[str, Any]
+    tables: Sequence[pa.Table] = ()
+    parts: Mapping[str, State] = field(default_factory=dict)
+
+    def part(self, name: str) -> State:
+        """Return what a part keeps."""
+        require(name in self.parts, f"there is no {name}")
+        return self.parts[name]
+
+    def content(self, tables: int | None = None) -> tuple[Mapping[str, Any], list[pa.Table]]:
+        """Return numbers and tables, so many of them."""
+        require(tables in (None, len(self.tables)), f"it has {len(self.tables)} tables")
+        return self.numbers, list(self.tables)
+
+    def encode(self) -> bytes:
+        """Return all of it as bytes."""
+        written: list[bytes] = []
+        text = json.dumps(self._write(written), separators=(",", ":")).encode()
+        body = b"".join([text, *written])
+        checksum = zlib.crc32(body, zlib.crc32(len(text).to_bytes(_SIZE_BYTES, "little")))
+        return _FRAME.pack(_MAGIC, VERSION, checksum, len(text)) + body
+
+    @staticmethod
+    def decode(data: bytes) -> State:
+        """Read what `encode` wrote; raise `StateError` for anything else."""
+        shape, body = _parted(data)
+        place = 0
+        with reading():
+            state, place = _read(shape, body, 0)
+        require(place == len(body), "there are tables that nobody wrote")
+        return state
+
+    def _write(self, written: list[bytes]) -> dict[str, object]:
+        """Add the tables to what is written, and return the header of all of it."""
+        tables = [_write_table(table, written) for table in self.tables]
+        parts = {name: part._write(written) for name, part in self.parts.items()}
+        return {"numbers": dict(self.numbers), "tables": tables, "parts": parts}
 
 
-def unpack(data: bytes, tables: int | None = None) -> tuple[dict[str, Any], list[pa.Table]]:
-    """Read what `pack` wrote, so many tables of it; raise `StateError` for anything else."""
-    header, body = _parted(data)
-    with reading():
-        found = list(_tables(body))
-    require(tables is None or len(found) == tables, f"it has {len(found)} tables")
-    return header, found
+def _write_table(table: pa.Table, written: list[bytes]) -> dict[str, object]:
+    """Write a table: one of integers as arrays that are as narrow as can be, else by Arrow."""
+    if table.columns and all(
+        column.type == pa.int64() and not column.null_count for column in table.columns
+    ):
+        narrow = [_narrow(column) for column in table.columns]
+        written += [values.tobytes() for values in narrow]
+        columns = {
+            name: values.dtype.str for name, values in zip(table.column_names, narrow, strict=True)
+        }
+        return {"rows": table.num_rows, "columns": columns}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    written.append(sink.getvalue().to_pybytes())
+    return {"bytes": len(written[-1])}
 
 
-def read_header(data: bytes) -> dict[str, Any]:
-    """Read the header of what `pack` wrote."""
-    return _parted(data)[0]
+def _narrow(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger[Any]]:
+    values = column.to_numpy()
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    kind = next(one for one in _WIDTHS if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
+    narrow: npt.NDArray[np.signedinteger[Any]] = values.astype(kind)
+    return narrow
+
+
+def _read(shape: dict[str, Any], body: memoryview, place: int) -> tuple[State, int]:
+    """Return a state of this shape, whose tables begin at a place, and the place behind them."""
+    numbers = shape["numbers"]
+    require(isinstance(numbers, dict), "numbers have no names")
+    tables, parts = [], {}
+    for written in shape["tables"]:
+        table, place = _read_table(written, body, place)
+        tables.append(table)
+    for name, part in shape["parts"].items():
+        parts[name], place = _read(part, body, place)
+    return State(numbers, tables, parts), place
+
+
+def _read_table(written: dict[str, Any], body: memoryview, place: int) -> tuple[pa.Table, int]:
+    if "columns" in written:
+        columns, rows = {}, integer(written, "rows", range(len(body) + 1))
+        for name, kind in written["columns"].items():
+            require(kind in _WIDTHS, f"{name} has no integers")
+            columns[name] = np.frombuffer(body, kind, rows, place).astype(np.int64)
+            place += columns[name].size * np.dtype(kind).itemsize
+        return pa.table(columns), place
+    end = place + integer(written, "bytes", range(len(body) - place + 1))
+    with pa.ipc.open_stream(pa.py_buffer(bytes(body[place:end]))) as reader:
+        table = reader.read_all()
+    table.validate(full=True)
+    return table, end
 
 
 def _parted(data: bytes) -> tuple[dict[str, Any], memoryview]:
@@ -99,19 +183,6 @@ def _parted(data: bytes) -> tuple[dict[str, Any], memoryview]:
         header = json.loads(bytes(body[:header_size]))
     require(isinstance(header, dict), "the header is no object")
     return header, body[header_size:]
-
-
-def _tables(body: memoryview) -> Iterator[pa.Table]:
-    place = 0
-    while place < len(body):
-        (size,) = _LENGTH.unpack_from(body, place)
-        place += _LENGTH.size
-        require(size <= len(body) - place, "a table is cut short")
-        with pa.ipc.open_stream(pa.py_buffer(bytes(body[place : place + size]))) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-        yield table
-        place += size
 
 
 @contextmanager

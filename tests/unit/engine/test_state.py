@@ -6,14 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.state import integers, pack, unpack
+from outpace.engine.state import State, integers
 from outpace.errors import StateError
 
-SAVED = pack({"query": "abc", "rows": 3}, [pa.table({"x": [1, 2]}), pa.table({"y": ["a"]})])
+TABLES = [pa.table({"x": [1, 2]}), pa.table({"y": ["a"]})]
+SAVED = State({"query": "abc", "rows": 3}, TABLES).encode()
 
 
 def test_tables_and_header_come_back() -> None:
-    header, tables = unpack(SAVED)
+    header, tables = State.decode(SAVED).content()
     assert header == {"query": "abc", "rows": 3}
     assert [table.to_pydict() for table in tables] == [{"x": [1, 2]}, {"y": ["a"]}]
 
@@ -23,30 +24,30 @@ def test_a_flipped_bit_is_noticed(place: int) -> None:
     damaged = bytearray(SAVED)
     damaged[place] ^= 1
     with pytest.raises(StateError, match="the saved state is damaged"):
-        unpack(bytes(damaged))
+        State.decode(bytes(damaged))
 
 
 @pytest.mark.parametrize("size", [0, 5, 15])
 def test_a_short_run_of_bytes_is_refused(size: int) -> None:
     with pytest.raises(StateError, match="cut short"):
-        unpack(SAVED[:size])
+        State.decode(SAVED[:size])
 
 
 def test_a_cut_tail_is_refused() -> None:
     with pytest.raises(StateError, match="damaged"):
-        unpack(SAVED[:-1])
+        State.decode(SAVED[:-1])
 
 
 def test_another_version_is_named() -> None:
     newer = bytearray(SAVED)
     newer[7] = 9
-    with pytest.raises(StateError, match="has version 9, this release reads version 2"):
-        unpack(bytes(newer))
+    with pytest.raises(StateError, match="has version 9, this release reads version 3"):
+        State.decode(bytes(newer))
 
 
 def test_other_bytes_are_refused() -> None:
     with pytest.raises(StateError, match="not saved state"):
-        unpack(b"\x80\x04" + bytes(40))
+        State.decode(b"\x80\x04" + bytes(40))
 
 
 def _with(header: bytes, *tables: bytes, header_size: int | None = None) -> bytes:
@@ -61,7 +62,7 @@ def test_the_length_of_the_header_is_under_the_checksum(place: int) -> None:
     damaged = bytearray(SAVED)
     damaged[place] ^= 1
     with pytest.raises(StateError, match="the saved state is damaged"):
-        unpack(bytes(damaged))
+        State.decode(bytes(damaged))
 
 
 @pytest.mark.parametrize(
@@ -78,14 +79,14 @@ def test_the_length_of_the_header_is_under_the_checksum(place: int) -> None:
 )
 def test_content_that_cannot_be_read_is_refused(state: bytes) -> None:
     with pytest.raises(StateError):
-        unpack(state)
+        State.decode(state)
 
 
 def test_a_table_is_looked_at_as_a_whole() -> None:
     content = pa.py_buffer(b"abc"), pa.py_buffer(np.array([0, 3, 1], np.int32))
     broken = pa.Array.from_buffers(pa.string(), 2, [None, content[1], content[0]])
     with pytest.raises(StateError, match="cannot be read"):
-        unpack(pack({}, [pa.table({"x": broken})]))
+        State.decode(State({}, [pa.table({"x": broken})]).encode())
 
 
 @pytest.mark.parametrize(

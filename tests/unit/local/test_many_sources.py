@@ -165,14 +165,6 @@ def test_only_a_query_can_be_opened():
         op.open("A B", sources=["a"])
 
 
-def test_state_of_sources_is_not_that_of_a_stream():
-    state = op.open(CHAIN, sources=["a", "b"]).state()
-    with pytest.raises(op.StateError, match="other sources"):
-        op.open(CHAIN).restore(state)
-    with pytest.raises(op.StateError, match="other sources"):
-        op.open(CHAIN, sources=["a", "c"]).restore(state)
-
-
 def test_who_is_too_far_ahead_is_told():
     matcher = op.open(CHAIN, sources=["a", "b"])
     rows = {"ts": [1, 2, 3], "kind": ["a", "b", "c"], "seq": [0, 1, 2]}

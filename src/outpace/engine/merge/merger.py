@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import integers, pack, require, unpack
+from outpace.engine.state import State, integers, require
 from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import WindowMatches, first_events
 from outpace.errors import StateError
@@ -102,15 +102,15 @@ class Merger(Stateful):
         """Return all that waits, in its order, once all instances gave what they found so far."""
         return self._before(ENDED)
 
-    def state(self) -> bytes:
-        """Return all that is kept after `rest`, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept after `rest`, for `restore`."""
         assert not self.waiting, "matches that wait are not part of a saved state"
         promises = pa.table({"frontier": self._frontiers, "horizon": self._horizons})
-        return pack({}, [promises, self._seen.table()])
+        return State({}, [promises, self._seen.table()])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
-        _, (promises, seen) = unpack(data, 2)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        _, (promises, seen) = state.content(2)
         if promises.num_rows != len(self._frontiers):
             raise StateError("the saved state belongs to another number of instances")
         natural = range(ENDED + 1)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.state import State
 
 #: The first column of invalid events says why they are.
 REASON: Final = "reason"
@@ -62,12 +63,12 @@ class Order(Protocol):
         """Take the end of a source, or of all."""
         ...
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         ...
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned."""
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
         ...
 
 

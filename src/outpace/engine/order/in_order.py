@@ -12,7 +12,7 @@ from outpace.engine.order.arrival import Arrival, passed
 from outpace.engine.order.contract import Released
 from outpace.engine.rows.times import as_integers, valid_times
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import integer, pack, unpack
+from outpace.engine.state import State, integer
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer, value_type
 
@@ -90,13 +90,13 @@ class InOrder(Stateful):
         """Undo the last `push`."""
         self._arrival.latest, self._watermark = self._before
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
-        return pack({"watermark": self._watermark}, [self._arrival.latest])
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        return State({"watermark": self._watermark}, [self._arrival.latest])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned."""
-        header, (latest,) = unpack(data, 1)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        header, (latest,) = state.content(1)
         self._watermark = integer(header, "watermark")
         self._arrival.restore(latest)
 

@@ -37,7 +37,7 @@ from outpace.engine.order.sources import ticks_of
 from outpace.engine.rows.partition import one_array, sort_groups
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import NATURAL, integer, lists, pack, require, require_types, unpack
+from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
 from outpace.errors import DataError, StateError, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -190,8 +190,8 @@ class Reorderer(Stateful):
             watermark = max(watermark, int(final[0]))
         return Released(ready, watermark, nothing, with_reasons(nothing, []))
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         self._check(self._schema)
         counts = self._counts
         header = {
@@ -203,14 +203,14 @@ class Reorderer(Stateful):
         }
         # Runs stay as they are: joining them would cost more than all else that is saved.
         rows = pa.concat_tables([self._schema.empty_table(), *(run.rows for run in self._runs)])
-        return pack(header, [self._last, rows])
+        return State(header, [self._last, rows])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process.
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process.
 
         How far events are out of order may have changed since: what has passed stays passed.
         """
-        header, (last, rows) = unpack(data, 2)
+        header, (last, rows) = state.content(2)
         if header.get("order") != list(self._order.order_by):
             raise StateError(
                 "the saved state belongs to another order",

@@ -8,6 +8,7 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.order.contract import Released
 from outpace.engine.order.sources import SourceMerge, ticks_of
 from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State
 from outpace.errors import BindError
 from outpace.pattern.bound import BoundQuery
 
@@ -62,13 +63,13 @@ class SourceOrder(Stateful):
             self.merge.finish(one)
         return self._released()
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         return self.merge.state()
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned."""
-        self.merge.restore(data)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self.merge.restore(state)
 
     def _released(self) -> Released:
         ordered = self.merge.take()

@@ -37,7 +37,7 @@ from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import ANY, NATURAL, integer, integers, pack, require, unpack
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.errors import DataError, StateError, did_you_mean
 
 #: How many events a source may be ahead of the others.
@@ -282,15 +282,15 @@ class SourceMerge(Stateful):
         least = self._least.least
         return None if least == NEVER else self.sources[least[2]]
 
-    def state(self) -> bytes:
-        """Return all that is known and waits, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is known and waits, for `restore`."""
         known = [
             [waiting.time, waiting.number, waiting.finished, waiting.events]
             for waiting in self._waiting
         ]
         header = {"order": list(self.sources), "known": known}
         if self._nothing is None:
-            return pack(header, [])
+            return State(header, [])
         pieces = [piece for waiting in self._waiting for piece in waiting.pieces]
         keys = pa.table(
             {
@@ -299,11 +299,11 @@ class SourceMerge(Stateful):
             }
         )
         rows = [self._nothing, *(piece.rows for piece in pieces)]
-        return pack(header, [keys, pa.concat_tables(rows)])
+        return State(header, [keys, pa.concat_tables(rows)])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
-        header, tables = unpack(data)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        header, tables = state.content()
         if header.get("order") != list(self.sources):
             raise StateError(
                 "the saved state belongs to other sources",

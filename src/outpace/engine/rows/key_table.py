@@ -7,7 +7,7 @@ some integers for each key that is known, and room for as many as there ever wer
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -158,7 +158,7 @@ class KeyTable(Stateful):
         header: dict[str, object] = {"keys": len(self._given)}
         return header, [self.keys, pa.table({"number": numbers[: 0 if dense else None]})]
 
-    def restore(self, header: dict[str, object], tables: Sequence[pa.Table]) -> None:
+    def restore(self, header: Mapping[str, object], tables: Sequence[pa.Table]) -> None:
         """Go on from what `tables` returned."""
         keys, given = tables
         if keys.schema != self._parts[0].schema:

@@ -21,7 +21,7 @@ from outpace.engine.rows.key_table import KeyNumbers, KeyTable
 from outpace.engine.rows.partition import sort_groups
 from outpace.engine.rows.times import valid_times
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
+from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.pattern.bound import BoundQuery
 
 
@@ -135,18 +135,18 @@ class EventNumbers(Stateful):
         """The key of each partition, by number."""
         return self._keys.keys
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         header, tables = self._keys.tables()
         counts = self.taken if self._keyed else self._counts[:0]
         if self._keyed and not counts[self._keys.free].any():
             # Nothing is known of partitions that were forgotten: they are given their numbers anew.
             counts = counts[self._keys.numbers]
-        return pack({"arrived": self._arrived, **header}, [*tables, pa.table({"count": counts})])
+        return State({"arrived": self._arrived, **header}, [*tables, pa.table({"count": counts})])
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
-        header, (*tables, counts) = unpack(data, 3)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        header, (*tables, counts) = state.content(3)
         self._arrived = integer(header, "arrived", NATURAL)
         self._keys.restore(header, tables)
         (known,) = integers(counts, count=range(self._arrived + 1))

@@ -24,7 +24,7 @@ from outpace.engine.event import Events
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.placement import Placed
 from outpace.engine.split.windows import Split, Windows, take_windows
-from outpace.engine.state import NATURAL, integer, integers, pack, require, unpack
+from outpace.engine.state import NATURAL, State, integer, integers, require
 from outpace.errors import BindError, StateError
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, RoundRobin, Scheduler
@@ -163,19 +163,19 @@ class Schedule(Stateful):
         self.events_sent += sum(delivery.size for delivery in deliveries)
         return deliveries
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         placed = [] if self._placed is None else self._placed.tables()
         counted = {"opened": self._opened, "in": self.events_in, "sent": self.events_sent}
         numbers = [pa.table({"": values}) for values in (self._open, self._counts)]
-        return pack({"instances": self._instances, **counted}, [*numbers, *placed])
+        return State({"instances": self._instances, **counted}, [*numbers, *placed])
 
-    def restore(self, data: bytes, opened: Windows | None = None) -> None:
-        """Go on from bytes that `state` returned, maybe in another process.
+    def restore(self, state: State, opened: Windows | None = None) -> None:
+        """Go on from what `state` returned, maybe in another process.
 
         These windows are open, where that is known.
         """
-        header, (open_windows, counts, *placed) = unpack(data)
+        header, (open_windows, counts, *placed) = state.content()
         lengths = 0 if self._placed is None else 2
         if header.get("instances") != self._instances or len(placed) != lengths:
             raise StateError("the saved state belongs to another schedule")

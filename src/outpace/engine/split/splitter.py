@@ -19,7 +19,7 @@ from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.arrival import passed
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import NATURAL, integer, pack, unpack
+from outpace.engine.state import NATURAL, State, integer
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.values import TIME_LIMIT
@@ -89,15 +89,15 @@ class Splitter(Stateful, ABC):
         """Return those of some partitions whose past says nothing of the windows to come."""
         return partitions[:0]
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         self._check_open()
         header = {"windows": self._spec, "arrived": self._arrived, "watermark": self._watermark}
-        return pack(header, self._tables())
+        return State(header, self._tables())
 
-    def restore(self, data: bytes) -> None:
-        """Go on from bytes that `state` returned, maybe in another process."""
-        header, tables = unpack(data)
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        header, tables = state.content()
         if header.get("windows") != self._spec:
             raise StateError(
                 "the saved state belongs to other windows",

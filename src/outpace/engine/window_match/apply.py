@@ -27,13 +27,12 @@ from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import (
     ANY,
     NATURAL,
+    State,
     integer,
     integers,
-    pack,
     parts,
     require,
     require_types,
-    unpack,
 )
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same
@@ -191,7 +190,7 @@ class WindowedApply(Stateful):
         }
         return twin
 
-    def state(self) -> bytes:
+    def state(self) -> State:
         """Return the operators' own states, by window."""
         windows = [window for own in self._open.values() for window in own.values()]
         places = {
@@ -201,13 +200,13 @@ class WindowedApply(Stateful):
         states = pa.array([window.operator.state() for window in windows], pa.binary())
         header = {"operator": self.bound.query.name, "frontier": self._frontier}
         keys = self._keys(windows)
-        return pack(header, [pa.table({**places, "state": states}), keys])
+        return State(header, [pa.table({**places, "state": states}), keys])
 
     def restore(
-        self, data: bytes, opened: Windows | None = None, taken: Integers | None = None
+        self, state: State, opened: Windows | None = None, taken: Integers | None = None
     ) -> None:
-        """Go on from bytes that `state` returned; see `WindowMatcher.restore`."""
-        header, (places, keys) = unpack(data, 2)
+        """Go on from what `state` returned; see `WindowMatcher.restore`."""
+        header, (places, keys) = state.content(2)
         if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
         self._frontier = integer(header, "frontier", range(ANY.stop))
@@ -218,9 +217,9 @@ class WindowedApply(Stateful):
         bounds = {"partition": partitions, "first": NATURAL, "last": range(-1, NATURAL.stop)}
         read = integers(places, **{name: bounds.get(name, ANY) for name in _PLACES})
         states = parts(places, places.num_rows, "state")
-        for state, key, *place in zip(states, keys.to_pylist(), *read, strict=True):
+        for kept, key, *place in zip(states, keys.to_pylist(), *read, strict=True):
             operator = self._make()
-            operator.restore(state)
+            operator.restore(kept)
             known = dict(zip(_PLACES, map(int, place), strict=True))
             window = _Open(operator, key=tuple(key[name] for name in names), **known)
             self._open.setdefault(window.partition, {})[window.number] = window

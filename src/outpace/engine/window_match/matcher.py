@@ -31,16 +31,7 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import (
-    ANY,
-    NATURAL,
-    integer,
-    integers,
-    pack,
-    require,
-    require_types,
-    unpack,
-)
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, require_types
 from outpace.engine.window_match.by_key import Strategy, TouchedWindows
 from outpace.engine.window_match.covered import CoveredWindows
 from outpace.engine.window_match.open_windows import OpenWindows, require_same
@@ -187,24 +178,24 @@ class WindowMatcher(Stateful):
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         header = {"query": self._fingerprint, "frontier": self._frontier}
         if self._strategy is None:
-            return pack(header, [])
+            return State(header, [])
         held = self._strategy.held
         numbers = {"partition": held.partition, "ordinal": held.ordinal, "arrival": held.arrival}
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
-        return pack({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
+        return State({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
 
     def restore(
-        self, data: bytes, opened: Windows | None = None, taken: Integers | None = None
+        self, state: State, opened: Windows | None = None, taken: Integers | None = None
     ) -> None:
-        """Go on from bytes that `state` returned, maybe in another process.
+        """Go on from what `state` returned, maybe in another process.
 
         Where it is known, these windows are open, and partitions have had so many events.
         """
-        header, tables = unpack(data)
+        header, tables = state.content()
         if header.get("query") != self._fingerprint:
             raise StateError(
                 "the saved state belongs to another query or another schema",

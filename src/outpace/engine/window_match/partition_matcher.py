@@ -44,15 +44,7 @@ from outpace.engine.rows.partition import (
 )
 from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import (
-    NATURAL,
-    integer,
-    integers,
-    pack,
-    require,
-    require_types,
-    unpack,
-)
+from outpace.engine.state import NATURAL, State, integer, integers, require, require_types
 from outpace.engine.window_match.result import WindowMatches, found_matches
 from outpace.engine.window_match.stops import Stops
 from outpace.errors import StateError
@@ -147,17 +139,17 @@ class PartitionMatcher(Stateful):
         self._watermark = newest
         return Settled(matches, timed_out, self._retain(block, keys, outcome))
 
-    def state(self) -> bytes:
-        """Return all that is kept, as bytes for `restore`."""
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
         kept = self._kept.take(self._kept.keys)
         ordinal, arrival = kept.numbers
         places = pa.table({"partition": kept.key, "ordinal": ordinal, "arrival": arrival})
         header = {"query": fingerprint(self.task.bound), "watermark": self._watermark}
-        return pack(header, [self._stops.table(), places, kept.rows])
+        return State(header, [self._stops.table(), places, kept.rows])
 
-    def restore(self, data: bytes, taken: Integers, arrived: int) -> None:
-        """Go on from bytes that `state` returned; so many rows were taken, of each and of all."""
-        header, (stops, places, rows) = unpack(data, 3)
+    def restore(self, state: State, taken: Integers, arrived: int) -> None:
+        """Go on from what `state` returned; so many rows were taken, of each and of all."""
+        header, (stops, places, rows) = state.content(3)
         if header.get("query") != fingerprint(self.task.bound):
             raise StateError(
                 "the saved state belongs to another query or another schema",

@@ -33,7 +33,7 @@ from outpace.engine.order.source_order import SourceOrder
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer, as_integers
-from outpace.engine.state import pack, parts, read_header, reading, unpack
+from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.local.frames import TableLike, to_arrow
@@ -140,11 +140,12 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
     >>> resume_query(rise, matcher.state()).push({"ts": [2], "x": [6]}).to_pylist()
     [{'at': 2}]
     """
-    saved = read_header(state).get("sources")
+    saved = State.decode(state)
+    names = saved.numbers.get("sources")
     with reading():
-        sources = None if saved is None else SourceMerge(saved).sources
+        sources = None if names is None else SourceMerge(names).sources
     matcher = open_query(query, sources=sources, timeouts=timeouts)
-    matcher.restore(state)
+    matcher.restore(saved)
     return matcher
 
 
@@ -309,31 +310,29 @@ class StreamMatcher:
             "follows": self._follows,
         }
         if self._operator is None:
-            return pack(header, [])
+            return State(header).encode()
         assert self._schema is not None
-        state = pa.table({"part": pa.array([self._operator.state()], pa.binary())})
-        return pack(header, [state, self._schema.empty_table()])
+        operator = {"operator": self._operator.state()}
+        return State(header, [self._schema.empty_table()], operator).encode()
 
-    def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned."""
-        header, tables = unpack(state)
-        if header.get("sources") != (self._identifiers and list(self._identifiers)):
-            raise StateError("the saved state belongs to a stream with other sources")
+    def restore(self, saved: State) -> None:
+        """Go on from what the bytes hold that `state` returned."""
+        header = saved.numbers
         disorder = self._query.order_of_arrival is not None
         if header.get("disorder") is not disorder:
             raise StateError(
                 f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        if not tables:
+        if not saved.tables:
             return
         with reading():
-            saved, schema = tables
+            (schema,) = saved.tables
             self.bind(schema.schema)
             assert self._operator is not None
             if header.get("follows"):
                 self._begin_to_follow()
-            self._operator.restore(*parts(saved, 1))
+            self._operator.restore(saved.part("operator"))
 
     def _step(self, stimulus: Stimulus) -> pa.Table:
         operator = self._bound("go on")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import written
 
 from outpace.engine.merge.merger import ENDED, Merger
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
@@ -138,7 +139,7 @@ def test_instances_in_step_leave_nothing_waiting(data: st.DataObject, distinct: 
         taken = shown(merger.rest())
         assert taken == sorted(taken, key=lambda one: one[0])
         out += taken
-        saved, merger = merger.state(), Merger(SCHEMA, instances, distinct=distinct)
+        saved, merger = written(merger.state()), Merger(SCHEMA, instances, distinct=distinct)
         merger.restore(saved)
     assert out == expected(found, distinct=distinct)
 

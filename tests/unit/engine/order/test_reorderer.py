@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators import written
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.order.clock import Clock, spans_of
@@ -216,7 +217,7 @@ def test_released_late_and_invalid_events_are_those_of_the_definition(stream, sa
     counts = Counts()
     for number, (events, told) in enumerate(pieces):
         if number in saved:
-            state = tested.state()
+            state = written(tested.state())
             tested = reorderer(model.order, schema, disorder)
             tested.restore(state)
         got = tested.push(table(schema, events), None, told)
@@ -369,7 +370,7 @@ def test_a_larger_slack_goes_on_from_a_saved_state():
     tested = reorderer(("ts",), TIMES, KSlack(1))
     pushed(tested, 10, 12)
     resumed = reorderer(("ts",), TIMES, KSlack(5))
-    resumed.restore(tested.state())
+    resumed.restore(written(tested.state()))
     assert pushed(resumed, 10).late["ts"].to_pylist() == [10]
     assert pushed(resumed, 11, 18).rows["ts"].to_pylist() == [11, 12]
 
@@ -397,7 +398,7 @@ def test_pieces_may_differ_in_what_their_schemas_say_beside_the_types():
     for schema in (TIMES, strict, TIMES.with_metadata({"made": "here"})):
         tested.push(pa.table({"ts": [1, 2]}, schema))
     resumed = reorderer(("ts",), TIMES, KSlack(5))
-    resumed.restore(tested.state())
+    resumed.restore(written(tested.state()))
     assert resumed.finish().rows["ts"].to_pylist() == [1, 1, 1, 2, 2, 2]
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators import written
 
 from outpace.engine.kernels.merge import merge_runs
 from outpace.engine.order.sources import Ordered, SourceMerge
@@ -152,7 +153,7 @@ def act(model: Model, merge: SourceMerge, action: str, source: str, steps: Steps
 def saved(merge: SourceMerge, fan_in: int) -> SourceMerge:
     """Go on from saved state, with groups of any size."""
     again = SourceMerge(merge.sources, fan_in=fan_in)
-    again.restore(merge.state())
+    again.restore(written(merge.state()))
     return again
 
 
@@ -384,11 +385,11 @@ def test_a_source_that_is_too_far_ahead_must_wait():
 
 def test_heartbeats_alone_take_no_memory():
     merge = SourceMerge(["a", "b"])
-    size = len(merge.state())
+    size = len(merge.state().encode())
     for time in range(1000, 2000):
         merge.heartbeat("b", time)
         merge.take()
-    assert len(merge.state()) < size + 100
+    assert len(merge.state().encode()) < size + 100
 
 
 def test_events_that_come_one_by_one_wait_in_few_pieces():

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import written
 
 import outpace as op
 from outpace.engine.event import Events
@@ -26,7 +27,7 @@ from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.table import TableSplitter
 from outpace.engine.split.unkeyed import UnkeyedSplitter
 from outpace.engine.split.windows import OPEN, Split, Windows
-from outpace.engine.state import pack, unpack
+from outpace.engine.state import State
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.pattern import windows as w
 from outpace.pattern.bind.windows import BoundWindows, bind_windows
@@ -170,7 +171,7 @@ def test_any_cut_any_watermarks_and_saved_state_give_the_same(
 
 def resumed(splitter: Splitter) -> Splitter:
     other = make_splitter(splitter.windows)
-    other.restore(splitter.state())
+    other.restore(written(splitter.state()))
     assert (other.arrived, other.watermark) == (splitter.arrived, splitter.watermark)
     assert other.open_windows == splitter.open_windows
     return other
@@ -296,14 +297,14 @@ def test_an_event_before_the_watermark_is_refused_and_nothing_is_taken(spec: w.W
 
     splitter.push(at(3))
     splitter.advance(7)
-    before = splitter.state()
+    before = splitter.state().encode()
     with pytest.raises(DataError, match=r"row 0 .* has passed\n  its time is 6, after 7"):
         splitter.push(at(6))
     with pytest.raises(DataError, match=r"row 2 .*\n  its time is 8, after 9"):
         splitter.push(at(8, 9, 8))
     with pytest.raises(DataError, match="out of range"):
         splitter.push(at(9, (1 << 62) + 1))
-    assert splitter.state() == before
+    assert splitter.state().encode() == before
 
 
 def test_the_time_that_is_out_of_range_is_named() -> None:
@@ -345,8 +346,6 @@ def test_saved_state_of_other_windows_is_refused() -> None:
     saved = make_splitter(bound(op.windows.count(5), keyed=False)).state()
     with pytest.raises(StateError, match="belongs to other windows"):
         make_splitter(bound(op.windows.count(6), keyed=False)).restore(saved)
-    with pytest.raises(StateError, match="damaged"):
-        make_splitter(bound(op.windows.count(5), keyed=False)).restore(saved[:-1] + b"x")
 
 
 @pytest.mark.parametrize("spec", [op.windows.count(5, 2), op.windows.time(5, 2)])
@@ -354,12 +353,12 @@ def test_saved_state_that_contradicts_itself_is_refused(spec: w.Windows) -> None
     splitter = make_splitter(bound(spec, keyed=False))
     table = pa.table({"key": ["a"] * 9, "ts": range(9), "kind": [0] * 9}, schema=SCHEMA)
     splitter.push(numbered(table, splitter.windows))
-    header, (numbers, kept) = unpack(splitter.state())
+    header, (numbers, kept) = splitter.state().content()
     for tables in ([numbers], [kept, numbers], [numbers.slice(1), kept], [numbers, kept.slice(1)]):
         with pytest.raises(StateError, match="contradicts itself"):
-            make_splitter(splitter.windows).restore(pack(header, tables))
+            make_splitter(splitter.windows).restore(State(header, tables))
     with pytest.raises(StateError, match="belongs to other windows"):
-        make_splitter(bound(spec, keyed=True)).restore(splitter.state())
+        make_splitter(bound(spec, keyed=True)).restore(written(splitter.state()))
 
 
 def test_a_predicate_without_a_state_cannot_be_saved() -> None:
@@ -387,10 +386,10 @@ def test_after_an_error_in_a_predicate_nothing_is_taken() -> None:
     events = numbered(table, windows)
     splitter = make_splitter(windows)
     splitter.push(piece(events, 0, 1))
-    before = splitter.state()
+    before = splitter.state().encode()
     with pytest.raises(ValueError, match="no kind"):
         splitter.push(piece(events, 1, 5))
-    assert splitter.state() == before
+    assert splitter.state().encode() == before
     assert len(splitter.push(piece(events, 1, 4)).opened) == 1
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import written
 
 from outpace.engine.split.number import EventNumbers
 from outpace.errors import DataError, StateError
@@ -59,7 +60,7 @@ def test_numbers_do_not_depend_on_the_cut(
         columns = (events.partition, events.ordinal, events.arrival)
         found += zip(*(column.tolist() for column in columns), strict=True)
         if data.draw(st.booleans(), "save"):
-            saved, numbers = numbers.state(), EventNumbers(SCHEMA, names, None)
+            saved, numbers = written(numbers.state()), EventNumbers(SCHEMA, names, None)
             numbers.restore(saved)
     assert found == counted(table, names)
     assert numbers.arrived == table.num_rows
@@ -103,7 +104,7 @@ def test_keys_that_come_one_by_one_stay_in_their_order() -> None:
         numbers.take()
     assert numbers.keys["key"].equals(rows["key"])
     again = EventNumbers(rows.schema, ("key",), None)
-    again.restore(numbers.state())
+    again.restore(written(numbers.state()))
     assert again.number(rows).partition.tolist() == list(range(1500))
 
 
@@ -130,7 +131,7 @@ def test_forgotten_partitions_come_again_as_new_ones(data: st.DataObject) -> Non
         most = max(most, len(alive))
         assert len(counts) == most
         if data.draw(st.booleans()):
-            saved, numbers = numbers.state(), EventNumbers(schema, ("key",), None)
+            saved, numbers = written(numbers.state()), EventNumbers(schema, ("key",), None)
             numbers.restore(saved)
         assert numbers.keys["key"].to_pylist() == sorted(alive, key=alive.__getitem__)
         gone = data.draw(st.lists(st.sampled_from(sorted(alive)), unique=True)) if alive else []

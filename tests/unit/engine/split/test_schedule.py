@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import written
 
 from outpace.engine.event import Events
 from outpace.engine.split.schedule import Schedule, batch_size, scheduler_of
@@ -139,7 +140,7 @@ def test_an_instance_gets_each_event_of_its_windows_once(keyed: bool, data: st.D
     closed: list[list[tuple[int, int]]] = [[] for _ in range(instances)]
     for events, split in stream.pieces(cuts):
         if data.draw(st.booleans()):
-            saved, schedule = schedule.state(), Schedule(scheduler, instances, keyed=keyed)
+            saved, schedule = written(schedule.state()), Schedule(scheduler, instances, keyed=keyed)
             schedule.restore(saved)
         for delivery in schedule.route(events, split, [0.0] * instances):
             mine = delivery.instance
@@ -176,7 +177,7 @@ def test_many_windows_at_once_go_where_each_alone_would_go(
     given_to: dict[tuple[int, int], int] = {}
     order: list[tuple[int, int]] = []
     for events, split in stream.pieces([len(stream.partitions) // 2]):
-        saved, schedule = schedule.state(), Schedule(scheduler, instances, keyed=True)
+        saved, schedule = written(schedule.state()), Schedule(scheduler, instances, keyed=True)
         schedule.restore(saved)
         order += windows_of(split.opened)
         for delivery in schedule.route(events, split, [0.0] * instances):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from operators import written
 
 import outpace as op
 from outpace.engine.event import Events
@@ -169,7 +170,7 @@ def test_operators_give_the_same_in_any_cut(
         parts.append(applied.step(piece, splitter.push(piece)))
         assert applied.open_windows == splitter.open_windows
         if data.draw(st.booleans(), "save"):
-            saved, applied = applied.state(), WindowedApply(query, SCHEMA)
+            saved, applied = written(applied.state()), WindowedApply(query, SCHEMA)
             applied.restore(saved)
     rest = splitter.finish()
     nothing = next(pieces(events, [0]))
@@ -270,7 +271,7 @@ def test_saved_state_is_that_of_the_operators() -> None:
     assert len(applied.step(next(pieces(events, [0])), nothing)) == 0
     other = WindowedApply(op.Query("other").apply(Total).over(op.windows.count(9)), SCHEMA)
     with pytest.raises(StateError, match="another query"):
-        other.restore(applied.state())
+        other.restore(written(applied.state()))
     applied.step(events, make_splitter(bind_windows(query, SCHEMA)).push(events))
     with pytest.raises(UnsupportedError, match="operator Forgetful cannot be saved"):
         applied.state()

@@ -56,7 +56,7 @@ def operator_of(query: Query, schema: pa.Schema, *, shared: bool) -> FedOperator
     operator = FedOperator(query, schema)
     task = operator.operator.spec.task
     assert task is not None
-    operator.operator.instance._windows = WindowMatcher(task, shared=shared)
+    operator.operator.instance._matcher = WindowMatcher(task, shared=shared)
     return operator
 
 
@@ -73,9 +73,9 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
     found, aside = [], set()
     for begin in range(0, table.num_rows, 60):
         found.append(operator.push(table.slice(begin, 60)).matches)
-        strategy = operator.operator.instance._windows._strategy
+        strategy = operator.operator.instance._matcher._strategy
         assert isinstance(strategy, TouchedWindows)
-        assert operator.operator.instance._windows._kind == kind
+        assert operator.operator.instance._matcher._kind == kind
         aside.add(strategy._aside is not None)
         assert strategy.open_windows == operator.operator.front.splitter.open_windows
         assert strategy.begun_at >= 0
@@ -94,11 +94,11 @@ def test_where_the_oldest_window_began_is_known_when_it_lies_aside() -> None:
     operator = operator_of(query, table.schema, shared=False)
     for begin in range(0, KEYS, 60):
         operator.push(table.slice(begin, min(60, KEYS - begin)))
-    assert operator.operator.instance._windows._strategy._aside is not None
-    assert operator.operator.instance._windows.horizon == 0
+    assert operator.operator.instance._matcher._strategy._aside is not None
+    assert operator.operator.instance._matcher.horizon == 0
     operator.push(table.slice(KEYS, 600))
     operator.advance(140)
-    assert operator.operator.instance._windows.horizon == KEYS + 600
+    assert operator.operator.instance._matcher.horizon == KEYS + 600
 
 
 @pytest.mark.parametrize("name", ["searches are shared", "first starts differ", "one by one"])
@@ -112,7 +112,7 @@ def test_undecided_starts_and_keys_with_open_windows_are_counted(name: str) -> N
     for begin in range(0, table.num_rows, 60):
         rows = table.slice(begin, 60)
         operator.push(rows)
-        aside.add(operator.operator.instance._windows._strategy._aside is not None)
+        aside.add(operator.operator.instance._matcher._strategy._aside is not None)
         for row in rows.to_pylist():
             own.setdefault(row["key"], []).append((row["id"], row["kind"]))
         starts, keys = set(), 0

@@ -16,7 +16,6 @@ from outpace.engine.match.contract import Pace
 from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.task import prepare
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import unpack
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import BindError, StateError, UnsupportedError
@@ -372,7 +371,7 @@ def test_windows_go_apart_where_compiled_arithmetic_gives_up() -> None:
     matcher = WindowMatcher(prepare(query, table.schema), shared=True)
     results = run(matcher, stream, windows, [2, 4, 6, 8])
     assert_equal(results, windowed_matches(query, table, stream.cut(windows)))
-    assert "separate" in str(unpack(matcher.state())[0])
+    assert "separate" in str(matcher.state().numbers)
 
 
 def test_unmatched_rows_are_refused() -> None:
