@@ -23,6 +23,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 from rich.console import Console
 from run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
@@ -30,6 +31,9 @@ from typer.testing import CliRunner
 
 from outpace.cli.main import app
 from outpace.cli.progress import ClassicFeed, Tasks, spark_progress
+from outpace.cli.run_input import TextOptions, read_inputs
+from outpace.cli.run_local import found_in_process, why_spark
+from outpace.cli.run_query import SqlText
 from outpace.errors import DataError
 from outpace.hosts.spark.failure import spark_error
 
@@ -178,6 +182,74 @@ def every_type() -> pa.Table:
             "local": pa.array(moments, pa.timestamp("us")),
         }
     )
+
+
+#: Over `numbers()`: what DuckDB is told to compute must be what Spark computes.
+SAME = [
+    "SELECT id, tiny + tiny AS a, tiny + 1 AS b, small - tiny AS c, whole * small AS d, "
+    "large - 3000000000 AS e, -tiny AS f, - -large AS g, whole / small AS h, large / 3 AS i, "
+    "double / whole AS j, double % 3 AS k, tiny % small AS l, whole % -1 AS m, 7 % small AS n, "
+    "double * 1.1 - whole AS o, (whole - tiny) / large * 100 AS p, 5 AS q, 3000000000 AS r, "
+    "-double / -3 AS s, NULL IS NULL AS t FROM numbers WHERE small <> 0 AND whole > -100",
+    "SELECT least % -1 AS a, least_long % -1 AS b, least + 1, lacking / zero, lacking % zero AS c "
+    "FROM numbers WHERE id = 0",
+    "SELECT count(*), COUNT(1) AS n, count(TINY), min(N.large), max(whole - 1 * tiny), "
+    "max(-double), count(DISTINCT small), min(double * 1.10) FROM numbers N",
+    "SELECT * FROM (SELECT Whole, count(*) FROM numbers GROUP BY whole) WHERE `count(1)` > 0",
+    "SELECT (tiny + 1), -small, whole / 2, LARGE FROM numbers",
+    "WITH a AS (SELECT tiny + 1 AS n FROM numbers), b AS (SELECT n * 2 AS m FROM a) "
+    "SELECT m - 1 AS k FROM b WHERE m / 2 > 1 ORDER BY k DESC LIMIT 3",
+]
+#: Both refuse these.
+REFUSED = [
+    "SELECT least - 1 AS n FROM numbers",
+    "SELECT id FROM numbers WHERE least - 1 < 5",
+    "SELECT -least_long AS n FROM numbers",
+    "SELECT least_long * 2 AS n FROM numbers",
+    "SELECT tiny * tiny * tiny AS n FROM numbers WHERE id = 3",
+    "SELECT double / zero AS n FROM numbers",
+    "SELECT whole % zero AS n FROM numbers",
+    "SELECT id FROM numbers WHERE whole / 0 > 1",
+]
+
+
+def numbers() -> pa.Table:
+    """Rows with whole numbers of every width, doubles, the smallest ones and none."""
+    rows = range(5)
+    return pa.table(
+        {
+            "id": rows,
+            "tiny": pa.array([1, -2, None, 7, 3], pa.int8()),
+            "small": pa.array([3, 0, 5, -4, None], pa.int16()),
+            "whole": pa.array([-9, 4, 2**20, 12, -100], pa.int32()),
+            "large": pa.array([2**40 + 1, 5, -1, None, 8], pa.int64()),
+            "double": [0.1, -7.5, 1e17, None, -0.0],
+            "least": pa.array([-(2**31) for _ in rows], pa.int32()),
+            "least_long": pa.array([-(2**63) for _ in rows], pa.int64()),
+            "zero": pa.array([0 for _ in rows], pa.int32()),
+            "lacking": pa.array([None for _ in rows], pa.int32()),
+        }
+    )
+
+
+def test_numbers_and_names_in_process_are_those_of_spark(spark: SparkSession, folder: Path) -> None:
+    pq.write_table(numbers(), folder / "numbers.parquet")
+    inputs = read_inputs([str(folder / "numbers.parquet")], None, TextOptions())
+    spark.read.parquet(str(folder / "numbers.parquet")).createOrReplaceTempView("numbers")
+    for text in SAME:
+        asked = SqlText(text, "outpace", Path("same.sql"))
+        assert why_spark(asked, inputs) is None
+        here, there = found_in_process(asked, inputs).table, spark.sql(text).toArrow()
+        assert here.schema.names == there.schema.names
+        assert here.schema.types == there.schema.types
+        assert sorted(map(str, here.to_pylist())) == sorted(map(str, there.to_pylist()))
+    for text in REFUSED:
+        asked = SqlText(text, "outpace", Path("refused.sql"))
+        assert why_spark(asked, inputs) is None
+        with pytest.raises(DataError):
+            found_in_process(asked, inputs)
+        with pytest.raises(ArithmeticException):
+            spark.sql(text).toArrow()
 
 
 def bad_json(folder: Path) -> tuple[list[str], list[str]]:

@@ -32,8 +32,10 @@ from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
 from outpace.plan.batch import plan_batch
 from outpace.report.table import counted_bytes
-from outpace.statement.portable import column_names, differences, unknown_tables
+from outpace.statement.portable import differences
+from outpace.statement.spark_on_duckdb import for_duckdb
 from outpace.statement.split import whole_table
+from outpace.statement.unknown_names import unknown_tables
 
 #: Inputs together may have so many rows, where files tell that, and so many bytes.
 ROWS_MAX: Final = 1_000_000
@@ -206,20 +208,21 @@ class TableResult:
 def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.Table:
     import duckdb
 
-    from outpace.hosts.local.sql import sql
+    from outpace.hosts.local.sql import run_split
 
+    statement = asked.statement()
     # A statement reads its inputs alone, as on Spark: no file by its name, no extension.
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        # It would find x + 1 > 5 to be x > 4, where Spark fails because x + 1 is too large.
+        connection.execute("SET disabled_optimizers = 'expression_rewriter'")
         for name, table in tables.items():
             assert name is not None
             connection.register(name, table)
         try:
-            found = sql(connection, asked.text, asked.written)
+            return run_split(connection, for_duckdb(statement))
         except OutpaceError as error:
             raise asked.located(error) from error.__cause__
-    names = column_names(asked.statement())
-    return found if names is None else found.rename_columns(names)
 
 
 def _plan(query: Query, schema: pa.Schema) -> None:

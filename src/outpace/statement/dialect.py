@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import sqlglot
 from sqlglot import errors as sqlglot_errors
+from sqlglot import exp
 
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError, did_you_mean
 from outpace.pattern.notation.lexer import Kind, Source, tokenize
@@ -96,6 +97,21 @@ def translate(text: str, dialect: str, database: str) -> str:
         raise PatternSyntaxError(message, detail=str(error)) from error
     except RecursionError as error:
         raise PatternSyntaxError("the statement is nested too deeply") from error
+
+
+def spark_select(text: str) -> exp.Select | None:
+    """Return what a query in Spark's SQL says, or None if it is no SELECT or cannot be read.
+
+    Examples
+    --------
+    >>> spark_select("SELECT a FROM t").selects[0].name, spark_select("SHOW TABLES")
+    ('a', None)
+    """
+    try:
+        tree = sqlglot.parse_one(text, read="spark")
+    except (sqlglot_errors.SqlglotError, RecursionError):
+        return None
+    return tree if isinstance(tree, exp.Select) else None
 
 
 def _with_plain_decimals(text: str, dialect: str) -> str:

@@ -60,7 +60,11 @@ def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpac
         message = f"expected a DuckDB connection, not an object of type {type(connection).__name__}"
         raise DataError(message, hint="duckdb.connect() gives one")
     prefix = f"__outpace_{uuid.uuid4().hex[:12]}_"
-    statement = split(text, dialect, database="duckdb", prefix=prefix)
+    return run_split(connection, split(text, dialect, database="duckdb", prefix=prefix))
+
+
+def run_split(connection: duckdb.DuckDBPyConnection, statement: Statement) -> pa.Table:
+    """Run a statement that is split, in the words of DuckDB."""
     with ExitStack() as cleanup:
         return run_statement(statement, _DuckDB(connection, statement, cleanup))
 
