@@ -35,7 +35,7 @@ from outpace.report.table import counted_bytes
 from outpace.statement.portable import differences
 from outpace.statement.spark_on_duckdb import for_duckdb
 from outpace.statement.split import whole_table
-from outpace.statement.unknown_names import unknown_tables
+from outpace.statement.unknown_names import unknown_columns, unknown_tables
 
 #: Inputs together may have so many rows, where files tell that, and so many bytes.
 ROWS_MAX: Final = 1_000_000
@@ -92,7 +92,7 @@ def check_query(asked: Query | SqlText, inputs: Sequence[Input], *, catalog: boo
         raise asked.located(
             BindError(
                 f"there is no table '{table}'",
-                span=asked.place(table),
+                span=asked.table_place(table),
                 text=asked.text,
                 detail=f"the inputs are {', '.join(names)}",
                 hint=did_you_mean(table, names) or f"--input {table}=PATH",
@@ -106,6 +106,17 @@ def check_query(asked: Query | SqlText, inputs: Sequence[Input], *, catalog: boo
                 _plan(step.query, schema)
             except OutpaceError as error:
                 raise asked.located(statement.located(error, step)) from error.__cause__
+    known = {**schemas, **_outputs(asked, inputs)}
+    columns = {table: [field.name for field in fields] for table, fields in known.items()}
+    for column, there in unknown_columns(statement, columns):
+        raise asked.located(
+            BindError(
+                f"unknown column '{column}'",
+                span=asked.column_place(column),
+                text=asked.text,
+                hint=did_you_mean(column, there) or f"the columns are {', '.join(there)}",
+            )
+        )
 
 
 def check_columns(asked: Query | SqlText, inputs: Sequence[Input]) -> None:

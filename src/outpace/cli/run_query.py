@@ -52,7 +52,16 @@ class SqlText:
         except OutpaceError as error:
             raise self.located(error) from error.__cause__
 
-    def place(self, table: str) -> Span | None:
+    def column_place(self, column: str) -> Span | None:
+        """Return where a column is named first outside MATCH_RECOGNIZE."""
+        clauses = [step.span for step in self.statement().steps]
+        for token in tokenize(Source(self.text, dialect=self.written)):
+            inside = any(one.start <= token.start < one.end for one in clauses)
+            if token.is_name and token.value.lower() == column.lower() and not inside:
+                return token.span
+        return None
+
+    def table_place(self, table: str) -> Span | None:
         """Return where a table is read first."""
         tokens = tokenize(Source(self.text, dialect=self.dialect))
         places = [

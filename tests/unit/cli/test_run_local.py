@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from outpace.cli import run_local
 from outpace.cli.main import app
+from outpace.cli.run_input import TextOptions, read_inputs
+from outpace.cli.run_query import SqlText
 
 
 @pytest.fixture(autouse=True)
@@ -172,8 +174,19 @@ def test_what_is_large_or_asked_for_goes_to_spark(monkeypatch: pytest.MonkeyPatc
         (STATEMENT.replace("FROM ticks", "FROM tiks"), "there is no table 'tiks'"),
         (STATEMENT.replace("DOWN.price", "DOWN.pirce"), "unknown column 'pirce'"),
         (STATEMENT.replace("SELECT symbol,", "SELECT symbl,"), "symbl"),
-        (f"SELECT bottom / 2 AS half FROM tiks {CLAUSE}", "the inputs are ticks"),
-        (f"SELECT bottom / 2 AS half FROM ticks {CLAUSE.replace('ts', 'tz')}", "column 'tz'"),
+        (f"SELECT round(bottom) AS half FROM tiks {CLAUSE}", "the inputs are ticks"),
+        (f"SELECT round(bottom) AS half FROM ticks {CLAUSE.replace('ts', 'tz')}", "column 'tz'"),
+        (f"SELECT symbl, round(bottom) FROM ticks {CLAUSE}", "did you mean 'symbol'"),
+        (
+            f"SELECT round(bottom) FROM ticks {CLAUSE} m\nWHERE m.price > 1",
+            "unknown column 'price'",
+        ),
+        (f"SELECT sum(tiks) AS n FROM ticks {CLAUSE} GROUP BY symbol", "line 1, column 12"),
+        (f"SELECT sum(ticks) AS n FROM ticks {CLAUSE} GROUP BY symbl", "line 6, column 12"),
+        (
+            "WITH a AS (SELECT upper(symbol) AS u FROM ticks) SELECT uu FROM a",
+            "unknown column 'uu'",
+        ),
     ],
 )
 def test_wrong_names_are_refused_before_spark_starts(text: str, said: str) -> None:
@@ -183,6 +196,26 @@ def test_wrong_names_are_refused_before_spark_starts(text: str, said: str) -> No
     assert error.startswith("[bind] ")
     assert said in error
     assert "wrong.sql, line" in error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT SYMBOL, user, current_time, round(bottom) AS b FROM ticks {CLAUSE} ORDER BY B",
+        f"SELECT round(bottom), m.`symbol` FROM ticks {CLAUSE} m ORDER BY `round(bottom, 0)`",
+        "SELECT explode(array(volume)) FROM ticks ORDER BY col",
+        "SELECT col + 1 AS n FROM (SELECT explode(array(volume)) FROM ticks)",
+        "SELECT abc FROM (SELECT 'abc', round(price) AS x FROM ticks)",
+        "SELECT y FROM ticks LATERAL VIEW explode(array(volume)) e AS y",
+        "SELECT transform(s, x -> x + 1) AS t, r.a FROM (SELECT array(1) AS s, struct(1 AS a) AS r)",
+        "SELECT c, d FROM (SELECT stack(1, volume, price) AS (c, d) FROM ticks)",
+        "SELECT round(price) AS p, p + 1 AS q, timestampdiff(DAY, ts, ts) AS d FROM ticks",
+        "SELECT id, round(id) AS r FROM range(3)",
+    ],
+)
+def test_what_spark_may_know_is_left_to_it(text: str) -> None:
+    inputs = read_inputs(["ticks.parquet"], None, TextOptions())
+    run_local.check_query(SqlText(text, "outpace", Path("other.sql")), inputs, catalog=False)
 
 
 def test_explain_says_where_it_runs() -> None:
