@@ -231,7 +231,7 @@ def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.
             assert name is not None
             connection.register(name, table)
         try:
-            return run_split(connection, for_duckdb(statement))
+            return run_split(connection, for_duckdb(statement), progress=True)
         except OutpaceError as error:
             raise asked.located(error) from error.__cause__
 

@@ -103,19 +103,26 @@ def target_of(
             f"the ending of '{output}' tells no format",
             hint="--output-format parquet, csv or json; a folder ends in /",
         )
-    check_parent(path)
+    check_writable(path.parent, path)
     if kind is DataFormat.PARQUET and is_compressed(output):
         raise BindError("Parquet compresses by itself", hint="let the path end in .parquet")
     _check_free(path, folder, overwrite, inputs)
     return Target(path, kind, folder, overwrite)
 
 
-def check_parent(path: Path) -> None:
-    """Refuse an output whose folder does not exist, or where nothing can be written."""
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder '{path.parent}' for the output")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise DataError(f"the folder '{path.parent}' of the output cannot be written to")
+def check_writable(folder: Path, output: Path) -> None:
+    """Refuse an output whose folder does not exist, or where nothing can be made."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder '{folder}' for the output")
+    try:
+        # What the system says of rights is not all: root may write, but not into /proc.
+        with _hidden_in(folder):
+            pass
+    except OSError as error:
+        raise DataError(
+            f"the output '{output}' cannot be written",
+            detail=f"the system refuses a new file in '{folder}': {error.strerror}",
+        ) from error
 
 
 def _check_free(path: Path, folder: bool, overwrite: bool, inputs: Sequence[str]) -> None:
@@ -142,7 +149,7 @@ def write_rows(result: Result, target: Target) -> int:
     """Write the rows of a result and return how many there are."""
     assert target.path is not None
     assert target.format is not None
-    with _beside(target.path) as hidden:
+    with _hidden_in(target.path.parent) as hidden:
         if target.folder:
             rows = result.write_parts(hidden / "parts", target.format, header=True)
             _replace_folder(hidden, target.path)
@@ -203,9 +210,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """Give a hidden folder beside a path, gone afterwards whatever happens."""
-    hidden = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.partial"
+def _hidden_in(folder: Path) -> Iterator[Path]:
+    """Give a hidden folder inside a folder, gone afterwards whatever happens."""
+    # The output's name is no part of this one: it may be as long as names can be.
+    hidden = folder / f".outpace-{uuid.uuid4().hex[:12]}.partial"
     hidden.mkdir()
     try:
         yield hidden

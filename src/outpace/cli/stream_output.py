@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outpace.cli.run_input import DataFormat, format_named
-from outpace.cli.run_output import check_parent
+from outpace.cli.run_output import check_writable
 from outpace.cli.stream_input import spark_path
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.files.small_file import read_small
@@ -248,7 +248,7 @@ def folder_of(text: str, format: DataFormat = DataFormat.PARQUET) -> FolderWrite
     path = Path(text).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise DataError(f"'{path}' is a file", hint="a stream writes into a folder")
-    check_parent(path)
+    check_writable(path if path.exists() else path.parent, path)
     return FolderWriter(path, format)
 
 

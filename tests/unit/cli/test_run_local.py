@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import re
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 from run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from outpace.cli import run_local
 from outpace.cli.main import app
 from outpace.cli.run_input import TextOptions, read_inputs
 from outpace.cli.run_query import SqlText
+from outpace.report.progress import Bar
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +209,7 @@ def test_wrong_names_are_refused_before_spark_starts(text: str, said: str) -> No
         "SELECT col + 1 AS n FROM (SELECT explode(array(volume)) FROM ticks)",
         "SELECT abc FROM (SELECT 'abc', round(price) AS x FROM ticks)",
         "SELECT y FROM ticks LATERAL VIEW explode(array(volume)) e AS y",
-        "SELECT transform(s, x -> x + 1) AS t, r.a FROM (SELECT array(1) AS s, struct(1 AS a) AS r)",
+        "SELECT transform(s, x -> x) AS t, r.a FROM (SELECT array(1) AS s, struct(1 AS a) AS r)",
         "SELECT c, d FROM (SELECT stack(1, volume, price) AS (c, d) FROM ticks)",
         "SELECT round(price) AS p, p + 1 AS q, timestampdiff(DAY, ts, ts) AS d FROM ticks",
         "SELECT id, round(id) AS r FROM range(3)",
@@ -218,6 +220,18 @@ def test_what_spark_may_know_is_left_to_it(text: str) -> None:
     run_local.check_query(SqlText(text, "outpace", Path("other.sql")), inputs, catalog=False)
 
 
+@pytest.mark.parametrize("before", ["", "SELECT bottom FROM ticks "])
+def test_a_bar_appears_where_matching_takes_long(
+    before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    at_once = partial(Bar, console=console, patience_seconds=0)
+    monkeypatch.setattr("outpace.report.progress.Bar", at_once)
+    Path("windows.sql").write_text(before + CLAUSE.replace("DEFINE", "OVER COUNT (300) DEFINE"))
+    assert run("windows.sql", "-i", "ticks.parquet")[0] == 0
+    assert "100%" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_explain_says_where_it_runs() -> None:
     code, out, error = run("statement.sql", "-i", "ticks.csv", "-o", "found.csv", "--explain")
     assert code == 0
@@ -226,10 +240,16 @@ def test_explain_says_where_it_runs() -> None:
     assert not Path("found.csv").exists()
 
 
-def test_an_output_that_cannot_be_written_is_refused_at_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
-    code, _, error = run("statement.sql", "-i", "ticks.csv", "-o", "found.csv", "--spark")
-    assert code == 2
-    assert f"the folder '{folder}' of the output cannot be written to" in error
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="not even root writes into /proc")
+@pytest.mark.parametrize("output", ["/proc/found.csv", "/proc/found/"])
+def test_an_output_that_cannot_be_written_is_refused_at_once(output: str) -> None:
+    for more in ([], ["--spark"]):
+        code, _, error = run("statement.sql", "-i", "ticks.csv", "-o", output, *more)
+        assert code == 2
+        assert error.startswith(f"[data] the output '{output.rstrip('/')}' cannot be written\n")
+
+
+def test_the_name_of_an_output_can_be_long(folder: Path) -> None:
+    name = f"{'x' * 251}.csv"
+    assert run("statement.sql", "-i", "ticks.csv", "-o", name)[0] == 0
+    assert (folder / name).exists()

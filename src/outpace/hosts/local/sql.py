@@ -63,10 +63,12 @@ def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpac
     return run_split(connection, split(text, dialect, database="duckdb", prefix=prefix))
 
 
-def run_split(connection: duckdb.DuckDBPyConnection, statement: Statement) -> pa.Table:
-    """Run a statement that is split, in the words of DuckDB."""
+def run_split(
+    connection: duckdb.DuckDBPyConnection, statement: Statement, *, progress: bool = False
+) -> pa.Table:
+    """Run a statement that is split, in the words of DuckDB; a bar may show how far matching is."""
     with ExitStack() as cleanup:
-        return run_statement(statement, _DuckDB(connection, statement, cleanup))
+        return run_statement(statement, _DuckDB(connection, statement, cleanup, progress))
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,13 @@ class _DuckDB:
     connection: duckdb.DuckDBPyConnection
     statement: Statement
     cleanup: ExitStack
+    progress: bool
 
     def ask(self, query: str) -> pa.Table:
         return self._fetched(query, hint=SUBQUERY_HINT)
 
     def match(self, step: Step, query: Query) -> None:
-        found = match(self._fetched(step.source), query)
+        found = match(self._fetched(step.source), query, progress=self.progress)
         self.cleanup.callback(_unregister, self.connection, step.table)
         self.connection.register(step.table, found)
 
