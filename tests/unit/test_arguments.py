@@ -23,6 +23,9 @@ from outpace import simulate as sim
 from outpace.errors import OutpaceError
 from outpace.pattern.builder import Fluent, Steps
 
+#: A number that NumPy cannot take is refused before it gets there.
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
+
 TABLE = pa.table({"ts": [1, 2, 3], "x": [5, 4, 6], "kind": ["a", "b", "c"]})
 RISE = (
     op.Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts").within(9)

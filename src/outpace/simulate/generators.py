@@ -26,6 +26,12 @@ Totals = NDArray[np.int64]
 #: What counts events must not overflow, however long a run is.
 RATE_MAX = 1e12
 
+#: A generator makes fewer events in a run, so that 64 bits count them.
+EVENTS_MAX = 1e18
+
+#: So many draws are made for one run.
+_DRAWS_MAX = 10**8
+
 #: A product such as 10 · 0.3 may lie a rounding error below the whole number that is meant.
 _ROUNDING = 1e-9
 
@@ -60,7 +66,7 @@ class Uniform:
 
     def totals(self, times: Times) -> Totals:
         """Return rate · t, rounded down."""
-        return _whole(self.rate * times)
+        return whole_events(self.rate * times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class Increasing:
         rising = np.minimum(times, self.over)
         slope = (self.maximum - self.start) / self.over
         area = self.start * rising + slope * rising * rising / 2
-        return _whole(area + self.maximum * (times - rising))
+        return whole_events(area + self.maximum * (times - rising))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +124,18 @@ class Poisson:
     def totals(self, times: Times) -> Totals:
         """Return the running sum of the draws, interpolated and rounded down."""
         position = times / self.grain + _ROUNDING
-        stretches = int(position.max(initial=0.0)) + 1
+        last = float(position.max(initial=0.0))
+        if last >= _DRAWS_MAX:
+            raise ScenarioError(
+                f"a Poisson generator draws more than {_DRAWS_MAX:,} numbers",
+                hint="a longer grain, or a shorter run",
+            )
+        whole_events(np.array([self.rate * (last + 1) * self.grain]))
+        stretches = int(last) + 1
         drawn = np.random.default_rng(self.seed).poisson(self.rate * self.grain, stretches)
         begins = np.concatenate(([0], np.cumsum(drawn)))
         stretch = position.astype(np.int64)
-        return begins[stretch] + _whole((position - stretch) * drawn[stretch])
+        return begins[stretch] + whole_events((position - stretch) * drawn[stretch])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +166,7 @@ class Bursty:
         within = np.maximum(times - cycles * (self.on + self.off), 0.0)
         loud = np.minimum(within, self.on)
         a_cycle = self.rate * self.on + self.quiet * self.off
-        return _whole(cycles * a_cycle + self.rate * loud + self.quiet * (within - loud))
+        return whole_events(cycles * a_cycle + self.rate * loud + self.quiet * (within - loud))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +217,10 @@ class Trace:
         return np.searchsorted(np.array(self.times), times, side="left").astype(np.int64)
 
 
-def _whole(events: NDArray[np.float64]) -> Totals:
+def whole_events(events: NDArray[np.float64]) -> Totals:
+    """Return numbers of events, rounded down; refuse what is too many to be counted."""
+    if not (events < EVENTS_MAX).all():
+        raise ScenarioError(f"a generator makes more than {EVENTS_MAX:g} events")
     return np.floor(events + _ROUNDING).astype(np.int64)
 
 

@@ -22,7 +22,7 @@ from outpace.simulate.changes import (
     StopQuery,
 )
 from outpace.simulate.cloud import assign_hosts, shared_capacities
-from outpace.simulate.generators import Generator
+from outpace.simulate.generators import Generator, whole_events
 from outpace.simulate.layout import Layout, tick_at
 from outpace.simulate.model import Producer
 from outpace.simulate.network import Link
@@ -229,8 +229,7 @@ def _totals(
         return generator.totals((ticks - begin).astype(np.float64) * tick)
     before = generator.totals(np.array([begin * tick]))[0]
     since = generator.totals(ticks.astype(np.float64) * tick) - before
-    scaled: NDArray[np.int64] = np.floor(factor * since + 1e-9).astype(np.int64)
-    return scaled
+    return whole_events(factor * since)
 
 
 def _produces(

@@ -108,3 +108,21 @@ def test_a_missing_trace_is_an_error(tmp_path: Path) -> None:
 def test_impossible_numbers_are_errors(make: object) -> None:
     with pytest.raises(ScenarioError, match="a generator's"):
         make()  # type: ignore[operator]  # a parameter of the test
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("generator", "time", "message"),
+    [
+        (Uniform(1e12), 1e20, "more than 1e.18 events"),
+        (Increasing(1e12, over=1e30), 1e29, "more than 1e.18 events"),
+        (Bursty(1e12, on=1, off=1), 1e20, "more than 1e.18 events"),
+        (Poisson(1e12, seed=1, grain=1e9), 1e10, "more than 1e.18 events"),
+        (Poisson(1, seed=1, grain=1e-9), 1.0, "draws more than 100,000,000 numbers"),
+    ],
+)
+def test_more_events_than_can_be_counted_are_refused(
+    generator: Generator, time: float, message: str
+) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        generator.totals(np.array([time]))
