@@ -155,21 +155,25 @@ class Arrival(Stateful):
         return DataError(
             f"row {row - before} of the pushed table comes before {others}",
             detail=", ".join(shown),
-            hint="push rows in event order" + self._slack_hint(joined, row, ahead),
+            hint=self._hint(joined, row, ahead),
         )
 
-    def _slack_hint(self, joined: pa.Table, row: int, ahead: int) -> str:
-        """Name the disorder that would have waited for a row, where there is one."""
-        times = joined.column(self._by_time.order_by[0]).take(pa.array([row, ahead]))
+    def _hint(self, joined: pa.Table, row: int, ahead: int) -> str:
+        """Name the NULL that no row can follow, or the disorder that would have waited for one."""
+        name = self._by_time.order_by[0]
+        times = joined.column(name).take(pa.array([row, ahead]))
+        in_order = "push rows in event order"
+        if times[0].is_valid and not times[1].is_valid:
+            return f"a NULL comes after every {name}: leave such rows out, or push them last"
         kind = value_type(times.type)
         timed = (is_integer(kind) or is_instant(kind)) and not self._by_time.descending[0]
         if times.null_count or not timed:
-            return ""
+            return in_order
         late, last = as_integers(times).tolist()
         slack = str(last - late)
         if is_instant(kind):
             slack = f'"{print_duration(datetime.timedelta(microseconds=last - late))}"'
-        return f", or let the query wait for late ones: .disorder(op.KSlack({slack}))"
+        return f"{in_order}, or let the query wait for late ones: .disorder(op.KSlack({slack}))"
 
 
 def _text(value: pa.Scalar) -> str:

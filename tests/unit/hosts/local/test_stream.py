@@ -226,6 +226,13 @@ def test_nan_and_null_have_the_place_that_they_have_in_a_table(order: str) -> No
         op.open(query).push(in_order.take([5, 0]))
 
 
+def test_what_follows_a_null_is_refused_with_the_reason() -> None:
+    matcher = op.open(op.Query("q").order_by("ts").pattern("A").measures(at="A.ts"))
+    matcher.push({"ts": [5, None]})
+    with pytest.raises(op.DataError, match="hint: a NULL comes after every ts: leave such rows"):
+        matcher.push({"ts": [6]})
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("keys", [(), ("key",)])
 @pytest.mark.parametrize("kind", ["pattern", "operator", "windows"])
