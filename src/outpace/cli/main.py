@@ -6,11 +6,12 @@ not.
 Any `OutpaceError`, also one that was raised in a task of Spark, becomes its message on standard
 error and exit code 2, for every command; so does what Spark itself says of a failed job, and what
 the system says of a file that cannot be opened or written. A character that standard output cannot
-show becomes a question mark; rows are written as bytes, and stay as they are.
+show becomes a plain one or a question mark; rows are written as bytes, and stay as they are.
 """
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import io
 import sys
@@ -35,6 +36,20 @@ _COMMANDS: Final = {
 }
 
 
+#: Signs of ours that a terminal may not have, and what it shows instead.
+_PLAIN: Final = {"–": "-", "…": "...", "×": "x", "·": "*", "µ": "u", "∞": "inf", "█": "#"}
+
+
+def _shown_plainly(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(sign, "?") for sign in missing), error.end
+
+
+codecs.register_error("outpace_plain", _shown_plainly)
+
+
 class CommandGroup(TyperGroup):
     """The commands, with errors of Outpace turned into exit code 2."""
 
@@ -42,7 +57,7 @@ class CommandGroup(TyperGroup):
         """Run the command line; whatever a command says, the terminal can show."""
         for said in (sys.stdout, sys.stderr):
             if isinstance(said, io.TextIOWrapper) and said.errors == "strict":
-                said.reconfigure(errors="replace")
+                said.reconfigure(errors="outpace_plain")
         return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: Any) -> list[str]:

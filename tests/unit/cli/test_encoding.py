@@ -69,5 +69,6 @@ def test_every_command_says_what_it_can(tmp_path: Path, encoding: str) -> None:
     said = done.stderr.decode(encoding, "replace")
     assert "Traceback" not in said
     assert done.stdout
+    assert b"0 - 2" in done.stdout  # the offsets of the log
     codes = [line for line in said.splitlines() if line[:1].isdigit() and len(line) == 3]
     assert codes == ["0 0", "1 0", "2 0", "3 2", "4 0", "5 0", "6 2", "7 2"]
