@@ -16,7 +16,9 @@ from outpace.engine.match.program import (
 from outpace.errors import UnsupportedError
 from outpace.pattern.ast import Link, Repeat, Var
 from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.pattern.size import size_of
 from outpace.testing.oracle import answer
+from outpace.testing.strategies import patterns
 
 NAMES = ("A", "B", "C", "D")
 
@@ -220,6 +222,17 @@ def test_what_would_take_long_to_compile_is_refused(text):
     pattern = parse_pattern(text)
     with pytest.raises(UnsupportedError, match="the pattern is too large"):
         compile_program(pattern, NAMES)
+
+
+@settings(max_examples=200)
+@given(patterns(anchors=False))
+def test_the_size_of_a_pattern_is_there_in_its_program(pattern):
+    program = compile_program(pattern, ("A", "B", "C"))
+    pairs = sum(len({move.target for move in moves} - {ACCEPT}) for moves in program.follow)
+    size = size_of(pattern)
+    assert size.positions == len(program.positions)
+    assert size.ways <= pairs
+    assert size.empty is program.matches_empty
 
 
 def test_nested_possessive_groups_cost_no_more_than_others():

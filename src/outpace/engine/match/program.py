@@ -11,21 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from outpace.errors import UnsupportedError
 from outpace.pattern import ast
 from outpace.pattern.ast import Link, Mode
+from outpace.pattern.size import POSITIONS_MAX, WAYS_MAX, too_large
 
 _T = TypeVar("_T")
 
 #: The target of a move that completes the match.
 ACCEPT: Final = -1
 
-#: Bounds on the size of a program and on the work of making it: the places that take an event, the
-#: parts of the pattern with all repetitions written out, and the ways between places that are
-#: looked at. A larger pattern is refused before it takes a second.
-POSITIONS_MAX: Final = 10_000
+#: A bound on the work of making a program, beside those of a pattern's size: the parts with all
+#: repetitions written out. A larger pattern is refused before it takes a second.
 PARTS_MAX: Final = 200_000
-WAYS_MAX: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +260,7 @@ class _Assembler:
     def item(self, pattern: ast.Pattern, after: _Node, *, excluded: bool) -> _Node:
         self.parts += 1
         if self.parts > PARTS_MAX:
-            raise _too_large(f"more than {PARTS_MAX} parts, with all repetitions written out")
+            raise too_large(f"more than {PARTS_MAX} parts, with all repetitions written out")
         match pattern:
             case ast.Var(name=name):
                 return self._take(self.numbers[name], after, excluded)
@@ -289,7 +286,7 @@ class _Assembler:
 
     def _take(self, variable: int, after: _Node, excluded: bool) -> _Take:
         if len(self.takes) >= POSITIONS_MAX:
-            raise _too_large(f"more than {POSITIONS_MAX} positions")
+            raise too_large(f"more than {POSITIONS_MAX} positions")
         node = _Take(variable, excluded, after)
         self.takes.append(node)
         return node
@@ -425,7 +422,7 @@ def _moves(entry: _Node, ways_left: int) -> tuple[list[Move], int]:
             continue
         seen.add((id(node), way))
         if len(seen) > ways_left:
-            raise _too_large(f"more than {WAYS_MAX} ways from one event to the next")
+            raise too_large(f"more than {WAYS_MAX} ways from one event to the next")
         match node:
             case _Accepting():
                 accepted = way._replace(link=Link.STRICT, untils=(), holds=())
@@ -457,12 +454,3 @@ def _marked(way: _Way, mark: _Mark) -> _Way:
 
 def _with(values: tuple[_T, ...], value: _T) -> tuple[_T, ...]:
     return values if value in values else (*values, value)
-
-
-def _too_large(detail: str) -> UnsupportedError:
-    return UnsupportedError(
-        "the pattern is too large",
-        where="pattern",
-        detail=detail,
-        hint="use smaller bounds in the quantifiers, or an unbounded one",
-    )

@@ -38,6 +38,7 @@ from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
+from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late, Watermark
@@ -105,7 +106,8 @@ def open_query(
     >>> matcher.late["ts"].to_pylist()
     [0]
     """
-    checked_query(query)
+    if checked_query(query).operator is None:
+        check_clauses(query)
     a_flag(timeouts, "timeouts")
     if query.rows is Rows.ALL_WITH_UNMATCHED:
         raise UnsupportedError(

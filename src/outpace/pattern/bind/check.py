@@ -13,6 +13,7 @@ from typing import Final
 from outpace.errors import BindError, Span, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.query import Query, Rows, Selection, Skip
+from outpace.pattern.size import check_size
 
 #: The most instances that a query may have.
 INSTANCES_MAX: Final = 1024
@@ -29,6 +30,7 @@ def check_clauses(query: Query) -> ast.Pattern:
     tree = query.tree
     if tree is None:
         raise BindError("the query has no pattern", hint="add one, such as .pattern('A B+')")
+    check_size(tree)
     _check_negation(query, tree)
     _check_definitions(query, tree)
     _check_subsets(query, tree)

@@ -226,6 +226,21 @@ def test_nan_and_null_have_the_place_that_they_have_in_a_table(order: str) -> No
         op.open(query).push(in_order.take([5, 0]))
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (op.Query("q").pattern("(A?){1400}"), "more than 200000 ways from one event to the next"),
+        (op.Query("q"), "the query has no pattern"),
+        (op.Query("q").pattern("A").skip_to_last("B"), "'B'"),
+    ],
+)
+def test_what_no_rows_can_mend_is_refused_when_a_stream_is_opened(
+    query: op.Query, said: str
+) -> None:
+    with pytest.raises(op.OutpaceError, match=said):
+        op.open(query)
+
+
 def test_what_follows_a_null_is_refused_with_the_reason() -> None:
     matcher = op.open(op.Query("q").order_by("ts").pattern("A").measures(at="A.ts"))
     matcher.push({"ts": [5, None]})
