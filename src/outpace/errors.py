@@ -228,6 +228,15 @@ def other_type(column: str, found: object, wanted: object) -> DataError:
     )
 
 
+def missing_column(column: str, found: Iterable[str]) -> DataError:
+    """Return the error for rows of a stream without a column that the query uses."""
+    return DataError(
+        f"the pushed table has no column '{column}'",
+        detail="it has " + ", ".join(found),
+        hint=did_you_mean(column, found) or "the query uses it; where it has no value, push None",
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint that names the closest known names, or None.
 

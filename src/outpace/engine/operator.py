@@ -54,7 +54,7 @@ from outpace.engine.window_match.apply import WindowedApply
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
-from outpace.errors import DataError, StateError, other_type
+from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 
 
@@ -224,7 +224,7 @@ class Front(Stateful):
         for field in self._spec.events:
             index = schema.get_field_index(field.name)
             if index < 0:
-                raise DataError(f"the pushed table has no column '{field.name}'")
+                raise missing_column(field.name, schema.names)
             found = schema.field(index).type
             if found != field.type:
                 raise other_type(field.name, found, field.type)

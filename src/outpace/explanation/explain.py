@@ -29,7 +29,7 @@ from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.query import bind
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
-from outpace.pattern.query import Consume, Query, Selection, Skip
+from outpace.pattern.query import Consume, Query, Rows, Selection, Skip
 from outpace.pattern.types import type_name
 
 
@@ -158,7 +158,7 @@ class Explanation:
             *windows,
             f"match: {_MATCHERS[self.matcher]}" if self.matcher else "match: chosen with a schema",
             f"select: {_selection(query)}",
-            f"measures: {measured}" if measured else "measures: none",
+            f"measures: {measured or _NO_MEASURES[bool(keys) and query.rows is Rows.ONE]}",
             f"rows: {query.rows.value}",
         ]
         left_out = ["reorderer (the rows are sorted here)"]
@@ -210,6 +210,11 @@ def _query_text(query: Query) -> str:
         return print_fluent(query)
 
 
+#: Whether a match without measures shows its partition columns and nothing else.
+_NO_MEASURES = {
+    False: "none",
+    True: "none, so a match shows its partition alone; add some, as measures(rows='COUNT(*)')",
+}
 _MATCHERS = {
     "graph": "by the graph, which shares the work of all matches that overlap",
     "kernel": "by the kernel, a compiled search for the preferred match of each start",

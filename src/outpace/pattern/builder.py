@@ -553,7 +553,10 @@ def pattern_tree(pattern: str | Pattern | Steps) -> Pattern:
         return parse_pattern(pattern)
     tree = pattern.tree if isinstance(pattern, Steps) else pattern
     if not isinstance(tree, Pattern):
-        raise BindError(f"a pattern is text or a tree, not {shown(pattern)}")
+        raise BindError(
+            f"a pattern is text or a tree, not {shown(pattern)}",
+            hint="""write pattern("A B+ C"), or pattern(op.step("A").then("B"))""",
+        )
     if pattern_is_too_deep(tree):
         raise BindError(f"the pattern is nested deeper than {MOST_LEVELS} levels")
     return tree

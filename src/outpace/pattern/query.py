@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import ast
@@ -181,7 +181,10 @@ class Query(Clauses):
 
         Columns are named one by one or in one list.
         """
-        names = tuple(a_text(name, "a column of partition by") for name in several(columns))
+        hint = 'write partition_by("symbol")'
+        names = tuple(
+            a_text(name, "a column of partition by", hint=hint) for name in several(columns)
+        )
         return replace(self, partitions=names)
 
     def order_by(
@@ -327,7 +330,10 @@ class Query(Clauses):
         """
         value = a_duration(duration, "within")
         if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
-            raise BindError(f"within must be longer than nothing, not {duration!r}")
+            raise BindError(
+                f"within must be longer than nothing, not {shown(duration)}",
+                hint='write within("1 hour"), or a number in units of the time column',
+            )
         return replace(self, bound=Within(value, one_of(WithinKind, kind, "within")))
 
     def select(self, selection: str | Selection) -> Query:
@@ -340,7 +346,7 @@ class Query(Clauses):
 
     def limit(self, count: int, per: str | Per = Per.PARTITION) -> Query:
         """Return at most `count` matches per "start" or per "partition"."""
-        most = a_whole_number(count, "a limit", least=1)
+        most = a_whole_number(count, "a limit", least=1, hint="write limit(10)")
         counted = one_of(Per, per, "limit")
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
         return replace(self, limits=(*kept, Limit(most, counted)))
@@ -544,6 +550,12 @@ def _order_words(column: str) -> tuple[str, list[str]]:
     return first, words
 
 
+_EXAMPLES: Final = {
+    "define": "define(A='price > 3')",
+    "measures": "measures(since='FIRST(A.ts)')",
+}
+
+
 def _expressions(
     method: str,
     what: str,
@@ -556,7 +568,7 @@ def _expressions(
     if given is not None and not isinstance(given, Mapping):
         raise BindError(
             f"{method} takes names with expressions, not {shown(given)}",
-            hint=f"write {method}(NAME='price > 3')",
+            hint="write " + _EXAMPLES[method],
         )
     return {
         a_text(name, f"a name of {method}"): expression_tree(value, f"{what} {name}")

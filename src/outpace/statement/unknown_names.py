@@ -1,4 +1,4 @@
-"""Names that a statement reads and that are not there, found before a database is started.
+"""Tables and columns that a statement reads and nobody knows, found before a database is started.
 
 What cannot be told for certain is left to the database: nothing is refused that it would take.
 """

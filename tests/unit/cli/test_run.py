@@ -123,6 +123,7 @@ def test_sql_is_a_statement_or_a_clause() -> None:
         (["rise.py", "-i", "ticks.csv", "--schema", "x inty"], "'inty' is no known type"),
         (["rise.py", "-i", "ticks.csv", "--delimiter", "ab"], "the delimiter is one character"),
         (["rise.py", "-i", "ticks.csv", "--conf", "nonsense"], "'nonsense' is no setting"),
+        (["rise.py", "-i", "ticks.csv", "--remote", "host"], "'host' is no address of a Spark"),
         (["rise.py", "-i", "ticks.csv", "-o", "found.xls"], "tells no format"),
         (["rise.py", "-i", "ticks.csv", "-o", "none/found.csv"], "there is no folder"),
         (["rise.py", "-i", "ticks.csv", "-o", "ticks.csv", "--overwrite"], "replace the input"),

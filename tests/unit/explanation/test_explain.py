@@ -117,6 +117,12 @@ def test_warnings_are_shown():
     assert warning.startswith("define UP: a value is compared with itself")
 
 
+def test_a_match_that_shows_its_partition_alone_is_told():
+    keyed = Query("q").partition_by("symbol").order_by("ts").pattern("A")
+    assert "measures: none, so a match shows its partition alone" in explain(keyed).text
+    assert "measures: none\n" in explain(keyed.all_rows_per_match()).text
+
+
 def test_all_kinds_of_nodes_and_guards_in_words():
     text = explain(
         Query()

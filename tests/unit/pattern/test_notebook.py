@@ -1,5 +1,7 @@
 """How queries, searches and explanations show themselves."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -109,6 +111,31 @@ def test_words_of_snowflake_are_read_in_its_dialect() -> None:
     assert [row["following"] for row in rows] == [6, None]
     again = op.Query.from_sql(query.to_sql())
     assert op.match(TABLE, again).to_pylist() == rows
+
+
+def test_lag_takes_no_value_for_missing_rows() -> None:
+    with pytest.raises(
+        op.PatternSyntaxError, match=r"(?s)LAG takes no value.*COALESCE\(LAG\(x, 1\)"
+    ):
+        op.Query.from_sql(SNOWFLAKE.replace("LAG(x, 1)", "LAG(x, 1, 0)"), dialect="snowflake")
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: RISE.pattern(None), 'pattern("A B+ C")'),
+        (lambda: RISE.pattern(["A", "B"]), 'pattern("A B+ C")'),
+        (lambda: RISE.partition_by(3), 'partition_by("symbol")'),
+        (lambda: RISE.within(-1), 'within("1 hour")'),
+        (lambda: RISE.limit(1.5), "limit(10)"),
+        (lambda: RISE.measures("A.ts"), "measures(since='FIRST(A.ts)')"),
+        (lambda: RISE.define("x > 1"), "define(A='price > 3')"),
+    ],
+)
+def test_a_wrong_argument_gets_an_example(make: Callable[[], object], hint: str) -> None:
+    with pytest.raises(op.BindError) as caught:
+        make()
+    assert hint in str(caught.value.hint)
 
 
 def test_a_second_pattern_sets_definitions_aside() -> None:

@@ -38,7 +38,7 @@ from outpace.engine.rows.partition import one_array, sort_groups
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
-from outpace.errors import DataError, StateError, other_type
+from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
@@ -342,7 +342,7 @@ class Reorderer(Stateful):
         for field in self._schema:
             index = schema.get_field_index(field.name)
             if index < 0:
-                raise DataError(f"the pushed table has no column '{field.name}'")
+                raise missing_column(field.name, schema.names)
             if schema.field(index).type != field.type:
                 raise other_type(field.name, schema.field(index).type, field.type)
 

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from outpace.errors import OutpaceError
+from outpace.errors import BindError, OutpaceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,13 +106,15 @@ def session(
     >>> spark.range(3).count()  # doctest: +SKIP
     3
     """
+    address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
+    if address and not address.startswith("sc://") and not _is_local(address):
+        raise BindError(f"'{address}' is no address of a Spark Connect server", hint="sc://host")
     active = _active()
     if active is not None:
         return active
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     builder = SparkSession.builder.appName(name)
     place = _with_retries(address or master or "local[*]")
     builder = builder.remote(place) if address else builder.master(place)

@@ -109,7 +109,7 @@ def read_call(reader: ExpressionReader) -> Expression:
     if cursor.source.dialect == "snowflake":
         key = _SNOWFLAKE.get(key, key)
     if key in _NAVIGATION:
-        node = _navigate(reader, key, opener)
+        node = _navigate(reader, token, key, opener)
     elif key == "MATCH_SEQUENCE_NUMBER" and cursor.source.dialect == "snowflake":
         # The number of a row in its match is how many rows the match has up to it.
         reader.close(opener)
@@ -202,15 +202,20 @@ def _trim(reader: ExpressionReader, side: str) -> Expression:
     return Call(name, arguments)
 
 
-def _navigate(reader: ExpressionReader, key: str, opener: Token) -> Expression:
+def _navigate(reader: ExpressionReader, token: Token, key: str, opener: Token) -> Expression:
     cursor = reader.cursor
     operand = reader.read()
     offset: int | None = None
     if cursor.accept(","):
         number = cursor.token
         if number.kind is not Kind.NUMBER or not number.value.isdigit() or len(number.value) > 18:
-            raise cursor.unexpected(f"a whole number as the offset of {key}")
+            raise cursor.unexpected(f"a whole number as the offset of {token.key}")
         offset = int(cursor.advance().value)
+    if cursor.at(","):
+        raise cursor.error(
+            f"{token.key} takes no value for where there is no such row",
+            hint=f"it is NULL there: write COALESCE({token.key}(x, {offset or 0}), value)",
+        )
     reader.close(opener)
     kind = cast(OneOf["first", "last", "prev", "next"], key.lower())
     return Navigate(kind, operand, offset)

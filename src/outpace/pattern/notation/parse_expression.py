@@ -70,6 +70,13 @@ _OPERATORS: dict[str, tuple[BinaryOperator, int]] = {
     "%": ("%", _PRODUCT),
 }
 _PREDICATES = ("BETWEEN", "IN", "LIKE")
+#: Operators of other systems, and what to write for them.
+_ELSEWHERE = {
+    **dict.fromkeys(("REGEXP", "RLIKE", "~"), "regexp_like(text, 'expression')"),
+    "SIMILAR": "regexp_like(text, 'expression'), with a regular expression",
+    "ILIKE": "lower(text) LIKE 'pattern'",
+    "GLOB": "text LIKE 'pattern', where % stands for any text and _ for one character",
+}
 #: Reserved words that are likely to be meant as a column where an expression is expected.
 _MAYBE_COLUMNS = frozenset(
     {"BY", "FOR", "FROM", "GROUP", "ON", "ORDER", "SELECT", "TABLE", "VALUES"}
@@ -192,11 +199,23 @@ class ExpressionReader:
         token = self.cursor.token
         found = _OPERATORS.get(token.key)
         if found is None:
+            self._refuse_foreign()
             return None
         name, power = found
         if token.key == "/" and self.cursor.source.dialect in INTEGER_DIVISION:
             name = "div"
         return _Operator(name, power, token)
+
+    def _refuse_foreign(self) -> None:
+        token = self.cursor.token
+        if token.key == "NOT":
+            token = self.cursor.ahead()
+        if token.key in _ELSEWHERE:
+            raise self.cursor.error(
+                f"'{token.value}' is no operator here",
+                token.span,
+                hint=f"write {_ELSEWHERE[token.key]}",
+            )
 
     def _predicate_ahead(self, pending: _Pending, floor: int) -> Expression | None:
         """Read IS, BETWEEN, IN or LIKE after the last operand, or return None."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -239,6 +240,17 @@ def test_what_no_rows_can_mend_is_refused_when_a_stream_is_opened(
 ) -> None:
     with pytest.raises(op.OutpaceError, match=said):
         op.open(query)
+
+
+@pytest.mark.parametrize("over", [None, op.windows.count(2)])
+@pytest.mark.parametrize("disorder", [None, op.KSlack(1)])
+def test_rows_without_a_column_are_refused_with_what_they_have(over: Any, disorder: Any) -> None:
+    query = op.Query("q").order_by("ts").pattern("A").define(A="price > 1").measures(at="A.ts")
+    query = query if over is None else query.over(over)
+    matcher = op.open(query if disorder is None else query.disorder(disorder))
+    matcher.push({"ts": [1], "price": [5]})
+    with pytest.raises(op.DataError, match="no column 'price'\n  it has ts, prize\n  hint: did"):
+        matcher.push({"ts": [2], "prize": [5]})
 
 
 def test_what_follows_a_null_is_refused_with_the_reason() -> None:
