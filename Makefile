@@ -63,7 +63,7 @@ unit: setup $(WARM) ## run the tests only, after setup; choose with ARGS, for ex
 
 soak: setup $(WARM) ## after setup, run the tests that take long, then every property with new examples
 	$(BIN)/python -m pytest -m soak $(ARGS)
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) tests/unit
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/conformance
 
 demo: $(READY) $(WARM) ## run the demo, on Spark where there is Java; needs .venv alone
 	$(BIN)/outpace demo

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from postgres_server import programs, server
+from properties import USUAL
 from xdist.scheduler import LoadScopeScheduling
 
 from outpace.engine.kernels.compiled import load_numba
@@ -26,7 +27,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 # the same verdict everywhere; `explore` looks for new failures and prints how to repeat them.
 settings.register_profile(
     "ci",
-    max_examples=100,
+    max_examples=USUAL,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from properties import examples
 from psycopg import sql
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -151,7 +152,7 @@ SCHEMA = (
 
 
 # No shrinking: an example is a job of Spark.
-@settings(max_examples=5, phases=[Phase.generate])
+@settings(examples(5), phases=[Phase.generate])
 @given(st.lists(VALUES, min_size=20, max_size=100))
 def test_every_value_arrives_unchanged(
     spark: SparkSession, postgres: str, values: list[tuple[object, ...]]

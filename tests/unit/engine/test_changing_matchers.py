@@ -9,9 +9,10 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from operators import FedOperator
+from properties import examples
 
 import outpace as op
 from outpace.engine.match import count as count_module
@@ -46,7 +47,7 @@ def query(pattern: str, skip: str) -> Query:
 
 @pytest.mark.parametrize("skip", ["no_skip", "skip_past_last_row", "skip_to_next_row"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=25)
+@examples(25)
 @given(
     kinds=st.lists(st.sampled_from("abc"), max_size=10),
     gaps=st.lists(st.integers(0, 3), min_size=10, max_size=10),

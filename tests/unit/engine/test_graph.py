@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from matching import Case, block_of, cases, push_all
+from properties import examples
 
 from outpace.engine.kernels import graph_match as graph_match_module
 from outpace.engine.kernels.compiled import call
@@ -102,7 +103,7 @@ def test_any_cut_settles_each_match_as_the_twin_does(case, nodes_kept, data):
     assert cut.emitted_after == twin.emitted_after
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(cases(size=5, **ALL), cases(size=5, **ALL), st.booleans(), st.integers(0, 20))
 def test_segments_with_a_common_watermark_settle_as_in_the_twin(case, other, ended, ahead):
     """Two partitions of one query: the second case gives only its events."""

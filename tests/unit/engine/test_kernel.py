@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.kernels.compiled import head_start
@@ -175,7 +176,7 @@ def test_the_kernel_equals_the_twin(query, table, cut, watermark, work):
     _compare(query, table, cut, watermark, work)
 
 
-@settings(max_examples=40)  # each compiles a predicate of its own
+@examples(40)  # each compiles a predicate of its own
 @given(queries((*LOCAL, *PATH)), tables(), st.integers(0, 14), st.integers(0, 12), WORKS)
 def test_compiled_predicates_equal_the_twin(query, table, cut, watermark, work):
     note(repr(query))

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
 from outpace.engine.match.contract import Found
@@ -147,7 +148,7 @@ def _expected(task, table, found, rows):
     return output
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(matches(), st.sampled_from([Rows.ONE, Rows.ALL_SHOW_EMPTY, Rows.ALL_OMIT_EMPTY]))
 def test_measures_equal_the_row_evaluator(drawn, rows):
     table, matches = drawn

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from matching import cases
+from properties import examples
 
 from outpace.engine.match.program import (
     ACCEPT,
@@ -180,7 +181,7 @@ def test_rows_that_fit_no_variable_count_where_the_very_next_row_does(text, expe
     assert program_of(text).skips_unused is expected
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     cases(size=5, links=(Link.NEXT, Link.NEXT, Link.ANY, Link.STRICT), reading_run=frozenset()),
     st.lists(st.integers(0, 5), min_size=1, max_size=3),

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from operators import FedOperator
+from properties import examples
 from stream_chain import Chain, Given, States
 
 import outpace as op
@@ -174,7 +175,7 @@ def parts_of(rows: pa.Table, places: list[int]) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=8)
+@examples(8)
 @given(
     drawn=shuffled(),
     places=st.lists(st.integers(0, 14), max_size=4),
@@ -196,7 +197,7 @@ def test_batches_with_crashes_give_what_the_table_gives(name, drawn, places, key
     assert chain.out[Kind.LATE] == chain.out[Kind.INVALID] == []
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(shuffled(), st.lists(st.integers(0, 14), max_size=4), st.integers(1, 4))
 def test_partial_matches_time_out_on_every_instance(drawn, places, instances):
     ordered, arriving, slack = drawn
@@ -254,7 +255,7 @@ def test_dropped_late_events_are_counted_and_not_given():
     ("windows", "instances"),
     [(None, 1), (None, 3), (op.windows.time(4, slide=2), 1), (op.windows.time(4, slide=2), 3)],
 )
-@settings(max_examples=15)
+@examples(15)
 @given(
     batches=st.lists(
         st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("abx")), max_size=6), max_size=4

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.engine.kernels.starts import exit_positions, reachable_starts
 
@@ -33,7 +34,7 @@ def arrays(jumps: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(list(jumps), np.int64), np.array(list(jumps.values()), np.int64)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(stretches(), st.integers(0, 30))
 def test_reachable_starts_are_those_that_some_walk_meets(
     stretch: tuple[int, dict[int, int]], last: int
@@ -46,7 +47,7 @@ def test_reachable_starts_are_those_that_some_walk_meets(
     assert set(starts[reached].tolist()) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(stretches())
 def test_exits_are_where_walks_end(stretch: tuple[int, dict[int, int]]) -> None:
     size, jumps = stretch

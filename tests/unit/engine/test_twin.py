@@ -1,8 +1,9 @@
 """The twin equals the oracle, and a stream equals a table."""
 
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from matching import Case, cases, push_all
+from properties import examples
 
 from outpace.testing.oracle import answer
 
@@ -15,7 +16,7 @@ def _times_are_the_oracles(case: Case) -> None:
     assert pushed.timed_out == expected.timed_out
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(cases())
 def test_a_complete_partition_gives_the_matches_of_the_oracle(case):
     note(repr(case.pattern))

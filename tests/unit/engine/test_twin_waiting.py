@@ -3,9 +3,10 @@
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from matching import Case, cases, push_all
+from properties import examples
 
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.pattern import ast
@@ -85,7 +86,7 @@ def _ends_with_a_condition(pattern: ast.Pattern) -> bool:
     )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(_patterns(), cases(size=4, reading_run=frozenset()), st.integers(1, 3))
 def test_a_match_is_emitted_exactly_when_all_continuations_have_it(pattern, case, within):
     note(repr(pattern))

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import outpace as op
 from outpace.files import blocks
@@ -69,7 +70,7 @@ QUERIES = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_any_cut_of_row_groups_gives_what_one_table_gives(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 60), label="size")

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.match.contract import Task
@@ -110,7 +111,7 @@ def footer(table: pa.Table, folder: Path) -> RowGroup:
     return group
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(table=tables(), condition=conditions())
 def test_a_row_group_with_a_row_that_counts_is_never_left_out(
     tmp_path_factory: pytest.TempPathFactory, table: pa.Table, condition: str

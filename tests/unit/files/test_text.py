@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.errors import DataError, OutpaceError
 from outpace.files import text_lines
@@ -76,7 +77,7 @@ def infinite(row: Row) -> bool:
     return row[2] is not None and abs(row[2]) == float("inf")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.lists(CELLS, min_size=1, max_size=30),
     piece=st.integers(1, 300),
@@ -102,7 +103,7 @@ def test_any_cut_gives_all_rows_once(
         assert rows_of(listed) == rows
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     before=st.lists(st.sampled_from(["", "7,a,1.5"]), max_size=40),
     after=st.integers(0, 20),

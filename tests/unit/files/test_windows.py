@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from operators import match_windows
+from properties import examples
 from window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.files import blocks
@@ -62,7 +63,7 @@ def from_files(query: Query, table: pa.Table, group: int) -> tuple[Way, int, lis
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     table=tables(),
     pattern=st.sampled_from(sorted(PATTERNS)),

@@ -6,8 +6,9 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.errors import OutpaceError
 from outpace.ingest.event_stream import EventStream, stream_of
@@ -24,7 +25,7 @@ def test_sorted_by_number_a_late_stream_is_the_generators(kind: str) -> None:
     assert events["seq"].to_pylist() != in_order["seq"].to_pylist()
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.sampled_from(["simple", "stock"]),
     st.sampled_from([0, 50_000, 3_000_000]),

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import outpace as op
 from outpace.engine.order.reorderer import Reorderer
@@ -88,7 +89,7 @@ def as_set(rows: Rows) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=12)
+@examples(12)
 @given(
     drawn=shuffled(),
     places=st.lists(st.integers(0, 14), max_size=5),
@@ -105,7 +106,7 @@ def test_with_enough_slack_the_result_is_that_of_the_table(name, drawn, places, 
     assert as_set(found) == as_set(op.match(table, query).to_pylist())
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(shuffled(), st.lists(st.integers(0, 14), max_size=5), st.booleans())
 def test_partial_matches_time_out_as_in_a_stream_in_order(drawn, places, resume):
     table, arrival, slack = drawn
@@ -120,7 +121,7 @@ def test_partial_matches_time_out_as_in_a_stream_in_order(drawn, places, resume)
     assert as_set(out) == as_set(expected_out)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(shuffled(), st.lists(st.integers(0, 14), max_size=5))
 def test_telling_the_time_gives_what_slack_gives(drawn, places):
     table, arrival, slack = drawn
@@ -140,7 +141,7 @@ def test_telling_the_time_gives_what_slack_gives(drawn, places):
 
 
 @pytest.mark.parametrize("name", ["strict", "deadline", "time windows", "count windows"])
-@settings(max_examples=12)
+@examples(12)
 @given(
     drawn=shuffled(),
     places=st.lists(st.integers(0, 14), max_size=5),
@@ -172,7 +173,7 @@ DECIDABLE = ["(A B C D | A B)", "A B+", "A -> !B", "A B C", "A !B C"]
 
 
 @pytest.mark.parametrize("pattern", DECIDABLE)
-@settings(max_examples=12)
+@examples(12)
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abcd")), min_size=1, max_size=5),
     st.integers(0, 3),

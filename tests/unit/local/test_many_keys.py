@@ -8,9 +8,10 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from operators import FedOperator
+from properties import examples
 
 import outpace as op
 from outpace.engine.match.task import prepare
@@ -74,7 +75,7 @@ def known_early(asked: op.Query, table: pa.Table, time: int) -> list[dict[str, o
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=25)
+@examples(25)
 @given(
     table=tables(),
     rows=st.sampled_from([1, 2, 7]),
@@ -105,7 +106,7 @@ def test_any_cut_gives_the_same_matches_and_none_later(
 
 
 @pytest.mark.parametrize("name", ["next", "absence at the end", "step by step", "every start"])
-@settings(max_examples=40)
+@examples(40)
 @given(table=tables(), cuts=st.lists(st.integers(0, 16), max_size=5), resumed=st.booleans())
 def test_partial_matches_time_out_in_one_order_however_a_stream_is_cut(
     name: str, table: pa.Table, cuts: list[int], resumed: bool
@@ -127,7 +128,7 @@ def test_partial_matches_time_out_in_one_order_however_a_stream_is_cut(
 
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if QUERIES[name].bound is not None])
-@settings(max_examples=8)
+@examples(8)
 @given(table=tables(), rows=st.sampled_from([1, 5, 18]))
 @example(table=pa.table([[1, 2, 9], range(3), [*"aab"], [0, 0, 1]], SCHEMA), rows=3)
 def test_a_table_has_the_partial_matches_that_time_out_in_its_stream(
@@ -149,7 +150,7 @@ TOGETHER = pa.table([[26, 27, 30, 31, 36], range(5), [*"aabbc"], [0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("name", ["absence at the end", "absence of all"])
-@settings(max_examples=40)
+@examples(40)
 @given(table=tables(), cuts=st.lists(st.integers(0, 16), max_size=5))
 @example(table=TOGETHER, cuts=[])
 @example(table=TOGETHER, cuts=[1, 2, 3, 4])

@@ -6,8 +6,9 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import outpace as op
 
@@ -49,7 +50,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=40)
+@examples(40)
 @given(script=steps)
 def test_a_stream_of_sources_gives_what_the_sorted_table_gives(name, script):
     query = QUERIES[name]

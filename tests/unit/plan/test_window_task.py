@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from operators import match_windows
+from properties import examples
 from window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.engine.divide.groups import SortedGroups
@@ -89,7 +90,7 @@ def by_time(task: WindowTask, parts: list[pa.Table]) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     table=tables(),
     pattern=st.sampled_from(sorted(PATTERNS)),

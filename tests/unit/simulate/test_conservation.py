@@ -14,8 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from simulated import scenarios
 
 from outpace.simulate import (
@@ -87,7 +88,7 @@ def check(twin: Twin) -> None:
             assert found[name] == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(scenarios())
 def test_totals_are_conserved_in_every_tick(scenario: Scenario) -> None:
     twin = Twin(replace(scenario, warm_up=0.0))
@@ -96,7 +97,7 @@ def test_totals_are_conserved_in_every_tick(scenario: Scenario) -> None:
         check(twin)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scenarios())
 def test_a_machine_never_does_more_than_it_can(scenario: Scenario) -> None:
     twin = Twin(scenario)
@@ -110,7 +111,7 @@ def test_a_machine_never_does_more_than_it_can(scenario: Scenario) -> None:
     assert (used <= offered * (1 + 1e-6)).all()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scenarios(changing=False))
 def test_a_queue_is_never_longer_than_its_bound(scenario: Scenario) -> None:
     # Windows send what they must, and a network holds sets that no queue counts.
@@ -125,7 +126,7 @@ def test_a_queue_is_never_longer_than_its_bound(scenario: Scenario) -> None:
                     assert queue.cardinality <= layout.bounds[vertex] * (1 + 1e-6)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scenarios(changing=False))
 def test_a_step_of_history_adds_up_to_the_whole(scenario: Scenario) -> None:
     twin = Twin(replace(scenario, warm_up=0.0))
@@ -142,7 +143,7 @@ def test_a_step_of_history_adds_up_to_the_whole(scenario: Scenario) -> None:
     assert recording.vm_instructions.sum(axis=0) == near(recording.instructions)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rates=st.lists(st.sampled_from([0.0, 3.0, 70.0, 400.0]), min_size=1, max_size=2),
     interval=st.sampled_from([0.0, 0.3, 1.0]),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from properties import examples
 from simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
@@ -51,7 +52,7 @@ def assert_equal(found: Recording, expected: Recording) -> None:
         )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(scenarios())
 def test_both_engines_record_the_same(scenario: Scenario) -> None:
     assert_equal(run_fast(lay_out(scenario)), run_twin(scenario))

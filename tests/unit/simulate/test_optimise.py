@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from properties import examples
 from simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
@@ -55,7 +56,7 @@ def copies(count: int, cost: float) -> Scenario:
 
 
 @given(scenarios(changing=False))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_optimum_is_never_worse_than_first_fit_and_carries_its_load(drawn: Scenario) -> None:
     rates = mean_rates(drawn.queries, drawn.duration)
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from simulated import chain, queries
 
 from outpace.errors import ScenarioError
@@ -60,7 +61,7 @@ def crossing(flow: Flow, placement: dict[str, str]) -> float:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
 @given(flow=flows(), mips=CAPACITIES, fill=st.sampled_from([0.5, 1.0]))
-@settings(max_examples=60)
+@examples(60)
 def test_every_vertex_is_placed_once_and_machines_carry_what_they_get(
     strategy: PlacementStrategy, flow: Flow, mips: list[float], fill: float
 ) -> None:
@@ -83,7 +84,7 @@ def test_every_vertex_is_placed_once_and_machines_carry_what_they_get(
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
 @given(flow=flows())
-@settings(max_examples=30)
+@examples(30)
 def test_a_machine_that_carries_all_is_enough(strategy: PlacementStrategy, flow: Flow) -> None:
     whole = {"only": sum(flow.loads.values()) + 1e-3}
     assert set(strategy.place(flow, whole).values()) == {"only"}
@@ -121,7 +122,7 @@ def test_a_group_that_fits_nowhere_any_more_is_taken_apart_towards_its_neighbour
 
 
 @given(drawn=queries("q"), count=st.integers(2, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_network_aware_sends_nothing_between_machines_if_one_carries_all(
     drawn: Query, count: int
 ) -> None:

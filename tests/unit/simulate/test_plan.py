@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
@@ -91,7 +92,7 @@ def test_windows_that_send_a_share_are_planned_for() -> None:
 
 
 @given(scenarios(), st.integers(2, 3))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_instances_without_hosts_are_alike(drawn: Scenario, count: int) -> None:
     alone = replace(drawn, clouds=(), vms=tuple(replace(vm, host=None) for vm in drawn.vms))
     one, many = simulate(alone), simulate(many_instances(alone, count))

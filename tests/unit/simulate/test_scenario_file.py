@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
@@ -167,7 +168,7 @@ def test_all_else_is_checked_before_vertices_are_placed(old: str, new: str, said
         parse_scenario('placement = "balanced"\n' + UNPLACED.replace(old, new, 1))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(scenarios())
 def test_a_scenario_is_read_as_it_was_written(scenario: Scenario) -> None:
     assert parse_scenario(scenario_text(scenario)) == scenario
@@ -348,7 +349,7 @@ def test_every_place_of_a_text_is_found() -> None:
     assert TOML[places["many", 1, "table"].start :].startswith("[many.table]")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scenarios())
 def test_every_scalar_of_a_written_scenario_has_a_place(scenario: Scenario) -> None:
     text = scenario_text(scenario)

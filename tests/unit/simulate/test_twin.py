@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from properties import examples
 from simulated import chain, scenarios
 
 from outpace.simulate import (
@@ -492,7 +493,7 @@ def test_a_run_is_repeated_exactly() -> None:
     assert_same(simulate(scenario).recording, simulate(scenario).recording)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(scenarios())
 def test_any_run_is_repeated_exactly(scenario: Scenario) -> None:
     assert_same(simulate(scenario).recording, simulate(scenario).recording)

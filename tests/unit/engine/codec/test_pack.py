@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.engine.codec.pack import BlockMatcher, Packer
 from outpace.engine.kernels import hashing
@@ -106,7 +107,7 @@ def as_rows(table: pa.Table) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in rows)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     table=tables(),
     query=queries(),

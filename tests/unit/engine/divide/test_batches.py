@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from outpace.engine.arrays import Integers
 from outpace.engine.divide.batches import (
@@ -48,7 +49,7 @@ def splits(stream: Windows, cuts: list[int]) -> list[Split]:
     return said
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     streams(),
     st.integers(1, 15),
@@ -104,7 +105,6 @@ def test_long_batches_of_many_windows() -> None:
 
 
 @pytest.mark.parametrize("neighbours", [True, False])
-@settings(max_examples=100, deadline=None)
 @given(
     st.integers(1, 30),
     st.integers(1, 30),

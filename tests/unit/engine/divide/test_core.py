@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.engine.divide import border
@@ -120,7 +120,6 @@ def in_any_order(rows: Sequence[dict[str, object]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data(), tables(), queries())
 def test_cores_give_together_what_one_search_gives(
     data: st.DataObject, table: pa.Table, query: Query

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import outpace as op
 from outpace.engine.codec.block import read_block
@@ -102,7 +103,7 @@ def rows(table: pa.Table) -> list[str]:
     return sorted(repr(row) for row in table.to_pylist())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     table=tables(),
     pattern=st.sampled_from(PATTERNS),

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from operators import written
+from properties import examples
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.order.clock import Clock, spans_of
@@ -209,7 +210,7 @@ def ids(rows: pa.Table) -> list[int]:
     return rows["id"].to_pylist()
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(streams(), st.sets(st.integers(0, 8)))
 def test_released_late_and_invalid_events_are_those_of_the_definition(stream, saved):
     model, disorder, schema, pieces = stream

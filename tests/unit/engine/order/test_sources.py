@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from operators import written
+from properties import examples
 
 from outpace.engine.kernels.merge import merge_runs
 from outpace.engine.order.sources import Ordered, SourceMerge
@@ -157,7 +158,7 @@ def saved(merge: SourceMerge, fan_in: int) -> SourceMerge:
     return again
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(1, 12), st.integers(2, 4), st.sets(st.integers(0, 11)), st.lists(actions))
 def test_what_is_taken_is_what_can_have_nothing_before_it(count, fan_in, silent, script):
     sources = [f"s{number:02}" for number in range(count)]

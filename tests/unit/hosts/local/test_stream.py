@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import outpace as op
 from outpace.engine.order import arrival
@@ -110,7 +111,7 @@ def feed(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=20)
+@examples(20)
 @given(table=tables(), cuts=st.lists(st.integers(0, 12), max_size=4), resume=st.booleans())
 def test_any_cut_gives_the_same_matches_in_the_same_order(
     name: str, table: pa.Table, cuts: list[int], resume: bool

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import outpace as op
 from outpace.engine.codec.block import read_block
@@ -68,7 +69,7 @@ def write(log: op.log.Log, sizes: list[int | None], first: int = 0) -> int:
     return first
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(appends, st.sampled_from([1, 3000, 2**28]), st.data())
 def test_any_range_of_any_appends_is_what_was_appended(
     sizes: list[int | None], segment_bytes: int, data: st.DataObject
@@ -95,7 +96,7 @@ def test_any_range_of_any_appends_is_what_was_appended(
             ]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
 def test_blocks_have_the_events_of_the_range(sizes: list[int], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +114,7 @@ def test_blocks_have_the_events_of_the_range(sizes: list[int], data: st.DataObje
         assert (block.least, block.greatest) == (min(times), max(times))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(1, 12), st.integers(1, 900))
 def test_limits_hold_and_the_end_is_reached(sizes: list[int], most: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
