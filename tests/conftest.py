@@ -20,6 +20,10 @@ load_numba()
 # Arrow looks for pandas once, and a command that a test runs in this process may have hidden it.
 pa.array([])
 
+# Javas that live for minutes beside Python workers gain nothing from the slow compiler and the
+# threads of the parallel collector. Spark's launcher reads this without a word about it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 # The first example of a property may compile a kernel, so neither a deadline nor a slow first

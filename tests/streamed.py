@@ -133,6 +133,18 @@ def rows_of(spark: SparkSession, folder: Path) -> Rows:
     return [row.asDict(recursive=True) for row in spark.read.parquet(str(folder / "out")).collect()]
 
 
+def rows_by_batch(folder: Path) -> list[Rows]:
+    """Return what each batch of `run` has written, as Spark's file sink notes it."""
+    notes = folder / "out" / "_spark_metadata"
+    found: list[Rows] = []
+    for number in range(len(list(notes.glob("[0-9]*")))):
+        version, *files = (notes / str(number)).read_text("utf-8").splitlines()
+        assert version == "v1"
+        paths = [json.loads(file)["path"].removeprefix("file://") for file in files]
+        found.append([row for path in paths for row in pq.read_table(path).to_pylist()])
+    return found
+
+
 def together(frames: Mapping[str, DataFrame]) -> DataFrame:
     """Return the rows of several streams as one, each as JSON with the name of its stream."""
     named = [

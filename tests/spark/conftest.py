@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from streamed import PROVIDER
+
+from outpace.hosts.spark.session import ROCKSDB, classic_settings
+
+FILES = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +25,20 @@ def spark(java: None) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "3")
         .config("spark.sql.session.timeZone", "UTC")
+        # As `op.spark.session()` has it: Spark's own choice starts forty processes in each batch.
+        .config(FILES, classic_settings()[FILES])
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def streaming(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the state store that streams need."""
+    before = spark.conf.get(PROVIDER, None)
+    spark.conf.set(PROVIDER, ROCKSDB)
+    yield spark
+    if before is None:
+        spark.conf.unset(PROVIDER)

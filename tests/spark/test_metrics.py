@@ -19,12 +19,10 @@ from pyspark.sql import SparkSession
 
 import outpace as op
 from outpace.hosts.spark.metrics import Watch
-from outpace.hosts.spark.session import ROCKSDB
 from outpace.ingest.event_options import read_options
 
 OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
 CONNECT = Path(__file__).resolve().parents[1] / "connect_metrics.py"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 EVENTS = 3000
 OPTIONS = {
     "rate": "1000",
@@ -50,15 +48,9 @@ PAIRS = (
 
 
 @pytest.fixture
-def watched(spark: SparkSession) -> Iterator[Watch]:
-    before = spark.conf.get(PROVIDER, None)
-    spark.conf.set(PROVIDER, ROCKSDB)
-    with op.spark.metrics.watch(spark, port=0) as made:
+def watched(streaming: SparkSession) -> Iterator[Watch]:
+    with op.spark.metrics.watch(streaming, port=0) as made:
         yield made
-    if before is None:
-        spark.conf.unset(PROVIDER)
-    else:
-        spark.conf.set(PROVIDER, before)
 
 
 def served(watched: Watch) -> dict[str, float]:

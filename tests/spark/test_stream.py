@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,6 +21,7 @@ from streamed import (
     ordered,
     pieces,
     read_pieces,
+    rows_by_batch,
     rows_of,
     run,
     together,
@@ -35,16 +34,6 @@ from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.metrics_account import Account
 from outpace.hosts.spark.metrics_names import STAGE_TOTALS
 from outpace.hosts.spark.placement import partition_of
-from outpace.hosts.spark.session import ROCKSDB
-
-
-@pytest.fixture
-def streaming(spark: SparkSession) -> Iterator[SparkSession]:
-    before = spark.conf.get(PROVIDER, None)
-    spark.conf.set(PROVIDER, ROCKSDB)
-    yield spark
-    if before is None:
-        spark.conf.unset(PROVIDER)
 
 
 def totals(query: StreamingQuery) -> dict[tuple[str, str], float]:
@@ -64,7 +53,7 @@ def test_every_kind_of_query_finds_what_the_table_has(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
     table = events(300, 1)
-    write_pieces(pieces(table, 3, 2), tmp_path / "in")
+    write_pieces(pieces(table, 2, 2), tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
     query = run(together({name: op.match(stream, q) for name, q in QUERIES.items()}), tmp_path)
     found = apart(rows_of(streaming, tmp_path), QUERIES)
@@ -72,7 +61,7 @@ def test_every_kind_of_query_finds_what_the_table_has(
         assert ordered(found[name]) == ordered(op.match(table, asked).to_pylist()), name
         assert found[name], name
     progress = query.recentProgress
-    assert len(progress) == 4
+    assert len(progress) == 3
     metrics = progress[0]["observedMetrics"]
     assert len(metrics) == len(QUERIES)
     (keyed,) = [row for row in metrics.values() if "pack > order + match" in row.asDict()][:1]
@@ -169,12 +158,9 @@ def test_a_deadline_passes_with_events_of_other_keys(
         pa.table({"id": [1], "ts": [14], "key": ["y"], "kind": ["c"]}),
         pa.table({"id": [2], "ts": [15], "key": ["y"], "kind": ["c"]}),
     ]
-    stream_of = tmp_path / "in"
-    found = []
-    for number, part in enumerate(parts):
-        write_pieces([part], stream_of, number)
-        run(op.match(read_pieces(streaming, stream_of), asked), tmp_path)
-        found.append([row["first"] for row in rows_of(streaming, tmp_path)])
+    write_pieces(parts, tmp_path / "in")
+    run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
+    found = [[row["first"] for row in rows] for rows in rows_by_batch(tmp_path)]
     # Not at 14, when a B could still come; at 15, when none could: without an event of the key.
     assert found == [[], [], [0]]
 
@@ -182,11 +168,9 @@ def test_a_deadline_passes_with_events_of_other_keys(
 def test_what_a_later_event_could_change_waits(streaming: SparkSession, tmp_path: Path) -> None:
     asked = kinds("(A B C D | A B)").within(100)
     table = pa.table({"id": [0, 1, 2, 3], "ts": [1, 2, 3, 4], "kind": list("abcc")})
-    found = []
-    for number in range(4):
-        write_pieces([table.slice(number, 1)], tmp_path / "in", number)
-        run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
-        found.append([row["n"] for row in rows_of(streaming, tmp_path)])
+    write_pieces([table.slice(number, 1) for number in range(4)], tmp_path / "in")
+    run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
+    found = [[row["n"] for row in rows] for rows in rows_by_batch(tmp_path)]
     assert found == [[], [], [], [2]]
 
 
@@ -230,21 +214,6 @@ def test_matches_that_are_ordered_by_another_time_than_that_of_their_events(
     told = follow.disorder(op.Watermark())
     with pytest.raises(BindError, match="do not tell the time in 'at'"):
         op.match(matched, told)
-
-
-def test_a_state_of_another_query_is_refused(streaming: SparkSession, tmp_path: Path) -> None:
-    table = events(60, 7)
-    write_pieces([table.slice(0, 30)], tmp_path / "in")
-    asked = kinds("A -> B").partition_by("key").within(10)
-    run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
-    write_pieces([table.slice(30)], tmp_path / "in", 1)
-    changed = asked.define(B="kind = 'c'")
-    with pytest.raises(StreamingQueryException, match="belongs to another query"):
-        run(op.match(read_pieces(streaming, tmp_path / "in"), changed), tmp_path)
-    # Nothing is lost: the query that it belongs to goes on.
-    run(op.match(read_pieces(streaming, tmp_path / "in"), asked), tmp_path)
-    want = op.match(table, asked).to_pylist()
-    assert ordered(rows_of(streaming, tmp_path)) == ordered(want)
 
 
 def test_the_watermark_of_the_dataframe_is_the_slack(

@@ -6,13 +6,11 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sysconfig
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,8 @@ import pyarrow.csv as csv
 import pyarrow.dataset as ds
 import pytest
 from psycopg.rows import dict_row
+from pyspark.sql import SparkSession
+from stream_command import CLAUSE, events_per_second, free_port, written
 from streamed import events, ordered
 from typer.testing import CliRunner
 
@@ -33,13 +33,6 @@ OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
 
 #: Long enough for a machine that does much else; nothing is said about speed.
 SECONDS_MAX = 900
-
-CLAUSE = """MATCH_RECOGNIZE (
-    PARTITION BY key ORDER BY ts
-    MEASURES FIRST(id) AS first, LAST(id) AS last, COUNT(*) AS n
-    PATTERN (A -> B -> C) WITHIN 40
-    DEFINE A AS kind = 'a', B AS kind = 'b', C AS kind = 'c'
-)"""
 
 
 @pytest.fixture
@@ -79,6 +72,14 @@ def started(java: None, folder: Path) -> Iterator[Started]:
             process.communicate()
 
 
+def here(*arguments: str) -> tuple[int, str, str]:
+    """Run the command in this process, on the session of the tests."""
+    done = CliRunner().invoke(app, ["stream", *arguments, "--spark"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, error = process.communicate(timeout=SECONDS_MAX)
     return process.returncode, out, error
@@ -92,12 +93,6 @@ def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> No
         time.sleep(0.2)
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 def asked_of(page: str) -> Any:
     with urllib.request.urlopen(page, timeout=60) as answer:
         return json.load(answer)
@@ -108,21 +103,16 @@ def append(table: pa.Table) -> None:
         writer.append(table)
 
 
-def written(folder: str, format: str = "parquet") -> list[dict[str, object]]:
-    """What any reader finds in an output."""
-    files = [str(file) for file in Path(folder).glob("batch=*/part-*")]
-    return [row for file in files for row in ds.dataset(file, format=format).to_table().to_pylist()]
-
-
 def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
-    started: Started, folder: Path
+    streaming: SparkSession, started: Started, folder: Path
 ) -> None:
+    """The command goes on where another process has stopped, and that one where it has."""
     table = events(300, 1)
     query = Query.from_sql(CLAUSE)
     append(table.slice(0, 200))
     arguments = ("clause.sql", "--from", "log:ticks.log", "--to", "found")
 
-    code, out, error = ended(started(*arguments, "--trigger", "available-now"))
+    code, out, error = here(*arguments, "--trigger", "available-now")
     assert (code, out) == (0, ""), error
     first = written("found")
     assert first
@@ -143,7 +133,7 @@ def test_a_stream_that_is_stopped_and_resumed_finds_what_the_table_has(
 
     append(table.slice(table.num_rows - 1))
     Path("clause.sql").write_text(CLAUSE.replace("WITHIN 40", "WITHIN 50"))
-    code, _, error = ended(started(*arguments, "--trigger", "available-now"))
+    code, _, error = here(*arguments, "--trigger", "available-now")
     assert code == 2
     assert error.startswith("[state] ")
     assert "Traceback" not in error
@@ -187,6 +177,7 @@ def test_late_events_and_broken_lines_go_to_folders_of_their_own(started: Starte
     assert broken == {lines[1], '{"id": 8, "ts": "noon", "key": "x"}'}
 
 
+@pytest.mark.soak
 def test_a_stream_on_spark_connect_that_is_stopped(started: Started, folder: Path) -> None:
     table = events(200, 2)
     append(table.slice(table.num_rows - 1))
@@ -196,15 +187,8 @@ def test_a_stream_on_spark_connect_that_is_stopped(started: Started, folder: Pat
         *("--trigger", "100 ms", "--remote", "local[2]", "--metrics-port", str(port)),
     )
 
-    def events_per_second() -> float:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
-            text = page.read().decode()
-            told = re.search(r'_stage_events_per_second{[^}]*stage="pack"} (\S+)', text)
-            return float(told[1]) if told else 0
-        return 0
-
     # The first batch tells its events, though it has only one of them.
-    wait_for(process, lambda: events_per_second() > 0)
+    wait_for(process, lambda: events_per_second(port) > 0)
     assert [one.name for one in Path("found.checkpoint/commits").glob("[0-9]*")] == ["0"]
     append(table.slice(0, 3))
     wait_for(process, lambda: len(written("late")) == 3)
@@ -305,7 +289,9 @@ def test_sparks_own_generator_goes_into_nowhere_until_stopped_and_sparks_pages_n
         before = batches()
 
 
-def test_a_statement_over_generated_events_on_the_console(started: Started) -> None:
+def test_a_statement_over_generated_events_on_the_console(
+    streaming: SparkSession, folder: Path
+) -> None:
     Path("dips.sql").write_text(
         """SELECT symbol, n + 0 AS n FROM ticks MATCH_RECOGNIZE (
             PARTITION BY symbol ORDER BY ts
@@ -315,8 +301,10 @@ def test_a_statement_over_generated_events_on_the_console(started: Started) -> N
         ) WHERE n > 3"""
     )
     source = "ticks=events:stock?limit=2000&rate=1000&paced=false&keys=4&start=2024-01-02T09:30:00"
-    code, out, error = ended(
-        started("dips.sql", "--from", source, "--trigger", "available-now", "--limit", "3")
+    listeners = streaming._jsparkSession.streams().listListeners
+    before = len(listeners())
+    code, out, error = here(
+        *("dips.sql", "--from", source, "--trigger", "available-now", "--limit", "3")
     )
     assert code == 0, error
     assert error.startswith("without --checkpoint the stream cannot be resumed\n")
@@ -326,6 +314,8 @@ def test_a_statement_over_generated_events_on_the_console(started: Started) -> N
     assert all(int(row.split()[1]) > 3 for row in rows)
     left = int(more.removeprefix("and ").removesuffix(" more").replace(",", ""))
     assert error.endswith(f"\n{left + 3:,} rows\n")
+    # The session was there before: it is left as it was.
+    assert len(listeners()) == before
 
 
 REFUSED = {

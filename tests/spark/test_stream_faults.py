@@ -20,20 +20,9 @@ from streamed import END, events, kinds, ordered, rows_of, run
 
 import outpace as op
 from outpace.hosts.spark.failure import spark_error
-from outpace.hosts.spark.session import ROCKSDB
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 QUERY = kinds("A -> B -> C").partition_by("key").within(40)
 SCHEMA = "id bigint, ts bigint, key string, kind string, _corrupt_record string"
-
-
-@pytest.fixture
-def streaming(spark: SparkSession) -> Iterator[SparkSession]:
-    before = spark.conf.get(PROVIDER, None)
-    spark.conf.set(PROVIDER, ROCKSDB)
-    yield spark
-    if before is None:
-        spark.conf.unset(PROVIDER)
 
 
 def expected(table: pa.Table) -> list[str]:
@@ -72,7 +61,7 @@ def test_a_damaged_segment_stops_the_stream_until_it_is_repaired(
     assert ordered(rows_of(streaming, tmp_path)) == expected(table)
 
 
-def test_a_changed_query_starts_again_from_the_retained_log(
+def test_a_state_of_another_query_is_refused_and_the_changed_one_starts_from_the_retained_log(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
     table = events(300, 6)
@@ -86,6 +75,10 @@ def test_a_changed_query_starts_again_from_the_retained_log(
     stream = streaming.readStream.format("outpace.log").load(str(tmp_path / "log"))
     said = failure_of(op.match(stream, changed), tmp_path / "before")
     assert isinstance(said, op.StateError), said
+    assert "belongs to another query" in str(said)
+    # Nothing is lost: the query that it belongs to goes on.
+    run(from_log(streaming, tmp_path / "log"), tmp_path / "before")
+    assert ordered(rows_of(streaming, tmp_path / "before")) == expected(table)
     run(op.match(stream, changed), tmp_path / "after")
     found = ordered(rows_of(streaming, tmp_path / "after"))
     assert found == ordered(op.match(table, changed).to_pylist())

@@ -337,26 +337,36 @@ def _run(
     said: Console,
 ) -> None:
     """Run the query until it ends, fails or is asked to stop."""
+    if checkpoint.temporary:
+        _say(said, "without --checkpoint the stream cannot be resumed")
+    with _listening(session) as listener:
+        going = _started(frame, sink, checkpoint, name, timing)
+        with status_view(said, listener) as view:
+            while going.isActive and not stop.asked.wait(_LOOK_SECONDS):
+                view.show()
+            if stop.asked.is_set():
+                _say(said, "stopping after this batch; once more ends at once")
+                _let_batch_end(going, listener)
+            if going.isActive:
+                going.stop()
+            else:
+                going.awaitTermination()  # raises what made it fail
+        # Spark tells of batches a little later than of the end.
+        listener.ended.wait(_GRACE_SECONDS)
+    _say(said, _farewell(listener, checkpoint))
+
+
+@contextmanager
+def _listening(session: SparkSession) -> Iterator[StatusListener]:
+    """Listen to a session that may go on after the command."""
     from outpace.cli.stream_listener import StatusListener
 
     listener = StatusListener()
     session.streams.addListener(listener)
-    if checkpoint.temporary:
-        _say(said, "without --checkpoint the stream cannot be resumed")
-    going = _started(frame, sink, checkpoint, name, timing)
-    with status_view(said, listener) as view:
-        while going.isActive and not stop.asked.wait(_LOOK_SECONDS):
-            view.show()
-        if stop.asked.is_set():
-            _say(said, "stopping after this batch; once more ends at once")
-            _let_batch_end(going, listener)
-        if going.isActive:
-            going.stop()
-        else:
-            going.awaitTermination()  # raises what made it fail
-    # Spark tells of batches a little later than of the end.
-    listener.ended.wait(_GRACE_SECONDS)
-    _say(said, _farewell(listener, checkpoint))
+    try:
+        yield listener
+    finally:
+        session.streams.removeListener(listener)
 
 
 def _started(
