@@ -4,23 +4,30 @@ A process has either classic or Connect sessions, so this one is started by a te
 of (name, dialect, statement) from `asked.json` in the folder that it is given, and writes to
 `answered.json` what each statement gives (columns and rows, or an error), what is found in the
 files that it writes there, in windows and streams too, what `outpace run` says of the inputs in the
-folder `run`, and on which addresses it and its server listen.
+folder `run`, how `outpace stream` ends in the folder `stream`, and on which addresses it and its
+server listen.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import streamed
 import windowed_parity
 from file_parity import from_files, write_files
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from statements import answer, ticks
+from stream_command import events_per_second, free_port, written
 from typer.testing import CliRunner
 
 import outpace as op
@@ -46,6 +53,12 @@ COMMANDS = [
         "bad.json",
     ],
 ]
+
+STREAM_COMMAND = ["clause.sql", "--from", "log:ticks.log", "--to", "found", "--late-to", "late"]
+STREAM_COMMAND += ["--trigger", "100 ms", "--spark"]
+
+#: Long enough for a machine that does much else; nothing is said about speed.
+STREAM_SECONDS_MAX = 300
 
 
 def outcome(session: SparkSession, text: str, dialect: str) -> dict[str, object]:
@@ -88,6 +101,38 @@ def commands(session: SparkSession, folder: Path) -> dict[str, object]:
         "said": [(done.exit_code, done.stdout, done.stderr) for done in said],
         "tasks": (tasks.done, tasks.total),
     }
+
+
+def stopped(folder: Path) -> dict[str, object]:
+    """Run a stream on the session, which is active, until a signal stops it."""
+    os.chdir(folder)
+    table = streamed.events(200, 2)
+    log = op.log.create("ticks.log", table.schema)
+    port = free_port()
+    seen: dict[str, object] = {}
+
+    def append(rows: pa.Table) -> None:
+        with log.writer() as writer:
+            writer.append(rows)
+
+    def until(happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + STREAM_SECONDS_MAX
+        while not happened() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def watch() -> None:
+        until(lambda: events_per_second(port) > 0)
+        seen["batches"] = [one.name for one in Path("found.checkpoint/commits").glob("[0-9]*")]
+        append(table.slice(0, 3))
+        until(lambda: len(written("late")) == 3)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    append(table.slice(table.num_rows - 1))
+    watching = threading.Thread(target=watch)
+    watching.start()
+    done = CliRunner().invoke(app, ["stream", *STREAM_COMMAND, "--metrics-port", str(port)])
+    watching.join()
+    return seen | {"said": (done.exit_code, done.stdout, done.stderr), "late": written("late")}
 
 
 def listening() -> list[str]:
@@ -142,6 +187,7 @@ def main(folder: Path) -> None:
         "windows": windows(session, folder / "windows"),
         "streams": streams(session, folder / "streams"),
         "commands": commands(session, folder / "run"),
+        "stopped": stopped(folder / "stream"),
         "listening": listening(),
     }
     (folder / "answered.json").write_text(json.dumps(answers), encoding="utf-8")

@@ -20,6 +20,7 @@ from connect_session import STREAM, STREAMED
 from file_parity import in_process
 from run_inputs import bad_csv, expected, rows, write_inputs
 from statements import ERRORS, PARITY, answer, is_sample, read_public_cases, ticks
+from stream_command import CLAUSE
 
 import outpace as op
 
@@ -35,6 +36,8 @@ def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) ->
     (tmp_path / "run").mkdir()
     write_inputs(tmp_path / "run")
     _, bad = bad_csv(tmp_path / "run")
+    (tmp_path / "stream").mkdir()
+    (tmp_path / "stream" / "clause.sql").write_text(CLAUSE)
     answers = on_connect(questions + refused, tmp_path)
     check_refused(answers["statements"], refused)
     check_statements(answers["statements"], questions, cases)
@@ -42,6 +45,7 @@ def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) ->
     check_windows(answers["windows"])
     check_streams(answers["streams"])
     check_commands(answers["commands"], tmp_path / "run", bad)
+    check_stopped(answers["stopped"], tmp_path / "stream")
     check_addresses(answers["listening"])
 
 
@@ -108,14 +112,25 @@ def check_commands(answers: dict[str, Any], folder: Path, bad: list[str]) -> Non
     assert done == total > 0
 
 
+def check_stopped(answers: dict[str, Any], folder: Path) -> None:
+    # The first batch tells its events, though it has only one of them.
+    assert answers["batches"] == ["0"]
+    code, out, error = answers["said"]
+    assert (code, out) == (0, ""), error
+    kept = folder / "found.checkpoint"
+    assert error.endswith(f"\n0 rows; the same command goes on from {kept}\n")
+    late = streamed.events(200, 2).slice(0, 3)
+    assert streamed.ordered(answers["late"]) == streamed.ordered(late.to_pylist())
+
+
 def on_connect(questions: list[tuple[str, str, str]], folder: Path) -> dict[str, Any]:
     """Ask a process with a Connect session."""
     (folder / "asked.json").write_text(json.dumps(questions), encoding="utf-8")
     # With SPARK_TESTING the server listens on a free port, so several can run at once.
     environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     environment |= {"SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable}
-    if "SPARK_HOME" in os.environ:
-        environment["SPARK_HOME"] = os.environ["SPARK_HOME"]
+    kept = ("SPARK_HOME", "SPARK_SUBMIT_OPTS")
+    environment |= {name: os.environ[name] for name in kept if name in os.environ}
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder)],
         env=environment,
