@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 
 import outpace as op
 from outpace.plan.batch import Cut, plan_batch
-from outpace.plan.catalyst import catalyst_text
+from outpace.plan.crossing import catalyst_text
 
 SIZE = 4000
 

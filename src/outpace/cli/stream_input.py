@@ -99,7 +99,7 @@ class StreamInput:
         """
         from pyspark.sql import functions as sf
 
-        from outpace.plan.catalyst import quoted
+        from outpace.plan.crossing import quoted
 
         assert isinstance(self.schema, pa.Schema)
         options = {**self.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}

@@ -24,6 +24,7 @@ from outpace.pattern.bound import (
     guarded,
 )
 from outpace.pattern.duration import print_duration
+from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.types import type_name
 
@@ -37,9 +38,7 @@ _LEVELS = {
     "is null": 4,
     "in": 4,
     "like": 4,
-    **dict.fromkeys(
-        ("=", "<>", "<", "<=", ">", ">=", "is distinct from", "is not distinct from"), 4
-    ),
+    **dict.fromkeys((*COMPARISONS, "is distinct from", "is not distinct from"), 4),
     "||": 5,
     "+": 5,
     "-": 5,

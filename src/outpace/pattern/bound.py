@@ -100,7 +100,7 @@ class Number(BoundExpression):
 
 @dataclass(frozen=True, slots=True)
 class Apply(BoundExpression):
-    """A scalar function or operator by its canonical name; `functions.py` knows what it does."""
+    """A scalar function or operator by its canonical name; `functions` says what it means."""
 
     function: str
     arguments: tuple[BoundExpression, ...]

@@ -25,7 +25,7 @@ _DIGITS = {
     pa.uint32(): 10,
     pa.uint64(): 20,
 }
-_SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _UNITS = ("s", "ms", "us", "ns")
 MAX_PRECISION = 38
@@ -170,7 +170,7 @@ def integer_range(data_type: pa.DataType) -> tuple[int, int]:
     (0, 255)
     """
     bits = data_type.bit_width
-    if data_type in _SIGNED:
+    if data_type in SIGNED:
         return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     return 0, (1 << bits) - 1
 
@@ -308,7 +308,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.float32() if narrow else pa.float64()
     if is_integer(left) and is_integer(right):
         lows, highs = zip(integer_range(left), integer_range(right), strict=True)
-        for kind in _SIGNED if min(lows) < 0 else _UNSIGNED:
+        for kind in SIGNED if min(lows) < 0 else _UNSIGNED:
             low, high = integer_range(kind)
             if low <= min(lows) and high >= max(highs):
                 return kind

@@ -3,10 +3,17 @@
 Conditions that need only their own row, also as parts of larger ones, become bits of byte columns,
 computed where the data is. Columns that nothing else needs stay behind, and where the semantics
 allow it so do the rows that no step can use.
+
+A condition is written in Spark SQL only where Spark means exactly what the engine means, whatever
+the session's settings; else it stays in Python. Scans that Spark lets skip rows know neither NaN
+nor that zero has two signs, so conditions that such rows may satisfy are written past them.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +21,11 @@ import pyarrow as pa
 
 from outpace.engine.match.bits import BITS, BitTask, with_bits
 from outpace.engine.match.contract import Task
-from outpace.pattern.bound import BoundQuery
+from outpace.pattern import types
+from outpace.pattern.bound import Apply, BoundExpression, BoundQuery, Constant, Read, walk
+from outpace.pattern.functions import function_of
+from outpace.pattern.functions.choice import spark_type
 from outpace.pattern.notation.print_name import print_name
-from outpace.plan.catalyst import catalyst_text
 
 _BITS_PER_COLUMN: Final = 8
 
@@ -96,3 +105,100 @@ def computed_by_catalyst(task: Task) -> tuple[BitTask, tuple[tuple[str, str], ..
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
+
+
+def catalyst_text(condition: BoundExpression) -> str | None:
+    """Return a condition on one row as Spark SQL, or None where Spark might not mean the same.
+
+    Examples
+    --------
+    >>> from outpace.pattern.bound import Place
+    >>> price = Read(pa.float64(), "price", (), Place("last"))
+    >>> catalyst_text(Apply(pa.bool_(), "<", (price, Constant(pa.float64(), 5.0))))
+    '(`price` < 5.0D)'
+    >>> catalyst_text(Apply(pa.bool_(), ">", (price, Constant(pa.float64(), 5.0))))
+    '(`price` > 5.0D AND NOT isnan(`price`))'
+    """
+    text = _text(_past_scans(condition) if _skipped_by_scans(condition) else condition)
+    # Spark puts a variable's value in its place, wherever it stands, unless a setting forbids it.
+    return None if text is None or "${" in text else text
+
+
+def _skipped_by_scans(condition: BoundExpression) -> bool:
+    """Say whether a scan that gets the condition may skip rows that satisfy it.
+
+    A Parquet file's bounds and dictionaries leave NaN out, which satisfies what is negated, and
+    order negative zero before zero.
+    """
+    for node in walk(condition):
+        if isinstance(node, Apply) and _reads_floats(node):
+            if node.function in ("not", "<>", "case"):
+                return True
+            zero = any(isinstance(part, Constant) and part.value == 0 for part in node.arguments)
+            if zero and node.function in ("=", "<=", ">=", "in"):
+                return True
+    return False
+
+
+def _reads_floats(condition: BoundExpression) -> bool:
+    return any(isinstance(node, Read) and types.is_floating(node.type) for node in walk(condition))
+
+
+def _past_scans(node: BoundExpression) -> BoundExpression:
+    """Return the same condition on sums with zero, which Spark does not give to a scan."""
+    match node:
+        case Read(type=kind) if types.is_floating(kind):
+            return Apply(kind, "+", (node, Constant(kind, 0.0)))
+        case Apply(type=kind, function=function, arguments=arguments):
+            return Apply(kind, function, tuple(map(_past_scans, arguments)))
+    return node
+
+
+def quoted(name: str) -> str:
+    """Return a column name as Spark SQL reads it, whatever it contains."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(node: BoundExpression) -> str | None:
+    match node:
+        case Read(column=column, path=(), place=place) if place.shift == 0:
+            return quoted(column) if spark_type(node.type) else None
+        case Constant(value=value):
+            return _constant(node.type, value)
+        case Apply(arguments=arguments):
+            spell = function_of(node).catalyst
+            parts = [text for part in arguments if (text := _text(part)) is not None]
+            return spell(node, parts) if spell and len(parts) == len(arguments) else None
+        case _:
+            return None
+
+
+#: What tells the type of an integer literal.
+_SUFFIXES: Final = {pa.int8(): "Y", pa.int16(): "S", pa.int32(): "", pa.int64(): "L"}
+
+
+def _constant(kind: pa.DataType, value: object) -> str | None:
+    name = spark_type(kind)
+    match value:
+        case _ if name is None:
+            return None
+        case None:
+            return f"CAST(NULL AS {name})"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int() if kind in _SUFFIXES:
+            # The least number of a type is too large without its sign.
+            least = value == types.integer_range(kind)[0]
+            return f"CAST('{value}' AS {name})" if least else f"{value}{_SUFFIXES[kind]}"
+        case float() if math.isfinite(value):
+            text = f"{value!r}D"
+            return text if pa.types.is_float64(kind) else f"CAST({text} AS {name})"
+        case decimal.Decimal():
+            return f"CAST('{value}' AS {name})"
+        case str() if "'" not in value and "\\" not in value:
+            # What a quote or a backslash means inside a literal depends on the session.
+            return f"'{value}'"
+        case datetime.date() if not isinstance(value, datetime.datetime):
+            return f"DATE'{value.isoformat()}'"
+        case _:
+            return None

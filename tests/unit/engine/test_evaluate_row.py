@@ -276,7 +276,7 @@ def test_all_not_a_numbers_are_one_key() -> None:
         aggregate = find_aggregate(name)
         assert aggregate is not None
         rows = [(x,) if name == "histogram" else (5, x, 9) for x in nan]
-        counts = aggregate.implement(None)(rows)  # type: ignore[arg-type]
+        counts = aggregate.python(None)(rows)  # type: ignore[arg-type]
         assert sorted(counts.values()) == [1, expected]
 
 

@@ -1,5 +1,6 @@
 """Every function over every type of column: whole columns, tables of values and rows agree."""
 
+import contextlib
 import datetime
 import itertools
 import math
@@ -19,9 +20,19 @@ from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.errors import BindError, DataError
 from outpace.pattern import expression as ex
 from outpace.pattern.bind.expression import Scope, bind_expression
-from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
-from outpace.pattern.functions.registry import FUNCTIONS
+from outpace.pattern.bound import (
+    Apply,
+    BoundExpression,
+    Constant,
+    Predicate,
+    PredicateClass,
+    Read,
+    walk,
+)
+from outpace.pattern.functions import FUNCTIONS, function_of
+from outpace.pattern.functions.function import Code, Term, Uncompilable, kind_of
 from outpace.pattern.values import column_values
+from outpace.plan.crossing import catalyst_text
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 30, 15, 250_000)
 _HOUR = datetime.timedelta(hours=1)
@@ -217,3 +228,30 @@ def test_every_cast_gives_the_same_over_columns(source: str) -> None:
         expression = _bound(cast, _scope({name: column}))
         if expression is not None:
             _check(expression, {name: column}, str(cast))
+
+
+def test_each_meaning_of_a_function_is_given_for_some_types() -> None:
+    """One that always gives up would stand in the registry, and in the reference, for nothing."""
+    given: dict[str, set[str]] = {"arrow": set(), "numba": set(), "catalyst": set()}
+    names = ("long", "double", "text", "flag", "stamp", "date")
+    cast = ex.Cast(ex.Name(("whole",)), pa.int64(), False)
+    scope, frame = _scope(COLUMNS), PredicateFrame(COLUMNS)
+    for call in (cast, *_calls(names, names, (1, "a%", 1.5))):
+        node = _bound(call, scope)
+        if not isinstance(node, Apply) or not any(isinstance(part, Read) for part in walk(node)):
+            continue
+        function, parts = function_of(node), node.arguments
+        with contextlib.suppress(pa.ArrowException, DataError):
+            columns = [evaluate_columns(part, frame) for part in parts]
+            fixed = [isinstance(part, Constant) for part in parts]
+            operands = [c[0] if f else c for c, f in zip(columns, fixed, strict=True)]
+            if function.arrow is not None and function.arrow(node, operands) is not None:
+                given["arrow"].add(function.name)
+        with contextlib.suppress(Uncompilable):
+            terms = [Term("x", "True", kind_of(part.type)) for part in parts]
+            if function.numba is not None and function.numba(Code(), node, terms) is not None:
+                given["numba"].add(function.name)
+        if catalyst_text(node) is not None:
+            given["catalyst"].add(function.name)
+    for meaning, found in given.items():
+        assert found == {f.name for f in FUNCTIONS if getattr(f, meaning) is not None}

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.evaluate.arrow import KERNELS, Operand
 from outpace.engine.evaluate.frame import Column, Frame, Indices, PredicateFrame, in_one_piece
 from outpace.engine.evaluate.mask import Booleans, truth
 from outpace.engine.evaluate.row import compile_scalar
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate, walk
-from outpace.pattern.functions.registry import LAZY, LENGTHENING
+from outpace.pattern.functions import function_of
+from outpace.pattern.functions.function import Kernel, Operand
 from outpace.pattern.values import column_values, computed, gathered, to_array
 
 
@@ -79,26 +79,25 @@ def _evaluate(node: BoundExpression, frame: Frame) -> Operand:
     match node:
         case Constant(value=value):
             return to_array([value], node.type)[0]
-        case Apply(function=name):
-            if name not in KERNELS:
-                return _row_by_row(node, frame)
-            return _attempt(node, frame)
+        case Apply():
+            kernel = function_of(node).arrow
+            return _row_by_row(node, frame) if kernel is None else _attempt(node, kernel, frame)
         case _:
             return frame.leaf(node)
 
 
-def _attempt(node: Apply, frame: Frame) -> Operand:
+def _attempt(node: Apply, kernel: Kernel, frame: Frame) -> Operand:
     """Run the kernel; where it fails, let plain Python decide whether that matters."""
     try:
         operands = [_evaluate(argument, frame) for argument in node.arguments]
     except DataError:
-        if node.function not in LAZY:
+        if not function_of(node).lazy:
             raise
         return _row_by_row(node, frame)
     try:
         if all(isinstance(operand, pa.Scalar) for operand in operands):
             return _row_by_row(node, frame)
-        result = KERNELS[node.function](node, operands)
+        result = kernel(node, operands)
     except (pa.ArrowException, DataError):
         return _row_by_row(node, frame)
     return result
@@ -124,17 +123,15 @@ def _values(node: BoundExpression, frame: Frame) -> list[Any]:
     compute = compile_scalar(node, leaf)
     found = (compute(row) for row in range(frame.size))
     # Of texts only those that are made longer are counted: the others are as long as the input's.
-    text = types.is_string(node.type)
-    counted = _grows(node.type) and (not text or any(_makes_longer(part) for part in walk(node)))
+    calls = (part for part in walk(node) if isinstance(part, Apply))
+    counted = _grows(node.type) and (
+        not types.is_string(node.type) or any(function_of(call).lengthens for call in calls)
+    )
     return gathered(found) if counted else list(found)
 
 
 def _grows(kind: pa.DataType) -> bool:
     return not (pa.types.is_primitive(kind) or pa.types.is_null(kind))
-
-
-def _makes_longer(node: BoundExpression) -> bool:
-    return isinstance(node, Apply) and node.function in LENGTHENING
 
 
 def walk_leaves(node: BoundExpression) -> list[BoundExpression]:

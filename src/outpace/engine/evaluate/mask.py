@@ -7,7 +7,6 @@ truth of a condition is two masks, where it holds and where it fails, so NULL is
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -21,19 +20,11 @@ import pyarrow.compute as pc
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.pattern import types
 from outpace.pattern.bound import Apply, BoundExpression, Constant, Place, Read, guarded
+from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.values import computed
 
 Booleans = npt.NDArray[np.bool_]
 General = Callable[[BoundExpression, PredicateFrame], pa.Array]
-
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +97,7 @@ def _compared(node: Apply, frame: PredicateFrame) -> Truth | None:
     """Return the truth of a comparison that NumPy can do, else None."""
     if node.function == "is null" and isinstance(node.arguments[0], Read):
         return _null_test(node.arguments[0], frame)
-    if node.function not in _COMPARE:
+    if node.function not in COMPARISONS:
         return None
     left, right = node.arguments
     if isinstance(right, Constant) and isinstance(left, Read) and types.is_string(left.type):
@@ -118,7 +109,7 @@ def _compared(node: Apply, frame: PredicateFrame) -> Truth | None:
         return None
     (first, first_null), (second, second_null) = numbers_left, numbers_right
     with np.errstate(invalid="ignore"):
-        holds = np.asarray(_COMPARE[node.function](first, second))
+        holds = np.asarray(COMPARISONS[node.function](first, second))
     if holds.ndim == 0:
         return None
     nulls = [mask for mask in (first_null, second_null) if mask is not None]

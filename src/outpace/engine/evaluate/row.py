@@ -1,8 +1,7 @@
 """The row evaluator: a bound expression in plain Python, one row of one match at a time.
 
 This is the twin that the vectorised evaluator and the compiled predicates are tested against, and
-the fallback for what they do not cover. It follows `bound.Place` word for word. AND, OR, CASE and
-COALESCE evaluate only what they need, and TRY turns a data error into NULL.
+the fallback for what they do not cover. It follows `bound.Place` word for word.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -26,9 +25,9 @@ from outpace.pattern.bound import (
     Present,
     Read,
 )
+from outpace.pattern.functions import function_of
 from outpace.pattern.functions.aggregate import distinct_rows, find_aggregate
-from outpace.pattern.functions.registry import find_function
-from outpace.pattern.functions.signature import Signature
+from outpace.pattern.functions.function import Signature
 from outpace.pattern.values import column_values, excerpt
 
 
@@ -113,9 +112,8 @@ def compile_scalar(
     match expression:
         case Constant(value=value):
             return lambda _: value
-        case Apply(function=name, arguments=arguments):
-            parts = [compile_scalar(argument, leaf) for argument in arguments]
-            return _LAZY[name](parts) if name in _LAZY else _call(expression, parts)
+        case Apply(arguments=arguments):
+            return _call(expression, [compile_scalar(argument, leaf) for argument in arguments])
         case _:
             return leaf(expression)
 
@@ -186,7 +184,7 @@ def _label(place: Place, context: RowContext) -> str | None:
 def _aggregate(node: Aggregate) -> Evaluate:
     aggregate = find_aggregate(node.function)
     assert aggregate is not None
-    fold = aggregate.implement(Signature(tuple(a.type for a in node.arguments), node.type))
+    fold = aggregate.python(Signature(tuple(a.type for a in node.arguments), node.type))
     parts = [compile_row(argument) for argument in node.arguments]
     skip_null = aggregate.skip_null and bool(parts)
     variables, final, distinct = node.variables, node.final, node.distinct
@@ -209,9 +207,10 @@ def _aggregate(node: Aggregate) -> Evaluate:
 
 
 def _call(node: Apply, parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    function = find_function(node.function)
-    assert function is not None, node.function
-    compute = function.implement(Signature(tuple(a.type for a in node.arguments), node.type))
+    function = function_of(node)
+    compute = function.python(Signature(tuple(a.type for a in node.arguments), node.type))
+    if function.lazy:
+        return cast("Evaluate", compute(*parts))
     if function.strict and len(parts) == 2:
         return _strict_pair(node, compute, parts[0], parts[1])
     strict = function.strict
@@ -258,65 +257,3 @@ def _failure(
         of = ", ".join(excerpt(value) for value in given) or "these rows"
         error = DataError(f"{node.function} of {of} cannot be computed", detail=str(problem)[:200])
     return error if node.origin is None else node.origin.of(error)
-
-
-def _connective(decisive: bool) -> Callable[[Sequence[Callable[[Any], Any]]], Callable[[Any], Any]]:
-    def build(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-        def evaluate(context: Any) -> bool | None:
-            result: bool | None = not decisive
-            for part in parts:
-                value = part(context)
-                if value is decisive:
-                    return bool(value)
-                if value is None:
-                    result = None
-            return result
-
-        return evaluate
-
-    return build
-
-
-def _case(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    branches = list(zip(parts[0::2], parts[1::2], strict=False))
-    otherwise = parts[-1] if len(parts) % 2 else None
-
-    def evaluate(context: Any) -> Any:
-        for condition, outcome in branches:
-            if condition(context):
-                return outcome(context)
-        return None if otherwise is None else otherwise(context)
-
-    return evaluate
-
-
-def _coalesce(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    def evaluate(context: Any) -> Any:
-        for part in parts:
-            value = part(context)
-            if value is not None:
-                return value
-        return None
-
-    return evaluate
-
-
-def _try(parts: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    (part,) = parts
-
-    def evaluate(context: Any) -> Any:
-        try:
-            return part(context)
-        except DataError:
-            return None
-
-    return evaluate
-
-
-_LAZY = {
-    "and": _connective(decisive=False),
-    "or": _connective(decisive=True),
-    "case": _case,
-    "coalesce": _coalesce,
-    "try": _try,
-}

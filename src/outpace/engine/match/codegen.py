@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -21,17 +21,22 @@ import pyarrow as pa
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.search import Path
-from outpace.engine.match.codegen_expression import Writer
-from outpace.engine.match.codegen_layout import (
-    Kind,
-    Layout,
-    Uncompilable,
-    at_own_row,
-    is_hoistable,
-)
+from outpace.engine.match.codegen_layout import Layout, at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
 from outpace.pattern.bind.query import classify
-from outpace.pattern.bound import Apply, BoundExpression, Predicate, PredicateClass
+from outpace.pattern.bound import (
+    Aggregate,
+    Apply,
+    BoundExpression,
+    Constant,
+    Place,
+    Predicate,
+    PredicateClass,
+    Present,
+    Read,
+)
+from outpace.pattern.functions import function_of
+from outpace.pattern.functions.function import ZERO, Code, Kind, Term, Uncompilable, kind_of
 
 _HEADER = '''\
 """Generated predicates of one query; see outpace.engine.match.codegen."""
@@ -159,7 +164,118 @@ def _body(rest: Sequence[BoundExpression], variable: int, layout: Layout) -> lis
     writer = Writer(layout, variable)
     terms = [writer.write(part) for part in rest]
     holds = " and ".join(f"{term.known} and {term.value}" for term in terms) or "True"
-    return [*writer.lines, f"return 1 if {holds} else 0"]
+    return [*writer.code.lines, f"return 1 if {holds} else 0"]
+
+
+@dataclass
+class Writer:
+    """Writes the body of one predicate.
+
+    Every value becomes two local variables, the value and whether it is known (SQL's NULL is not).
+    The text holds column and register numbers, what the registry writes for functions, and literals
+    that Python's own `repr` wrote for an int or a float. Nothing of a user's text, not even a name,
+    gets into it.
+    """
+
+    layout: Layout
+    variable: int
+    code: Code = field(default_factory=Code)
+
+    def write(self, expression: BoundExpression) -> Term:
+        """Write an expression and return the variables that hold it."""
+        if is_hoistable(expression, self.variable):
+            return self._column(self.layout.column(expression, self.variable), "row")
+        match expression:
+            case Constant(value=value):
+                return _literal(value, expression.type)
+            case Read():
+                return self._read(expression)
+            case Present(place=place):
+                _, inside = self._row(place)
+                return Term(inside, "True", Kind.BOOLEAN)
+            case Aggregate():
+                return self._aggregate(expression)
+            case Apply(arguments=arguments):
+                numba = function_of(expression).numba
+                if numba is not None:
+                    return numba(self.code, expression, [self.write(part) for part in arguments])
+        raise Uncompilable
+
+    def _column(self, column: int, at: str) -> Term:
+        layout = self.layout
+        kind = layout.kinds[column]
+        slot = layout.slots[column]
+        store = "column_floats" if kind is Kind.FLOAT else "column_integers"
+        value = f"{store}[{slot} * size + {at}]"
+        if kind is Kind.BOOLEAN:
+            value = f"{value} != 0"
+        return self.code.line(value, f"valid[{column} * size + {at}] != 0", kind)
+
+    def _row(self, place: Place) -> tuple[str, str]:
+        """Write the row at a place and whether there is one; else it is the row looked at."""
+        located = self._locate(place)
+        self.code.count += 1
+        number, lines = self.code.count, self.code.lines
+        name = f"p{number}"
+        lines.append(f"{name} = {located}")
+        inside = f"{name} >= 0"
+        if place.shift:
+            inside = f"{name} >= 0 and begin <= {name} + ({place.shift}) < stop"
+        lines.append(f"i{number} = {inside}")
+        lines.append(f"r{number} = {name} + ({place.shift}) if i{number} else row")
+        return f"r{number}", f"i{number}"
+
+    def _read(self, node: Read) -> Term:
+        at, known = self._row(node.place)
+        base = Read(node.type, node.column, node.path, Place("row"))
+        term = self._column(self.layout.column(base, self.variable), at)
+        return self.code.line(term.value, f"{known} and {term.known}", term.kind)
+
+    def _locate(self, place: Place) -> str:
+        if place.origin == "row":
+            raise Uncompilable
+        if place.steps == 0:
+            register = self.layout.row_register(place.origin, place.variables)
+            return f"registers[after_integers + {register}]"
+        bits = self.layout.bits(place.variables)
+        if place.origin == "last":
+            return f"find_last(run_rows, run_labels, depth, {bits}, {place.steps})"
+        return f"find_first(run_rows, run_labels, depth, {bits}, {place.steps})"
+
+    def _aggregate(self, node: Aggregate) -> Term:
+        registers = self.layout.aggregate(node, self.variable)
+        count = f"registers[after_integers + {registers.count}]"
+        if node.function == "count":
+            return self.code.line(count, "True", Kind.INTEGER)
+        assert registers.value is not None
+        if registers.kind is Kind.FLOAT:
+            value = f"float_registers[after_floats + {registers.value}]"
+        else:
+            value = f"registers[after_integers + {registers.value}]"
+        known = f"{count} > 0"
+        if node.function != "avg":
+            return self.code.line(value, known, registers.kind)
+        if registers.kind is Kind.INTEGER:
+            self.code.exact(value)
+        divisor = f"({count} if {count} > 0 else 1)"
+        return self.code.line(f"float({value}) / float({divisor})", known, Kind.FLOAT)
+
+
+def _literal(value: object, data_type: pa.DataType) -> Term:
+    if value is None:
+        kind = Kind.BOOLEAN if pa.types.is_null(data_type) else kind_of(data_type)
+        return Term(ZERO[kind], "False", kind)
+    kind = kind_of(data_type)
+    if isinstance(value, bool) and kind is Kind.BOOLEAN:
+        return Term(repr(value), "True", kind)
+    if type(value) is int and kind is Kind.INTEGER and -(1 << 63) < value < 1 << 63:
+        return Term(f"({value!r})", "True", kind)
+    if type(value) in (int, float) and kind is Kind.FLOAT:
+        # The check above is one that a type checker does not follow.
+        number = float(value)  # type: ignore[arg-type]
+        if number == number and abs(number) != float("inf"):
+            return Term(f"({number!r})", "True", kind)
+    raise Uncompilable
 
 
 def _source(layout: Layout, bodies: dict[int, list[str]]) -> str:

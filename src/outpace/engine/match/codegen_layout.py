@@ -7,11 +7,7 @@ updated with every take, so that no predicate has to look at all rows of the run
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
-import pyarrow as pa
-
-from outpace.pattern import types
 from outpace.pattern.bound import (
     Aggregate,
     Apply,
@@ -22,31 +18,8 @@ from outpace.pattern.bound import (
     Read,
     walk,
 )
-
-
-class Uncompilable(Exception):  # noqa: N818 -- an answer, not an error
-    """The expression has no compiled form; the twin evaluates it."""
-
-
-class Kind(Enum):
-    """How a value is held in compiled code."""
-
-    INTEGER = "integer"
-    FLOAT = "float"
-    BOOLEAN = "boolean"
-
-
-def kind_of(data_type: pa.DataType) -> Kind:
-    """Return how values of a type are held; raise `Uncompilable` for those that are not."""
-    if pa.types.is_boolean(data_type):
-        return Kind.BOOLEAN
-    if data_type == pa.float64() or data_type == pa.float32():
-        return Kind.FLOAT
-    if types.is_integer(data_type) and data_type != pa.uint64():
-        return Kind.INTEGER
-    if pa.types.is_timestamp(data_type) or pa.types.is_date(data_type):
-        return Kind.INTEGER
-    raise Uncompilable
+from outpace.pattern.functions import function_of
+from outpace.pattern.functions.function import Kind, Uncompilable, kind_of
 
 
 @dataclass(frozen=True)
@@ -180,13 +153,6 @@ def is_current(place: Place, variable: int) -> bool:
     return place.origin == "last" and mine and place.steps == 0
 
 
-#: Functions that cannot fail, so evaluating them for rows that a search never asks about is safe.
-_SAFE = frozenset(
-    {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "is null", "in", "like", "coalesce"}
-    | {"case", "is distinct from", "is not distinct from", "upper", "lower", "length"}
-)
-
-
 def is_hoistable(expression: BoundExpression, variable: int) -> bool:
     """Say whether an expression depends only on the row looked at and can be a column."""
     if isinstance(expression, Constant):
@@ -198,7 +164,7 @@ def is_hoistable(expression: BoundExpression, variable: int) -> bool:
                     return False
             case Apply(function=name, arguments=arguments):
                 fixed = all(isinstance(argument, Constant) for argument in arguments[1:])
-                if name not in _SAFE or (name == "like" and not fixed):
+                if not function_of(node).safe or (name == "like" and not fixed):
                     return False
             case Constant():
                 pass

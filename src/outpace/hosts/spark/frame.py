@@ -31,8 +31,7 @@ from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.plan.batch import BatchPlan, plan_batch
-from outpace.plan.catalyst import quoted
-from outpace.plan.crossing import Crossing
+from outpace.plan.crossing import Crossing, quoted
 from outpace.plan.windows import by_windows
 
 Batches = Iterable[pa.RecordBatch]

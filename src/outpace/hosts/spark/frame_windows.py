@@ -36,7 +36,7 @@ from outpace.hosts.spark.frame import (
 )
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.query import Query
-from outpace.plan.catalyst import quoted
+from outpace.plan.crossing import quoted
 from outpace.plan.window_task import (
     BATCHES,
     COUNTED,

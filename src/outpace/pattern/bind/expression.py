@@ -32,9 +32,9 @@ from outpace.pattern.bound import (
     walk,
 )
 from outpace.pattern.expression import Scalar
+from outpace.pattern.functions import find_function, function_names, is_null_without
 from outpace.pattern.functions.aggregate import aggregate_names, find_aggregate
-from outpace.pattern.functions.registry import find_function, function_names, is_null_without
-from outpace.pattern.functions.signature import Aggregator, Function, MismatchError, Signature
+from outpace.pattern.functions.function import Aggregator, Function, MismatchError, Signature
 from outpace.pattern.types import type_name
 
 #: Units of time that are coarser than the microseconds of expressions.

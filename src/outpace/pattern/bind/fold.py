@@ -11,8 +11,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from outpace.pattern.bound import Apply, BoundExpression, Constant
-from outpace.pattern.functions.registry import find_function
-from outpace.pattern.functions.signature import Signature
+from outpace.pattern.functions import function_of
+from outpace.pattern.functions.function import Signature
 
 
 def fold(node: BoundExpression) -> BoundExpression:
@@ -36,14 +36,17 @@ def fold(node: BoundExpression) -> BoundExpression:
 
 
 def _fold_call(node: Apply) -> BoundExpression:
-    function = find_function(node.function)
-    assert function is not None
+    function = function_of(node)
     given = [argument.value for argument in node.arguments if isinstance(argument, Constant)]
     if function.strict and None in given:
         return Constant(node.type, None)
     signature = Signature(tuple(argument.type for argument in node.arguments), node.type)
     try:
-        value = function.implement(signature)(*given)
+        compute = function.python(signature)
+        if function.lazy:
+            value = compute(*(lambda _, value=value: value for value in given))(None)
+        else:
+            value = compute(*given)
     except Exception:
         return node
     # Arrays and maps stay calls, so that bound nodes can be keys.

@@ -32,11 +32,11 @@ from outpace.pattern.bound import (
     Read,
     walk,
 )
+from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.query import Query, Rows, Selection
 from outpace.pattern.types import type_name
 from outpace.pattern.values import TIME_LIMIT
 
-_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
@@ -425,7 +425,7 @@ def _warnings(predicates: tuple[Predicate, ...]) -> tuple[str, ...]:
 
 
 def _compares_with_itself(node: BoundExpression) -> bool:
-    if not isinstance(node, Apply) or node.function not in _COMPARISONS:
+    if not isinstance(node, Apply) or node.function not in COMPARISONS:
         return False
     left, right = node.arguments
     return left == right and any(isinstance(part, Read) for part in walk(left))

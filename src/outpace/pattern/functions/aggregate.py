@@ -2,7 +2,7 @@
 
 NULLs are left out, except that `array_agg` and the map aggregates keep them as values and
 `count(*)` counts rows. Over no rows an aggregate is NULL and a count is 0. NaN is greater than all
-numbers in `min` and `max`. Statistical aggregates are in `aggregates_statistics.py`.
+numbers in `min` and `max`. Statistical aggregates are in `statistics.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from outpace.errors import DataError
 from outpace.pattern import types, values
 from outpace.pattern.bound import BoundExpression, Constant
-from outpace.pattern.functions.signature import (
+from outpace.pattern.functions.function import (
     Aggregator,
     MismatchError,
     Resolve,
@@ -139,10 +139,6 @@ def _average_fold(signature: Signature) -> Fold:
         return _float_sum(given) / len(given)
 
     return fold
-
-
-def _count(rows: Rows) -> int:
-    return len(rows)
 
 
 def _extreme(arguments: Sequence[BoundExpression]) -> Signature:
@@ -347,49 +343,56 @@ def _percentile_rule(arguments: Sequence[BoundExpression]) -> Signature:
 
 
 def _simple(
-    name: str, rule: Resolve, fold: Fold, *aliases: str, count: int = 1, skip_null: bool = True
-) -> Aggregator:
-    return Aggregator(name, count, count, rule, lambda _: fold, aliases, skip_null)
+    name: str, rule: Resolve, fold: Fold, about: str, *aliases: str,
+    count: int = 1, skip_null: bool = True,
+) -> Aggregator:  # fmt: skip
+    return Aggregator(name, count, count, rule, lambda _: fold, about, aliases, skip_null)
 
 
-_TEXT = returns(pa.string(), "text")
 _BOOLEAN = returns(pa.bool_(), "boolean")
 _INTEGER = returns(pa.int64(), "integer")
 
 AGGREGATES: tuple[Aggregator, ...] = (
-    Aggregator("count", 0, 1, _count_rule, lambda _: _count),
-    Aggregator("sum", 1, 1, summation, _sum_fold),
-    Aggregator("avg", 1, 1, _average, _average_fold, ("mean",)),
-    Aggregator("min", 1, 2, _extreme, _extreme_fold(greatest=False)),
-    Aggregator("max", 1, 2, _extreme, _extreme_fold(greatest=True)),
-    Aggregator("min_by", 2, 3, _extreme_by, _extreme_by_fold(False), ("arg_min",), False),
-    Aggregator("max_by", 2, 3, _extreme_by, _extreme_by_fold(True), ("arg_max",), False),
-    _simple("arbitrary", _same, _first, "any_value"),
-    _simple("array_agg", _listed, _gathered, skip_null=False),
-    _simple("collect_list", _listed, lambda rows: [row[0] for row in rows]),
-    _simple("set_agg", _listed, _gathered_once, "collect_set", skip_null=False),
-    _simple("bool_and", _BOOLEAN, _all_true, "every"),
-    _simple("bool_or", _BOOLEAN, _any_true, "some"),
-    _simple(
-        "count_if",
-        returns(pa.int64(), "boolean"),
-        lambda rows: sum(1 for row in rows if row[0]),
-        "countif",
-    ),
-    Aggregator("listagg", 1, 2, _TEXT, lambda _: _string_join, ("string_agg", "group_concat")),
-    _simple("map_agg", _mapping, _map, count=2),
-    _simple("multimap_agg", _multimapping, _multimap, count=2),
-    _simple("map_union", _map_rule, _map_union),
-    _simple("histogram", _counted, _histogram),
-    _simple("approx_most_frequent", _frequent_rule, _most_frequent, count=3),
-    _simple("approx_distinct", _count_rule, lambda rows: len(distinct_rows(rows))),
-    _simple("bitwise_and_agg", _INTEGER, _bitwise(operator.and_), "bit_and"),
-    _simple("bitwise_or_agg", _INTEGER, _bitwise(operator.or_), "bit_or"),
-    _simple("bitwise_xor_agg", _INTEGER, _bitwise(operator.xor), "bit_xor"),
-    _simple("product", returns(pa.float64(), "double"), _product),
-    _simple("approx_percentile", _percentile_rule, _percentile, "percentile_disc", count=2),
+    Aggregator("count", 0, 1, _count_rule, lambda _: len, "rows, or values that are not NULL"),
+    Aggregator("sum", 1, 1, summation, _sum_fold, "of all values"),
+    Aggregator("avg", 1, 1, _average, _average_fold, "the mean", ("mean",)),
+    Aggregator("min", 1, 2, _extreme, _extreme_fold(greatest=False),
+               "the smallest, or the n smallest"),
+    Aggregator("max", 1, 2, _extreme, _extreme_fold(greatest=True),
+               "the largest, or the n largest"),
+    Aggregator("min_by", 2, 3, _extreme_by, _extreme_by_fold(False),
+               "the value where another is smallest", ("arg_min",), False),
+    Aggregator("max_by", 2, 3, _extreme_by, _extreme_by_fold(True),
+               "the value where another is largest", ("arg_max",), False),
+    _simple("arbitrary", _same, _first, "the first value", "any_value"),
+    _simple("array_agg", _listed, _gathered, "all values, NULLs too", skip_null=False),
+    _simple("collect_list", _listed, lambda rows: [row[0] for row in rows],
+            "all values that are not NULL"),
+    _simple("set_agg", _listed, _gathered_once, "each value once", "collect_set", skip_null=False),
+    _simple("bool_and", _BOOLEAN, _all_true, "whether all are true", "every"),
+    _simple("bool_or", _BOOLEAN, _any_true, "whether one is true", "some"),
+    _simple("count_if", returns(pa.int64(), "boolean"),
+            lambda rows: sum(1 for row in rows if row[0]), "how many are true", "countif"),
+    Aggregator("listagg", 1, 2, returns(pa.string(), "text"), lambda _: _string_join,
+               "texts joined, maybe with a separator", ("string_agg", "group_concat")),
+    _simple("map_agg", _mapping, _map, "keys to values", count=2),
+    _simple("multimap_agg", _multimapping, _multimap, "keys to arrays of values", count=2),
+    _simple("map_union", _map_rule, _map_union, "one map of all; of equal keys the first"),
+    _simple("histogram", _counted, _histogram, "values to how often"),
+    _simple("approx_distinct", _count_rule, lambda rows: len(distinct_rows(rows)),
+            "how many different values (exact)"),
+    _simple("approx_most_frequent", _frequent_rule, _most_frequent,
+            "the n most frequent values to how often (exact)", count=3),
+    _simple("bitwise_and_agg", _INTEGER, _bitwise(operator.and_), "the bits that all have",
+            "bit_and"),
+    _simple("bitwise_or_agg", _INTEGER, _bitwise(operator.or_), "the bits that any has", "bit_or"),
+    _simple("bitwise_xor_agg", _INTEGER, _bitwise(operator.xor), "the bits that an odd number have",
+            "bit_xor"),
+    _simple("product", returns(pa.float64(), "double"), _product, "of all values"),
+    _simple("approx_percentile", _percentile_rule, _percentile, "the value at a share of the rows",
+            "percentile_disc", count=2),
     *STATISTICS,
-)
+)  # fmt: skip
 
 _BY_NAME = {name: a for a in AGGREGATES for name in (a.name, *a.aliases)}
 

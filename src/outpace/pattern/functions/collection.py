@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.errors import DataError
 from outpace.pattern import types, values
 from outpace.pattern.bound import BoundExpression
 from outpace.pattern.functions.aggregate import distinct_rows, hashable, key_type, order_key
-from outpace.pattern.functions.signature import (
+from outpace.pattern.functions.function import (
     Function,
     MismatchError,
     Resolve,
@@ -22,6 +23,7 @@ from outpace.pattern.functions.signature import (
     returns,
     unify,
 )
+from outpace.pattern.functions.text import with_constant
 from outpace.pattern.types import type_name
 
 
@@ -205,48 +207,47 @@ def _array_sum(signature: Signature) -> Scalar:
 
 
 COLLECTIONS: tuple[Function, ...] = (
-    Function(
-        "array",
-        0,
-        None,
-        _array_rule,
-        fixed(lambda *items: list(items)),
-        ("list_value",),
-        strict=False,
-    ),
-    Function("element_at", 2, 2, _element_rule, fixed(_element), ("list_extract",)),
-    Function("field", 2, 2, _field_rule, fixed(lambda item, name: item[name])),
-    Function(
-        "contains", 2, 2, _contains_rule, fixed(_contains), ("array_contains", "list_contains")
-    ),
-    Function("cardinality", 1, 1, _size_rule, fixed(len), ("size", "array_length", "array_size")),
-    Function("array_max", 1, 1, _list_rule("item"), fixed(_extreme(max)), ("list_max",)),
-    Function("array_min", 1, 1, _list_rule("item"), fixed(_extreme(min)), ("list_min",)),
-    Function("array_sort", 1, 1, _list_rule("array"), fixed(_sorted), ("list_sort", "sort_array")),
-    Function("array_distinct", 1, 1, _plain_list, fixed(_distinct), ("list_distinct",)),
-    Function("array_sum", 1, 1, _sum_rule, _array_sum, ("list_sum",)),
-    Function(
-        "array_position",
-        2,
-        2,
-        _position_rule,
-        fixed(
-            lambda collection, sought: collection.index(sought) + 1 if sought in collection else 0
-        ),
-    ),
-    Function("reverse", 1, 1, _reverse_rule, fixed(lambda given: given[::-1])),
-    Function("slice", 3, 3, _slice_rule, fixed(_slice)),
-    Function(
-        "array_join",
-        2,
-        3,
-        _join_rule,
-        _join,
-        ("array_to_string",),
-    ),
-    Function("map", 0, 2, _map_rule, fixed(_map), ("map_from_arrays",)),
-    Function("map_keys", 1, 1, _map_part("keys"), fixed(list)),
-    Function(
-        "map_values", 1, 1, _map_part("values"), fixed(lambda mapping: list(mapping.values()))
-    ),
-)
+    Function("array", 0, None, _array_rule, fixed(lambda *items: list(items)),
+             "an array of the arguments", "cardinality(array(1, 2)) = 2", ("list_value",),
+             strict=False),
+    Function("element_at", 2, 2, _element_rule, fixed(_element),
+             "an element, counted from 1 or from the end, or the value of a key, as `x[i]`",
+             "element_at(array['a', 'b'], 2) = 'b'", ("list_extract",)),
+    Function("field", 2, 2, _field_rule, fixed(lambda item, name: item[name]),
+             "a field of a struct, written `x.field`", ""),
+    Function("contains", 2, 2, _contains_rule, fixed(_contains),
+             "whether an array has an element, or a text a part", "contains(array[1, 2], 2)",
+             ("array_contains", "list_contains"), arrow=with_constant(pc.match_substring)),
+    Function("cardinality", 1, 1, _size_rule, fixed(len),
+             "how many elements", "cardinality(array[1, 2]) = 2",
+             ("size", "array_length", "array_size")),
+    Function("array_max", 1, 1, _list_rule("item"), fixed(_extreme(max)),
+             "the largest; NULL if any is", "array_max(array[1, 3]) = 3", ("list_max",)),
+    Function("array_min", 1, 1, _list_rule("item"), fixed(_extreme(min)),
+             "the smallest; NULL if any is", "array_min(array[1, 3]) = 1", ("list_min",)),
+    Function("array_sort", 1, 1, _list_rule("array"), fixed(_sorted),
+             "in order, NULLs last", "array_sort(array[3, 1])[1] = 1",
+             ("list_sort", "sort_array")),
+    Function("array_distinct", 1, 1, _plain_list, fixed(_distinct),
+             "each element once", "cardinality(array_distinct(array[1, 2, 1])) = 2",
+             ("list_distinct",)),
+    Function("array_sum", 1, 1, _sum_rule, _array_sum,
+             "of what is not NULL", "array_sum(array[1, 2, null]) = 3", ("list_sum",)),
+    Function("array_position", 2, 2, _position_rule,
+             fixed(lambda given, sought: given.index(sought) + 1 if sought in given else 0),
+             "where an element is, 0 if not found", "array_position(array['a', 'b'], 'b') = 2"),
+    Function("reverse", 1, 1, _reverse_rule, fixed(lambda given: given[::-1]),
+             "an array or text backwards", "reverse('abc') = 'cba'"),
+    Function("slice", 3, 3, _slice_rule, fixed(_slice),
+             "the part from a position, of a length", "slice(array[1, 2, 3], 2, 2)[1] = 2"),
+    Function("array_join", 2, 3, _join_rule, _join,
+             "one text with a separator; NULLs left out, or as a third argument says",
+             "array_join(array[1, 2], '-') = '1-2'", ("array_to_string",), lengthens=True),
+    Function("map", 0, 2, _map_rule, fixed(_map),
+             "from an array of keys and one of values", "map(array['a'], array[1])['a'] = 1",
+             ("map_from_arrays",)),
+    Function("map_keys", 1, 1, _map_part("keys"), fixed(list),
+             "an array of the keys", "map_keys(map(array['a'], array[1]))[1] = 'a'"),
+    Function("map_values", 1, 1, _map_part("values"), fixed(lambda mapping: [*mapping.values()]),
+             "an array of the values", "map_values(map(array['a'], array[1]))[1] = 1"),
+)  # fmt: skip

@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import decimal
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.errors import DataError
 from outpace.pattern import types, values
-from outpace.pattern.bound import BoundExpression
+from outpace.pattern.bound import Apply, BoundExpression
 from outpace.pattern.functions.aggregate import order_key
-from outpace.pattern.functions.signature import (
+from outpace.pattern.functions.function import (
     Function,
+    Kernel,
     MismatchError,
+    Operand,
     Scalar,
     Signature,
+    called,
     fixed,
+    of_floats,
     require,
     returns,
     same_type,
+    unsuitable,
 )
 from outpace.pattern.types import type_name
+
+_FLOAT = pa.float64()
 
 #: Wide enough for all digits of a double before its point, and for 38 behind it.
 _ROUNDING = decimal.Context(prec=400)
@@ -51,6 +61,12 @@ def _absolute(signature: Signature) -> Scalar:
         return lambda value: values.check_integer(abs(value), signature.result)
     # abs() of a decimal would round it to the digits of Python's context.
     return decimal.Decimal.copy_abs if types.is_decimal(signature.result) else abs
+
+
+def _absolute_column(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+    if not (types.is_integer(node.type) or types.is_floating(node.type)):
+        raise unsuitable("only integers and floats")
+    return pc.abs_checked(*operands)
 
 
 def _to_whole(rounding: str, floating: Callable[[float], int]) -> Callable[[Signature], Scalar]:
@@ -148,10 +164,6 @@ def _extreme_rule(arguments: Sequence[BoundExpression]) -> Signature:
     return signature
 
 
-def _truncate(signature: Signature) -> Scalar:
-    return _to_whole(decimal.ROUND_DOWN, math.trunc)(signature)
-
-
 def _bucket(value: float, low: float, high: float, count: int) -> int:
     if count < 1 or low == high:
         raise DataError("width_bucket needs two different bounds and at least one bucket")
@@ -161,67 +173,73 @@ def _bucket(value: float, low: float, high: float, count: int) -> int:
     return 0 if share < 0 else count + 1 if share >= 1 else int(share * count) + 1
 
 
-def _double(name: str, function: Scalar, count: int = 1, *aliases: str) -> Function:
-    rule = returns(pa.float64(), "double")
-    return Function(name, count, count, rule, fixed(function), aliases)
+def _bucket_rule(given: Sequence[BoundExpression]) -> Signature:
+    bounds = (require(argument, "double", i) for i, argument in enumerate(given[:3]))
+    return Signature((*bounds, require(given[3], "integer", 3)), pa.int64())
 
 
-def _bits(name: str, function: Scalar) -> Function:
-    return Function(name, 2, 2, returns(pa.int64(), "integer"), fixed(function))
+def _root_column(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+    with np.errstate(invalid="ignore"):
+        return pc.sqrt(operands[0])
 
 
-def _text_double(test: Callable[[float], bool]) -> Function:
-    name = test.__name__
-    short = name.removeprefix("is")
-    aliases = {"nan": ("is_nan",), "inf": ("is_infinite",), "finite": ("is_finite",)}[short]
-    return Function(name, 1, 1, returns(pa.bool_(), "double"), fixed(test), aliases)
+def _double(
+    name: str, python: Scalar, about: str, example: str, *aliases: str,
+    count: int = 1, result: pa.DataType = _FLOAT, arrow: Kernel | None = None,
+) -> Function:  # fmt: skip
+    rule = returns(result, "double")
+    return Function(name, count, count, rule, fixed(python), about, example, aliases, arrow=arrow)
+
+
+def _bits(name: str, python: Scalar, about: str, example: str) -> Function:
+    return Function(name, 2, 2, returns(pa.int64(), "integer"), fixed(python), about, example)
 
 
 NUMBERS: tuple[Function, ...] = (
-    Function("abs", 1, 1, _same_number, _absolute),
-    Function("ceil", 1, 1, _whole, _to_whole(decimal.ROUND_CEILING, math.ceil), ("ceiling",)),
-    Function("floor", 1, 1, _whole, _to_whole(decimal.ROUND_FLOOR, math.floor)),
-    Function("truncate", 1, 1, _whole, _truncate, ("trunc",)),
-    Function("round", 1, 2, _round_rule, _round),
-    Function("sign", 1, 1, _sign_rule, fixed(_sign), ("signum",)),
-    _double("sqrt", _safely(math.sqrt)),
-    _double("cbrt", math.cbrt),
-    _double("power", _power, 2, "pow"),
-    _double("exp", _safely(math.exp)),
-    _double("ln", _logarithm(math.log)),
-    _double("log", _log_of_base, 2),
-    _double("log2", _logarithm(math.log2)),
-    _double("log10", _logarithm(math.log10)),
-    _double("sin", _safely(math.sin)),
-    _double("cos", _safely(math.cos)),
-    _double("tan", _safely(math.tan)),
-    _double("asin", _safely(math.asin)),
-    _double("acos", _safely(math.acos)),
-    _double("atan", math.atan),
-    _double("atan2", math.atan2, 2),
-    _double("degrees", math.degrees),
-    _double("radians", math.radians),
-    Function("pi", 0, 0, returns(pa.float64(), "double"), fixed(lambda: math.pi)),
-    Function("e", 0, 0, returns(pa.float64(), "double"), fixed(lambda: math.e)),
-    _text_double(math.isnan),
-    _text_double(math.isinf),
-    _text_double(math.isfinite),
-    Function(
-        "width_bucket",
-        4,
-        4,
-        lambda given: Signature(
-            (
-                *(require(argument, "double", i) for i, argument in enumerate(given[:3])),
-                require(given[3], "integer", 3),
-            ),
-            pa.int64(),
-        ),
-        fixed(_bucket),
-    ),
-    Function("greatest", 1, None, _extreme_rule, fixed(lambda *given: max(given, key=order_key))),
-    Function("least", 1, None, _extreme_rule, fixed(lambda *given: min(given, key=order_key))),
-    _bits("bitwise_and", lambda left, right: left & right),
-    _bits("bitwise_or", lambda left, right: left | right),
-    _bits("bitwise_xor", lambda left, right: left ^ right),
-)
+    Function("abs", 1, 1, _same_number, _absolute, "without its sign", "abs(-3) = 3",
+             arrow=_absolute_column, catalyst=of_floats(called("abs"))),
+    Function("ceil", 1, 1, _whole, _to_whole(decimal.ROUND_CEILING, math.ceil),
+             "the next whole number up", "ceil(1.2) = 2", ("ceiling",)),
+    Function("floor", 1, 1, _whole, _to_whole(decimal.ROUND_FLOOR, math.floor),
+             "the next whole number down", "floor(-1.2) = -2"),
+    Function("truncate", 1, 1, _whole, _to_whole(decimal.ROUND_DOWN, math.trunc),
+             "without the fraction", "truncate(-1.7) = -1", ("trunc",)),
+    Function("round", 1, 2, _round_rule, _round,
+             "to n decimals (0); halves away from zero", "round(2.45, 1) = 2.5"),
+    Function("sign", 1, 1, _sign_rule, fixed(_sign), "-1, 0 or 1", "sign(-7) = -1", ("signum",)),
+    _double("sqrt", _safely(math.sqrt), "square root", "sqrt(9) = 3", arrow=_root_column),
+    _double("cbrt", math.cbrt, "cube root", "round(cbrt(27)) = 3"),
+    _double("power", _power, "x to the y", "power(2, 3) = 8", "pow", count=2),
+    _double("exp", _safely(math.exp), "e to the x", "exp(0) = 1"),
+    _double("ln", _logarithm(math.log), "natural logarithm", "ln(1) = 0"),
+    _double("log", _log_of_base, "logarithm to a base", "log(2, 8) = 3", count=2),
+    _double("log2", _logarithm(math.log2), "logarithm to base 2", "log2(8) = 3"),
+    _double("log10", _logarithm(math.log10), "logarithm to base 10", "log10(1000) = 3"),
+    _double("sin", _safely(math.sin), "sine", "sin(0) = 0"),
+    _double("cos", _safely(math.cos), "cosine", "cos(0) = 1"),
+    _double("tan", _safely(math.tan), "tangent", "tan(0) = 0"),
+    _double("asin", _safely(math.asin), "arc sine", "asin(0) = 0"),
+    _double("acos", _safely(math.acos), "arc cosine", "acos(1) = 0"),
+    _double("atan", math.atan, "arc tangent", "atan(0) = 0"),
+    _double("atan2", math.atan2, "the angle of the point (x, y), y first", "atan2(0, 1) = 0",
+            count=2),
+    _double("degrees", math.degrees, "from radians", "degrees(pi()) = 180"),
+    _double("radians", math.radians, "from degrees", "radians(180) = pi()"),
+    _double("pi", lambda: math.pi, "3.14…", "round(pi(), 2) = 3.14", count=0),
+    _double("e", lambda: math.e, "2.71…", "round(e(), 2) = 2.72", count=0),
+    _double("isnan", math.isnan, "whether it is not a number", "isnan(sqrt(-1))", "is_nan",
+            result=pa.bool_()),
+    _double("isinf", math.isinf, "whether it is infinite", "isinf(ln(0))", "is_infinite",
+            result=pa.bool_()),
+    _double("isfinite", math.isfinite, "whether it is neither", "isfinite(1)", "is_finite",
+            result=pa.bool_()),
+    Function("width_bucket", 4, 4, _bucket_rule, fixed(_bucket),
+             "which of n equal parts of a range it is in", "width_bucket(7, 0, 10, 5) = 4"),
+    Function("greatest", 1, None, _extreme_rule, fixed(lambda *given: max(given, key=order_key)),
+             "the largest; NULL if any is", "greatest(1, 3, 2) = 3"),
+    Function("least", 1, None, _extreme_rule, fixed(lambda *given: min(given, key=order_key)),
+             "the smallest; NULL if any is", "least(1, 3, 2) = 1"),
+    _bits("bitwise_and", operator.and_, "the bits that both have", "bitwise_and(6, 3) = 2"),
+    _bits("bitwise_or", operator.or_, "the bits that either has", "bitwise_or(6, 3) = 7"),
+    _bits("bitwise_xor", operator.xor, "the bits that one has", "bitwise_xor(6, 3) = 5"),
+)  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from outpace.pattern.functions.signature import Aggregator, returns
+from outpace.pattern.functions.function import Aggregator, returns
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -118,31 +118,35 @@ def _intercept(dependent: Sequence[float], independent: Sequence[float]) -> floa
 
 
 def _one(
-    name: str, compute: Callable[[Sequence[float]], float | None], least: int, *aliases: str
-) -> Aggregator:
+    name: str, compute: Callable[[Sequence[float]], float | None], least: int, about: str,
+    *aliases: str,
+) -> Aggregator:  # fmt: skip
     fold = _over_values(compute, least)
-    return Aggregator(name, 1, 1, returns(pa.float64(), "double"), lambda _: fold, aliases)
+    return Aggregator(name, 1, 1, returns(pa.float64(), "double"), lambda _: fold, about, aliases)
 
 
 def _two(
-    name: str, compute: Callable[[Sequence[float], Sequence[float]], float | None], least: int
-) -> Aggregator:
+    name: str, compute: Callable[[Sequence[float], Sequence[float]], float | None], least: int,
+    about: str,
+) -> Aggregator:  # fmt: skip
     fold = _over_pairs(compute, least)
-    return Aggregator(name, 2, 2, returns(pa.float64(), "double"), lambda _: fold)
+    return Aggregator(name, 2, 2, returns(pa.float64(), "double"), lambda _: fold, about)
 
 
 STATISTICS: tuple[Aggregator, ...] = (
-    _one("variance", _variance, 2, "var_samp"),
-    _one("var_pop", _population_variance, 1),
-    _one("stddev", lambda given: math.sqrt(_variance(given)), 2, "stddev_samp", "std"),
-    _one("stddev_pop", lambda given: math.sqrt(_population_variance(given)), 1),
-    _one("skewness", _skewness, 3),
-    _one("kurtosis", _kurtosis, 4),
-    _one("geometric_mean", _geometric_mean, 1, "geomean"),
-    _one("entropy", _entropy, 1),
-    _two("corr", _correlation, 2),
-    _two("covar_samp", lambda y, x: _crossed(y, x) / (len(y) - 1), 2),
-    _two("covar_pop", lambda y, x: _crossed(y, x) / len(y), 1),
-    _two("regr_slope", _slope, 2),
-    _two("regr_intercept", _intercept, 2),
-)
+    _one("variance", _variance, 2, "of a sample", "var_samp"),
+    _one("var_pop", _population_variance, 1, "variance of all there is"),
+    _one("stddev", lambda given: math.sqrt(_variance(given)), 2, "standard deviation of a sample",
+         "stddev_samp", "std"),
+    _one("stddev_pop", lambda given: math.sqrt(_population_variance(given)), 1,
+         "standard deviation of all there is"),
+    _one("skewness", _skewness, 3, "how far one side outweighs the other"),
+    _one("kurtosis", _kurtosis, 4, "how heavy the ends are, 0 for a normal distribution"),
+    _one("geometric_mean", _geometric_mean, 1, "the n-th root of the product", "geomean"),
+    _one("entropy", _entropy, 1, "in bits, of counts"),
+    _two("corr", _correlation, 2, "correlation; `corr(y, x)`"),
+    _two("covar_samp", lambda y, x: _crossed(y, x) / (len(y) - 1), 2, "covariance of a sample"),
+    _two("covar_pop", lambda y, x: _crossed(y, x) / len(y), 1, "covariance of all there is"),
+    _two("regr_slope", _slope, 2, "slope of the line through the points; `regr_slope(y, x)`"),
+    _two("regr_intercept", _intercept, 2, "where that line meets x = 0"),
+)  # fmt: skip

@@ -1,15 +1,12 @@
 """Functions of text. Positions and lengths count characters from 1; 0 means "not found".
 
-Case mapping is character by character, so a text keeps its length. Regular expressions are RE2's,
-by way of Arrow: a search takes time in proportion to the text, whatever the expression. Results
-are bounded: a text that would be longer than `MOST_CHARACTERS` is refused before it is made.
+Case mapping is character by character, so a text keeps its length. Results are bounded: a text that
+would be longer than `MOST_CHARACTERS` is refused before it is made.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,44 +14,30 @@ import pyarrow.compute as pc
 
 from outpace.errors import DataError
 from outpace.pattern import types, values
-from outpace.pattern.bound import BoundExpression, Constant
-from outpace.pattern.functions.signature import (
+from outpace.pattern.bound import Apply, BoundExpression
+from outpace.pattern.functions.function import (
     Function,
-    MismatchError,
-    Resolve,
+    Kernel,
+    Operand,
     Signature,
+    called,
+    constants,
     fixed,
+    infix,
+    longest,
+    of_text,
     require,
     returns,
+    unify,
+    unsuitable,
 )
-from outpace.pattern.values import MOST_CHARACTERS, check_length, joined_text
-
-#: The longest regular expression.
-MOST_SOUGHT = 10_000
-
-#: How many steps a search may take: the parts of the expression times the characters of the text.
-MOST_STEPS = 20_000_000
-
-#: The most parts of an expression that is searched in a whole column at once: row by row, a search
-#: that takes long can be stopped.
-MOST_PARTS_IN_COLUMNS = 1_000
+from outpace.pattern.values import MOST_CHARACTERS, MOST_TEXT, check_length, joined_text
 
 #: So many characters to trim are looked through one by one.
 _FEW_CHARACTERS = 32
 
 #: The most pairs of characters that are compared: levenshtein_distance looks at all of them.
 MOST_PAIRS = 1_000_000
-
-
-def _takes(result: pa.DataType, *kinds: str) -> Resolve:
-    def resolve(given: Sequence[BoundExpression]) -> Signature:
-        wanted = tuple(
-            require(argument, kind, index)
-            for index, (argument, kind) in enumerate(zip(given, kinds, strict=False))
-        )
-        return Signature(wanted, result)
-
-    return resolve
 
 
 def _upper(text: str) -> str:
@@ -148,157 +131,34 @@ def _code(text: str) -> int:
     return ord(text[0])
 
 
-@lru_cache(maxsize=256)
-def named_groups(pattern: str) -> tuple[str, int]:
-    r"""Return a regular expression with named groups, g0 for the whole, and the last one's number.
-
-    Arrow gives parts of a text only by the names of groups.
-
-    Examples
-    --------
-    >>> named_groups(r"(a|[(])(?:b)\(")
-    ('(?P<g0>(?P<g1>a|[(])(?:b)\\()', 1)
-    """
-    if len(pattern) > MOST_SOUGHT:
-        raise DataError(f"a regular expression has at most {MOST_SOUGHT} characters")
-    try:
-        pc.match_substring_regex(pa.scalar(""), pattern)
-    except (pa.ArrowInvalid, UnicodeEncodeError) as problem:
-        reason = str(problem).removeprefix("Invalid regular expression: ")
-        raise DataError(
-            f"{values.excerpt(pattern)} is no regular expression: {reason}"
-        ) from problem
-    count = 0
-
-    def name(found: re.Match[str]) -> str:
-        nonlocal count
-        if found["group"] is None:
-            return found[0]
-        count += 1
-        return f"(?P<g{count}>"
-
-    return f"(?P<g0>{_PARTS.sub(name, pattern)})", count
+def _concatenation(arguments: Sequence[BoundExpression]) -> Signature:
+    if any(types.is_list(argument.type) for argument in arguments):
+        kind = unify(arguments)
+        return Signature((kind,) * len(arguments), kind)
+    for position, argument in enumerate(arguments):
+        if types.is_binary(argument.type):
+            return Signature((pa.binary(),) * len(arguments), pa.binary())
+        require(argument, "text", position)
+    return Signature((pa.string(),) * len(arguments), pa.string())
 
 
-#: What a parenthesis may stand in without a meaning (a class, a quotation, after a backslash), and
-#: those that begin a group which is counted.
-_PARTS = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"
-    r"|(?P<group>\((?:\?P?<\w+>|(?!\?)))",
-    re.DOTALL,
-)
+def _joined(*given: Any) -> Any:
+    values.check_length(sum(map(len, given)))
+    total = given[0]
+    for part in given[1:]:
+        total = total + part
+    return total
 
 
-@lru_cache(maxsize=256)
-def pattern_parts(pattern: str) -> int:
-    r"""Return how many parts a regular expression has with its repetitions written out.
-
-    Examples
-    --------
-    >>> pattern_parts("ab{3}"), pattern_parts("(ab{3}){10}"), pattern_parts(r"[a-z]\{9}")
-    (4, 40, 4)
-    """
-    # In each group that is open: its parts, and those of what a repetition would repeat.
-    groups = [(0, 0)]
-    for found in _ITEMS.finditer(pattern):
-        if found[0] == "(":
-            groups.append((0, 0))
-            continue
-        count, last = groups.pop()
-        if found["least"] is not None:
-            times = max(int(found["least"]), int(found["most"] or 0), 1)
-            groups.append((count + last * (times - 1), last * times))
-            continue
-        # A class of Unicode has many ranges.
-        size = 8 if found[0] in (r"\p", r"\P") else len(found[0]) if found["quoted"] else 1
-        if found[0] == ")" and groups:
-            size = max(count, 1)
-            count, _ = groups.pop()
-        groups.append((count + size, size))
-    return sum(count for count, _ in groups)
-
-
-_ITEMS = re.compile(
-    r"(?P<quoted>\\Q.*?(?:\\E|\Z))|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"
-    r"|\{(?P<least>\d{1,9})(?:,(?P<most>\d{0,9}))?\}|.",
-    re.DOTALL,
-)
-
-
-def search_steps(length: int, pattern: str) -> int:
-    """Return how many steps a search in a text of some length may take."""
-    return length * pattern_parts(pattern)
-
-
-def replacement_steps(length: int, pattern: str) -> int:
-    """Return how many steps a replacement may take: after each part the rest is searched anew."""
-    return length * length // 8 * pattern_parts(pattern)
-
-
-def _check_steps(steps: int, length: int) -> None:
-    if steps > MOST_STEPS:
-        raise DataError(
-            f"a text of {length} characters is too long for this regular expression",
-            detail=f"the search may take {steps} steps, the most is {MOST_STEPS}",
-            hint="take a part of the text, or smaller repetitions",
-        )
-
-
-def _regular(result: pa.DataType, *kinds: str) -> Resolve:
-    """Return a rule that refuses a broken constant pattern at once."""
-    takes = _takes(result, *kinds)
-
-    def resolve(given: Sequence[BoundExpression]) -> Signature:
-        signature = takes(given)
-        pattern = given[1]
-        if isinstance(pattern, Constant) and isinstance(pattern.value, str):
-            try:
-                named_groups(pattern.value)
-            except DataError as problem:
-                hint = "regular expressions are RE2's: nothing looks ahead or back, nor refers back"
-                raise MismatchError(problem.message, 1, hint) from problem
-        return signature
-
-    return resolve
-
-
-def _found(text: str, pattern: str) -> bool:
-    named_groups(pattern)
-    _check_steps(search_steps(len(text), pattern), len(text))
-    return bool(pc.match_substring_regex(pa.scalar(text), pattern).as_py())
-
-
-def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
-    named, last = named_groups(pattern)
-    if not 0 <= group <= last:
-        raise DataError(f"{values.excerpt(pattern)} has no group {group}")
-    _check_steps(search_steps(len(text), pattern), len(text))
-    found = pc.extract_regex(pa.scalar(text), named).as_py()
-    return None if found is None else found[f"g{group}"]
-
-
-def _replaced(text: str, pattern: str, replacement: str = "") -> str:
-    named_groups(pattern)
-    _check_steps(replacement_steps(len(text), pattern), len(text))
-    if replaced_length(len(text), len(text) + 1, replacement) > MOST_CHARACTERS:
-        count = pc.count_substring_regex(pa.scalar(text), pattern).as_py()
-        check_length(replaced_length(len(text), count, replacement))
-    try:
-        written = replacement_template(replacement)
-        return str(pc.replace_substring_regex(pa.scalar(text), pattern, written).as_py())
-    except pa.ArrowInvalid as problem:
-        shown = f"{values.excerpt(replacement)} does not fit {values.excerpt(pattern)}"
-        raise DataError(f"{shown}: {problem}") from problem
-
-
-def replacement_template(replacement: str) -> str:
-    """Return what stands for found parts as RE2 has it: `$1` names a group, a backslash nothing."""
-    return re.sub(r"\$(\d)", r"\\\1", replacement.replace("\\", "\\\\"))
-
-
-def replaced_length(length: int, count: int, replacement: str) -> int:
-    """Return a length that a text cannot exceed after `count` of its parts are replaced."""
-    return length + count * len(replacement) + length * replacement.count("$")
+def _joined_columns(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+    if not types.is_string(node.type):
+        raise unsuitable("only text")
+    parts = [operand.cast(node.type) for operand in operands]
+    length = sum(map(longest, parts))
+    most = length * max(len(part) for part in parts if isinstance(part, pa.Array))
+    if length > MOST_CHARACTERS or most > MOST_TEXT:
+        raise unsuitable("long texts")
+    return pc.binary_join_element_wise(*parts, pa.scalar("", node.type))
 
 
 def _concat_rule(given: Sequence[BoundExpression]) -> Signature:
@@ -344,114 +204,93 @@ def _levenshtein(left: str, right: str) -> int:
     return before[-1]
 
 
+def with_constant(function: Callable[..., pa.Array]) -> Kernel:
+    """Return the kernel of a text function whose second argument Arrow takes as an option."""
+
+    def kernel(_: Apply, operands: Sequence[Operand]) -> pa.Array:
+        (sought,) = constants(operands[1:])
+        if not types.is_string(operands[0].type):
+            raise unsuitable("only text")
+        return function(operands[0], sought)
+
+    return kernel
+
+
+def _translate(text: str, old: str, new: str) -> str:
+    signs = reversed(list(enumerate(old)))
+    return text.translate({ord(c): new[i] if i < len(new) else None for i, c in signs})
+
+
 _TEXT = returns(pa.string(), "text")
 _TEST = returns(pa.bool_(), "text")
 _COUNT = returns(pa.int64(), "text")
+_COUNTED = returns(pa.string(), "text", "integer")
+_PADDED = returns(pa.string(), "text", "integer", "text")
 
 TEXTS: tuple[Function, ...] = (
-    Function("lower", 1, 1, _TEXT, fixed(_lower), ("lcase",)),
-    Function("upper", 1, 1, _TEXT, fixed(_upper), ("ucase",)),
-    Function("length", 1, 1, _COUNT, fixed(len), ("char_length", "character_length", "len")),
-    Function(
-        "substr",
-        2,
-        3,
-        _takes(pa.string(), "text", "integer", "integer"),
-        fixed(_substring),
-        ("substring",),
-    ),
-    Function("trim", 1, 2, _TEXT, fixed(_trimmed("both")), ("btrim",)),
-    Function("ltrim", 1, 2, _TEXT, fixed(_trimmed("left"))),
-    Function("rtrim", 1, 2, _TEXT, fixed(_trimmed("right"))),
-    Function("replace", 2, 3, _TEXT, fixed(_replace)),
-    Function("concat_ws", 1, None, _concat_rule, fixed(_concat_ws), strict=False),
-    Function(
-        "starts_with",
-        2,
-        2,
-        _TEST,
-        fixed(lambda text, part: text.startswith(part)),
-        ("startswith",),
-    ),
-    Function(
-        "ends_with",
-        2,
-        2,
-        _TEST,
-        fixed(lambda text, part: text.endswith(part)),
-        ("endswith", "suffix"),
-    ),
-    Function(
-        "strpos",
-        2,
-        2,
-        _COUNT,
-        fixed(lambda text, part: text.find(part) + 1),
-        ("instr", "charindex"),
-    ),
-    Function("position", 2, 2, _COUNT, fixed(lambda part, text: text.find(part) + 1), ("locate",)),
-    Function("lpad", 2, 3, _takes(pa.string(), "text", "integer", "text"), fixed(_padded(True))),
-    Function("rpad", 2, 3, _takes(pa.string(), "text", "integer", "text"), fixed(_padded(False))),
-    Function(
-        "left",
-        2,
-        2,
-        _takes(pa.string(), "text", "integer"),
-        fixed(lambda text, count: text[: max(0, count)]),
-    ),
-    Function(
-        "right",
-        2,
-        2,
-        _takes(pa.string(), "text", "integer"),
-        fixed(lambda text, count: text[-count:] if count > 0 else ""),
-    ),
-    Function("repeat", 2, 2, _takes(pa.string(), "text", "integer"), fixed(_repeat)),
-    Function(
-        "split",
-        2,
-        2,
-        returns(pa.list_(pa.string()), "text"),
-        fixed(_split),
-        ("string_split", "str_split"),
-    ),
-    Function(
-        "split_part", 3, 3, _takes(pa.string(), "text", "text", "integer"), fixed(_split_part)
-    ),
-    Function("chr", 1, 1, returns(pa.string(), "integer"), fixed(_character), ("char",)),
-    Function("codepoint", 1, 1, _COUNT, fixed(_code), ("ascii", "unicode", "ord")),
-    Function(
-        "translate",
-        3,
-        3,
-        _TEXT,
-        fixed(
-            lambda text, old, new: text.translate(
-                {
-                    ord(c): new[i] if i < len(new) else None
-                    for i, c in reversed(list(enumerate(old)))
-                }
-            )
-        ),
-    ),
-    Function(
-        "regexp_like",
-        2,
-        2,
-        _regular(pa.bool_(), "text", "text"),
-        fixed(_found),
-        ("rlike", "regexp_matches", "regexp"),
-    ),
-    Function(
-        "regexp_extract",
-        2,
-        3,
-        _regular(pa.string(), "text", "text", "integer"),
-        fixed(_extracted),
-    ),
-    Function(
-        "regexp_replace", 2, 3, _regular(pa.string(), "text", "text", "text"), fixed(_replaced)
-    ),
-    Function("levenshtein_distance", 2, 2, _COUNT, fixed(_levenshtein), ("levenshtein",)),
-    Function("hamming_distance", 2, 2, _COUNT, fixed(_hamming), ("hamming",)),
-)
+    Function("lower", 1, 1, _TEXT, fixed(_lower), "in small letters", "lower('Ab') = 'ab'",
+             ("lcase",), safe=True),
+    Function("upper", 1, 1, _TEXT, fixed(_upper), "in capitals", "upper('Ab') = 'AB'",
+             ("ucase",), safe=True),
+    Function("length", 1, 1, _COUNT, fixed(len), "in characters", "length('äb') = 2",
+             ("char_length", "character_length", "len"),
+             arrow=lambda node, operands: pc.utf8_length(*operands).cast(node.type),
+             catalyst=of_text(called("length")), safe=True),
+    Function("substr", 2, 3, _COUNTED, fixed(_substring),
+             "the part from a position, counted from 1 or from the end, maybe of a length",
+             "substr('abcd', 2, 2) = 'bc'", ("substring",)),
+    Function("trim", 1, 2, _TEXT, fixed(_trimmed("both")),
+             "without spaces (or given characters) at both ends", "trim(' a ') = 'a'", ("btrim",)),
+    Function("ltrim", 1, 2, _TEXT, fixed(_trimmed("left")), "the same at the left",
+             "ltrim('xxa', 'x') = 'a'"),
+    Function("rtrim", 1, 2, _TEXT, fixed(_trimmed("right")), "the same at the right",
+             "rtrim('a ') = 'a'"),
+    Function("replace", 2, 3, _TEXT, fixed(_replace), "with other parts for some, or without them",
+             "replace('abc', 'b', 'x') = 'axc'", lengthens=True),
+    Function("||", 1, None, _concatenation, fixed(_joined),
+             "all arguments joined: text, arrays, binary", "concat('a', 'b') = 'ab'", ("concat",),
+             arrow=_joined_columns, catalyst=of_text(infix("||")), lengthens=True),
+    Function("concat_ws", 1, None, _concat_rule, fixed(_concat_ws),
+             "joined with a separator; NULLs left out", "concat_ws('-', 'a', null, 'b') = 'a-b'",
+             strict=False, lengthens=True),
+    Function("starts_with", 2, 2, _TEST, fixed(str.startswith),
+             "whether it begins with a text", "starts_with('abc', 'ab')", ("startswith",),
+             arrow=with_constant(pc.starts_with)),
+    Function("ends_with", 2, 2, _TEST, fixed(str.endswith),
+             "whether it ends with a text", "ends_with('abc', 'bc')", ("endswith", "suffix"),
+             arrow=with_constant(pc.ends_with)),
+    Function("strpos", 2, 2, _COUNT, fixed(lambda text, part: text.find(part) + 1),
+             "where a part begins, 0 if not found", "strpos('abc', 'c') = 3",
+             ("instr", "charindex")),
+    Function("position", 2, 2, _COUNT, fixed(lambda part, text: text.find(part) + 1),
+             "the same, the part first", "position('c', 'abc') = 3", ("locate",)),
+    Function("lpad", 2, 3, _PADDED, fixed(_padded(True)),
+             "filled up at the left, or cut, to a length", "lpad('7', 3, '0') = '007'",
+             lengthens=True),
+    Function("rpad", 2, 3, _PADDED, fixed(_padded(False)),
+             "filled up at the right, or cut, to a length", "rpad('7', 3, '.') = '7..'",
+             lengthens=True),
+    Function("left", 2, 2, _COUNTED, fixed(lambda text, count: text[: max(0, count)]),
+             "the first n characters", "left('abc', 2) = 'ab'"),
+    Function("right", 2, 2, _COUNTED, fixed(lambda text, count: text[-count:] if count > 0 else ""),
+             "the last n characters", "right('abc', 2) = 'bc'"),
+    Function("repeat", 2, 2, _COUNTED, fixed(_repeat), "n times", "repeat('ab', 2) = 'abab'",
+             lengthens=True),
+    Function("split", 2, 2, returns(pa.list_(pa.string()), "text"), fixed(_split),
+             "an array of its parts", "split('a,b', ',') = array['a', 'b']",
+             ("string_split", "str_split")),
+    Function("split_part", 3, 3, returns(pa.string(), "text", "text", "integer"),
+             fixed(_split_part), "the n-th part", "split_part('a,b', ',', 2) = 'b'"),
+    Function("chr", 1, 1, returns(pa.string(), "integer"), fixed(_character),
+             "the character of a code", "chr(65) = 'A'", ("char",)),
+    Function("codepoint", 1, 1, _COUNT, fixed(_code),
+             "the code of the first character", "codepoint('A') = 65", ("ascii", "unicode", "ord")),
+    Function("translate", 3, 3, _TEXT, fixed(_translate),
+             "characters replaced one by one, or dropped", "translate('abc', 'ac', 'x') = 'xb'"),
+    Function("levenshtein_distance", 2, 2, _COUNT, fixed(_levenshtein),
+             "how many characters to change, add or drop between two texts",
+             "levenshtein_distance('kitten', 'sitting') = 3", ("levenshtein",)),
+    Function("hamming_distance", 2, 2, _COUNT, fixed(_hamming),
+             "how many characters differ of two texts of one length",
+             "hamming_distance('abc', 'axc') = 1", ("hamming",)),
+)  # fmt: skip

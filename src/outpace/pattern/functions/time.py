@@ -13,19 +13,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.errors import DataError, did_you_mean
 from outpace.pattern import types, values
-from outpace.pattern.bound import BoundExpression, Constant
-from outpace.pattern.functions.signature import (
+from outpace.pattern.bound import Apply, BoundExpression, Constant
+from outpace.pattern.functions.function import (
     Function,
     MismatchError,
-    Resolve,
+    Operand,
     Scalar,
     Signature,
+    converted,
     fixed,
     require,
     returns,
+    unsuitable,
 )
 from outpace.pattern.types import type_name
 from outpace.pattern.values import EPOCH, EPOCH_UTC, in_zone, local_time, zone
@@ -42,31 +45,44 @@ _UNITS = {
 _MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200}
 _ALL_UNITS = (*_UNITS, *_MONTHS)
 
+#: A day inside the years 1 to 9999, in microseconds since 1970. (Arrow loads pandas, if it is
+#: there, to make a value.)
+_FIRST, _LAST = (
+    (day - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+    for day in (datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 31))
+)
+
 
 def _local(value: Any, kind: pa.DataType) -> Any:
     return local_time(value, kind) if pa.types.is_timestamp(kind) else value
 
 
-def _part(name: str, read: Callable[[Any], int], *aliases: str, clock: bool = False) -> Function:
-    """Return a function that reads a part of a date or timestamp; `clock`: only of a timestamp."""
+def check_years(column: pa.Array) -> None:
+    """Leave times that Python does not know, or not in every zone, to the row evaluator."""
+    ends = pc.min_max(column.view(pa.int64()))
+    if ends["min"].is_valid and not (ends["min"].as_py() > _FIRST and ends["max"].as_py() < _LAST):
+        raise unsuitable("times outside of the years 1 to 9999")
 
-    def implement(signature: Signature) -> Scalar:
+
+def _part(
+    name: str, read: Callable[[Any], int], about: str, example: str, *aliases: str,
+    clock: bool = False, arrow: Scalar | None = None,
+) -> Function:  # fmt: skip
+    """Return a function that reads a part of a date or timestamp; `clock`: not of a date."""
+
+    def python(signature: Signature) -> Scalar:
         kind = signature.arguments[0]
         return lambda value: read(_local(value, kind))
 
-    rule = returns(pa.int64(), "timestamp" if clock else "instant")
-    return Function(name, 1, 1, _or_time(rule) if clock else rule, implement, aliases)
+    def kernel(node: Apply, operands: Sequence[Operand]) -> pa.Array:
+        assert arrow is not None
+        if pa.types.is_timestamp(operands[0].type) and operands[0].type.tz:
+            check_years(operands[0])
+        return arrow(operands[0]).cast(node.type)
 
-
-def _or_time(rule: Resolve) -> Resolve:
-    """Accept a time of day as well."""
-
-    def resolve(given: Sequence[BoundExpression]) -> Signature:
-        if pa.types.is_time(given[0].type):
-            return Signature((given[0].type,), pa.int64())
-        return rule(given)
-
-    return resolve
+    rule = returns(pa.int64(), "clock" if clock else "instant")
+    held = kernel if arrow else None
+    return Function(name, 1, 1, rule, python, about, example, aliases, arrow=held)
 
 
 def _unit(argument: BoundExpression, position: int) -> str:
@@ -247,12 +263,6 @@ def _to_date_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((require(given[0], "instant", 0),), pa.date32())
 
 
-def _to_date(signature: Signature) -> Scalar:
-    function = values.converter(signature.arguments[0], pa.date32())
-    assert function is not None
-    return function
-
-
 def _zoned_rule(given: Sequence[BoundExpression]) -> Signature:
     """Rule of `x AT TIME ZONE z`: the same instant in another zone, or a local time in one."""
     name = given[1].value if isinstance(given[1], Constant) else None
@@ -269,8 +279,7 @@ def _zoned_rule(given: Sequence[BoundExpression]) -> Signature:
 def _at_zone(signature: Signature) -> Scalar:
     if signature.arguments[0].tz:
         return lambda value, _: value
-    function = values.converter(signature.arguments[0], signature.result)
-    assert function is not None
+    function = converted(signature)
     return lambda value, _: function(value)
 
 
@@ -284,53 +293,66 @@ def _interval_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((types.INTERVAL,), pa.int64())
 
 
-_DATE_ONLY = returns(pa.date32(), "instant")
+_DAY = "date '2024-01-31'"
+_CLOCK = "timestamp '2024-01-31 10:20:30.5'"
 
 TIMES: tuple[Function, ...] = (
-    _part("year", lambda value: value.year),
-    _part("quarter", lambda value: (value.month + 2) // 3),
-    _part("month", lambda value: value.month),
-    _part("week", lambda value: value.isocalendar()[1], "week_of_year", "weekofyear"),
-    _part("day", lambda value: value.day, "day_of_month", "dayofmonth"),
-    _part("day_of_week", lambda value: value.isoweekday(), "dow", "isodow"),
-    _part("dayofweek", lambda value: value.isoweekday() % 7 + 1),
-    _part("weekday", lambda value: value.weekday()),
-    _part("day_of_year", lambda value: value.timetuple().tm_yday, "doy", "dayofyear"),
-    _part("year_of_week", lambda value: value.isocalendar()[0], "yow", "isoyear"),
-    _part("hour", lambda value: value.hour, clock=True),
-    _part("minute", lambda value: value.minute, clock=True),
-    _part("second", lambda value: value.second, clock=True),
-    _part("millisecond", lambda value: value.microsecond // 1000, clock=True),
-    Function("date_trunc", 2, 2, _truncated_rule, _date_trunc, ("datetrunc",)),
-    Function("date_add", 2, 3, _add_rule, _date_add(1), ("dateadd",)),
-    Function("date_sub", 2, 3, _add_rule, _date_add(-1)),
-    Function("date_diff", 2, 3, _difference_rule, _date_diff, ("datediff", "timestampdiff")),
-    Function("to_unixtime", 1, 1, returns(pa.float64(), "timestamp"), _to_unix, ("epoch",)),
-    Function("unix_timestamp", 1, 1, returns(pa.int64(), "timestamp"), _to_unix_whole),
-    Function(
-        "from_unixtime",
-        1,
-        1,
-        returns(pa.timestamp("us", "UTC"), "double"),
-        fixed(_from_unix(EPOCH_UTC, 1)),
-        ("timestamp_seconds",),
-    ),
-    Function("to_timestamp", 1, 1, _stamp_rule, _to_stamp, ("timestamp",)),
-    Function("to_date", 1, 1, _to_date_rule, _to_date, ("date",)),
-    Function("at_timezone", 2, 2, _zoned_rule, _at_zone),
-    Function(
-        "last_day_of_month",
-        1,
-        1,
-        _DATE_ONLY,
-        lambda s: lambda value: _last_day(_to_date(s)(value)),
-        ("last_day",),
-    ),
-    Function(
-        "to_milliseconds",
-        1,
-        1,
-        _interval_rule,
-        fixed(lambda value: value // datetime.timedelta(milliseconds=1)),
-    ),
-)
+    _part("year", lambda value: value.year, "year", f"year({_DAY}) = 2024", arrow=pc.year),
+    _part("quarter", lambda value: (value.month + 2) // 3, "1 to 4", f"quarter({_DAY}) = 1"),
+    _part("month", lambda value: value.month, "1 to 12", f"month({_DAY}) = 1", arrow=pc.month),
+    _part("week", lambda value: value.isocalendar()[1], "ISO week", f"week({_DAY}) = 5",
+          "week_of_year", "weekofyear"),
+    _part("day", lambda value: value.day, "of the month", f"day({_DAY}) = 31",
+          "day_of_month", "dayofmonth", arrow=pc.day),
+    _part("day_of_week", lambda value: value.isoweekday(), "Monday 1 to Sunday 7",
+          f"day_of_week({_DAY}) = 3", "dow", "isodow"),
+    _part("dayofweek", lambda value: value.isoweekday() % 7 + 1,
+          "Sunday 1 to Saturday 7, as Spark", f"dayofweek({_DAY}) = 4"),
+    _part("weekday", lambda value: value.weekday(), "Monday 0 to Sunday 6", f"weekday({_DAY}) = 2"),
+    _part("day_of_year", lambda value: value.timetuple().tm_yday, "1 to 366",
+          f"day_of_year({_DAY}) = 31", "doy", "dayofyear"),
+    _part("year_of_week", lambda value: value.isocalendar()[0], "ISO year",
+          f"year_of_week({_DAY}) = 2024", "yow", "isoyear"),
+    _part("hour", lambda value: value.hour, "0 to 23", f"hour({_CLOCK}) = 10",
+          clock=True, arrow=pc.hour),
+    _part("minute", lambda value: value.minute, "0 to 59", f"minute({_CLOCK}) = 20",
+          clock=True, arrow=pc.minute),
+    _part("second", lambda value: value.second, "0 to 59", f"second({_CLOCK}) = 30",
+          clock=True, arrow=pc.second),
+    _part("millisecond", lambda value: value.microsecond // 1000, "0 to 999",
+          f"millisecond({_CLOCK}) = 500", clock=True),
+    Function("date_trunc", 2, 2, _truncated_rule, _date_trunc,
+             "the begin of the unit that it is in", f"date_trunc('month', {_DAY}) = '2024-01-01'",
+             ("datetrunc",)),
+    Function("date_add", 2, 3, _add_rule, _date_add(1),
+             "so many units later; with two arguments, a date days later",
+             f"date_add('month', 1, {_DAY}) = '2024-02-29'", ("dateadd",)),
+    Function("date_sub", 2, 3, _add_rule, _date_add(-1),
+             "the same, earlier", f"date_sub({_DAY}, 1) = '2024-01-30'"),
+    Function("date_diff", 2, 3, _difference_rule, _date_diff,
+             "whole units from one to another; with two arguments, days from the second",
+             f"date_diff('day', {_DAY}, date '2024-03-01') = 30", ("datediff", "timestampdiff")),
+    Function("to_unixtime", 1, 1, returns(pa.float64(), "timestamp"), _to_unix,
+             "seconds since 1970, as a double", "to_unixtime(timestamp '1970-01-02') = 86400",
+             ("epoch",)),
+    Function("unix_timestamp", 1, 1, returns(pa.int64(), "timestamp"), _to_unix_whole,
+             "whole seconds", "unix_timestamp(timestamp '1970-01-02') = 86400"),
+    Function("from_unixtime", 1, 1, returns(pa.timestamp("us", "UTC"), "double"),
+             fixed(_from_unix(EPOCH_UTC, 1)),
+             "a timestamp in UTC", "hour(from_unixtime(3600)) = 1", ("timestamp_seconds",)),
+    Function("to_timestamp", 1, 1, _stamp_rule, _to_stamp,
+             "a timestamp from a text, or from seconds since 1970",
+             "hour(to_timestamp('2024-01-31 10:00:00')) = 10", ("timestamp",)),
+    Function("to_date", 1, 1, _to_date_rule, converted,
+             "the date of a timestamp or text", f"to_date('2024-01-31') = {_DAY}", ("date",)),
+    Function("at_timezone", 2, 2, _zoned_rule, _at_zone,
+             "the same moment in another zone",
+             "hour(at_timezone(timestamp '2024-01-31 10:00:00 UTC', 'Asia/Tokyo')) = 19"),
+    Function("last_day_of_month", 1, 1, returns(pa.date32(), "instant"),
+             lambda s: lambda value: _last_day(converted(s)(value)),
+             "the last date of its month", "last_day_of_month(date '2024-02-01') = '2024-02-29'",
+             ("last_day",)),
+    Function("to_milliseconds", 1, 1, _interval_rule,
+             fixed(lambda value: value // datetime.timedelta(milliseconds=1)),
+             "an interval in milliseconds", "to_milliseconds(interval '5' second) = 5000"),
+)  # fmt: skip

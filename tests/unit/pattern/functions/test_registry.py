@@ -11,7 +11,8 @@ import pytest
 from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
 from outpace.errors import BindError, DataError
 from outpace.pattern.bind.query import bind
-from outpace.pattern.functions.registry import FUNCTIONS, find_function, function_names
+from outpace.pattern.functions import FUNCTIONS, find_function, function_names
+from outpace.pattern.functions.function import Function
 from outpace.pattern.query import Query
 
 UTC = datetime.UTC
@@ -251,6 +252,17 @@ def test_short_circuits_protect_from_errors(text: str) -> None:
     assert constant(f"false and ({text}) is null") is False
     with pytest.raises(DataError):
         value_of(f"({text}) is null")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_the_example_of_a_function_is_true(function: Function) -> None:
+    if function.name == "field":
+        # It has no name to call it by, and there is no constant struct.
+        assert not function.example
+        return
+    assert any(name in function.example for name in (function.name, *function.aliases))
+    assert constant(function.example) is True
+    assert function.about
 
 
 def test_names_are_unique_over_all_functions() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
-from outpace.plan.catalyst import catalyst_text
+from outpace.plan.crossing import catalyst_text
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,24 @@
-"""What a function is: a name, how many arguments of which types, and what it does in plain Python.
+"""What a function is: one entry with its names, its types and what it means to each evaluator.
 
-Guarantees: the implementation gets values of exactly the types in its signature (binding inserts
-the casts), and is called with NULL only where `strict` is off.
+Python's meaning is the one that counts. Those for Arrow, Numba and Catalyst equal it wherever they
+give one; where one has none, or gives up, Python computes value by value. Binding inserts casts, so
+every meaning gets exactly the types of the signature.
 """
 
 from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.errors import DataError
 from outpace.pattern import types, values
-from outpace.pattern.bound import BoundExpression, Constant
+from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.types import type_name
 
 
@@ -39,6 +42,10 @@ class MismatchError(Exception):
 
 Resolve = Callable[[Sequence[BoundExpression]], Signature]
 Scalar = Callable[..., Any]
+Operand: TypeAlias = "pa.Array | pa.Scalar"
+Kernel = Callable[[Apply, Sequence[Operand]], pa.Array]
+Compile = Callable[["Code", Apply, Sequence["Term"]], "Term"]
+Spell = Callable[[Apply, Sequence[str]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +60,49 @@ class Function:
         How many arguments; `most` None means no bound.
     resolve
         Checks the arguments' types and gives the signature, or raises `MismatchError`.
-    implement
-        Gives the Python function for a signature.
+    python
+        Gives the Python function for a signature. It is called with NULL only where `strict` is
+        off. That of a `lazy` one takes functions of the row and gives a function of the row.
+    about, example
+        What the reference says of its value, and a condition with a call of it that is true.
+    arrow
+        Computes whole columns (constants are scalars). An Arrow error or a `DataError` leaves the
+        rows to Python, which either succeeds or raises the error that the user sees.
+    numba
+        Writes the code of a compiled predicate, or raises `Uncompilable`.
+    catalyst
+        Writes Spark SQL from that of its arguments; None where Spark might mean something else.
     strict
         Whether a NULL argument makes the result NULL without a call.
+    lazy
+        Whether it decides itself which of its arguments are evaluated.
+    safe
+        Whether it cannot fail, so that rows that no search asks about can be computed too.
+    lengthens
+        Whether its text may be longer than what it is given.
     """
 
     name: str
     least: int
     most: int | None
     resolve: Resolve
-    implement: Callable[[Signature], Scalar]
+    python: Callable[[Signature], Scalar]
+    about: str
+    example: str
     aliases: tuple[str, ...] = ()
+    _: KW_ONLY
+    arrow: Kernel | None = None
+    numba: Compile | None = None
+    catalyst: Spell | None = None
     strict: bool = True
+    lazy: bool = False
+    safe: bool = False
+    lengthens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregator:
-    """An aggregate function; its implementation takes one tuple of arguments for each row.
+    """An aggregate function; its Python function takes one tuple of arguments for each row.
 
     `skip_null` leaves out rows whose first argument is NULL before the call.
     """
@@ -79,14 +111,135 @@ class Aggregator:
     least: int
     most: int | None
     resolve: Resolve
-    implement: Callable[[Signature], Callable[[Sequence[tuple[Any, ...]]], Any]]
+    python: Callable[[Signature], Callable[[Sequence[tuple[Any, ...]]], Any]]
+    about: str
     aliases: tuple[str, ...] = ()
     skip_null: bool = True
 
 
+def unsuitable(reason: str) -> pa.ArrowNotImplementedError:
+    """Return what a kernel raises where Arrow's meaning is not SQL's."""
+    return pa.ArrowNotImplementedError(reason)
+
+
+def direct(function: Callable[..., pa.Array]) -> Kernel:
+    """Return the kernel of a function of Arrow that means the same for all types."""
+    return lambda _, operands: function(*operands)
+
+
+def constants(operands: Sequence[Operand]) -> list[Any]:
+    """Return the values of operands that must be the same for all rows."""
+    if not all(isinstance(operand, pa.Scalar) and operand.is_valid for operand in operands):
+        raise unsuitable("only constants")
+    return [operand.as_py() for operand in operands]
+
+
+def longest(column: Operand) -> int:
+    """Return the number of characters of the longest text."""
+    return pc.max(pc.utf8_length(column)).as_py() or 0
+
+
+def infix(word: str) -> Spell:
+    """Return the Spark SQL of an operator between its arguments."""
+    return lambda _, parts: "(" + f" {word} ".join(parts) + ")"
+
+
+def called(name: str) -> Spell:
+    """Return the Spark SQL of a call."""
+    return lambda _, parts: f"{name}({', '.join(parts)})"
+
+
+def of_floats(spell: Spell) -> Spell:
+    """Return a meaning only for floats: Spark's settings decide what an overflow does."""
+    return lambda node, parts: spell(node, parts) if types.is_floating(node.type) else None
+
+
+def of_text(spell: Spell) -> Spell:
+    """Return a meaning only for arguments that are text."""
+    return lambda node, parts: (
+        spell(node, parts) if all(types.is_string(part.type) for part in node.arguments) else None
+    )
+
+
+class Uncompilable(Exception):  # noqa: N818 -- an answer, not an error
+    """The expression has no compiled form; the twin evaluates it."""
+
+
+class Kind(Enum):
+    """How a value is held in compiled code."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+
+
+#: What stands for an unknown value in compiled code.
+ZERO = {Kind.INTEGER: "0", Kind.FLOAT: "0.0", Kind.BOOLEAN: "False"}
+
+#: Integers beyond this have no exact double, and comparing the two needs more than a conversion.
+_EXACT = 1 << 53
+
+
+def kind_of(data_type: pa.DataType) -> Kind:
+    """Return how values of a type are held; raise `Uncompilable` for those that are not."""
+    if pa.types.is_boolean(data_type):
+        return Kind.BOOLEAN
+    if types.is_floating(data_type):
+        return Kind.FLOAT
+    if types.is_integer(data_type) and data_type != pa.uint64():
+        return Kind.INTEGER
+    if types.is_instant(data_type):
+        return Kind.INTEGER
+    raise Uncompilable
+
+
+@dataclass(frozen=True)
+class Term:
+    """A value in compiled code: its text, the text of whether it is known, and its kind."""
+
+    value: str
+    known: str
+    kind: Kind
+
+
+@dataclass
+class Code:
+    """The lines of a predicate for Numba; each refers only to earlier ones."""
+
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def line(self, value: str, known: str, kind: Kind) -> Term:
+        """Write a value and whether it is known, and return the variables that hold them."""
+        self.count += 1
+        name = f"v{self.count}"
+        self.lines.append(f"{name} = {value}")
+        if known in ("True", "False"):
+            return Term(name, known, kind)
+        self.lines.append(f"k{self.count} = {known}")
+        return Term(name, f"k{self.count}", kind)
+
+    def exact(self, value: str) -> None:
+        """Leave to the twin an integer that has no exact double."""
+        self.lines.append(f"if {value} > {_EXACT} or {value} < -{_EXACT}: return -1")
+
+
+def both_known(left: Term, right: Term) -> str:
+    """Return the text of whether two values are known."""
+    known = dict.fromkeys(text for text in (left.known, right.known) if text != "True")
+    return " and ".join(known) or "True"
+
+
 def fixed(function: Scalar) -> Callable[[Signature], Scalar]:
-    """Return an `implement` for a function that works alike for all types."""
+    """Return the meaning of a function that works alike for all types."""
     return lambda _: function
+
+
+def converted(signature: Signature) -> Scalar:
+    """The meaning of a cast that binding has let pass."""
+    function = values.converter(signature.arguments[0], signature.result)
+    assert function is not None
+    return function
 
 
 def returns(result: pa.DataType, *arguments: str) -> Resolve:
@@ -123,9 +276,9 @@ def require(argument: BoundExpression, kind: str, position: int) -> pa.DataType:
     if kind == "double" and types.is_numeric(argument.type):
         return pa.float64()
     written = isinstance(argument, Constant) and types.is_string(argument.type)
-    if kind in ("timestamp", "instant") and written:
+    if kind in ("timestamp", "clock", "instant") and written:
         return default
-    if kind == "timestamp" and pa.types.is_date(argument.type):
+    if kind in ("timestamp", "clock") and pa.types.is_date(argument.type):
         return types.TIMESTAMP
     raise MismatchError(f"expected {title}, found {type_name(argument.type)}", position)
 
@@ -140,6 +293,11 @@ KINDS: dict[str, tuple[_Test, str, pa.DataType]] = {
     "instant": (types.is_instant, "a date or timestamp", types.TIMESTAMP),
     "timestamp": (
         lambda kind: bool(pa.types.is_timestamp(kind)),
+        "a timestamp",
+        types.TIMESTAMP,
+    ),
+    "clock": (
+        lambda kind: bool(pa.types.is_timestamp(kind) or pa.types.is_time(kind)),
         "a timestamp",
         types.TIMESTAMP,
     ),
