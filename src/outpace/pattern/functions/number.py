@@ -231,7 +231,7 @@ NUMBERS: tuple[Function, ...] = (
             result=pa.bool_()),
     _double("isinf", math.isinf, "whether it is infinite", "isinf(ln(0))", "is_infinite",
             result=pa.bool_()),
-    _double("isfinite", math.isfinite, "whether it is neither", "isfinite(1)", "is_finite",
+    _double("isfinite", math.isfinite, "whether it is a finite number", "isfinite(1)", "is_finite",
             result=pa.bool_()),
     Function("width_bucket", 4, 4, _bucket_rule, fixed(_bucket),
              "which of n equal parts of a range it is in", "width_bucket(7, 0, 10, 5) = 4"),

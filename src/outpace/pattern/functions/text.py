@@ -245,7 +245,7 @@ TEXTS: tuple[Function, ...] = (
              "ltrim('xxa', 'x') = 'a'"),
     Function("rtrim", 1, 2, _TEXT, fixed(_trimmed("right")), "the same at the right",
              "rtrim('a ') = 'a'"),
-    Function("replace", 2, 3, _TEXT, fixed(_replace), "with other parts for some, or without them",
+    Function("replace", 2, 3, _TEXT, fixed(_replace), "a part replaced everywhere, or dropped",
              "replace('abc', 'b', 'x') = 'axc'", lengthens=True),
     Function("||", 1, None, _concatenation, fixed(_joined),
              "all arguments joined: text, arrays, binary", "concat('a', 'b') = 'ab'", ("concat",),

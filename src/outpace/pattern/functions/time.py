@@ -68,7 +68,7 @@ def _part(
     name: str, read: Callable[[Any], int], about: str, example: str, *aliases: str,
     clock: bool = False, arrow: Scalar | None = None,
 ) -> Function:  # fmt: skip
-    """Return a function that reads a part of a date or timestamp; `clock`: not of a date."""
+    """Return a function that reads a part of a date or timestamp; `clock`: of its time of day."""
 
     def python(signature: Signature) -> Scalar:
         kind = signature.arguments[0]
@@ -297,7 +297,7 @@ _DAY = "date '2024-01-31'"
 _CLOCK = "timestamp '2024-01-31 10:20:30.5'"
 
 TIMES: tuple[Function, ...] = (
-    _part("year", lambda value: value.year, "year", f"year({_DAY}) = 2024", arrow=pc.year),
+    _part("year", lambda value: value.year, "the year", f"year({_DAY}) = 2024", arrow=pc.year),
     _part("quarter", lambda value: (value.month + 2) // 3, "1 to 4", f"quarter({_DAY}) = 1"),
     _part("month", lambda value: value.month, "1 to 12", f"month({_DAY}) = 1", arrow=pc.month),
     _part("week", lambda value: value.isocalendar()[1], "ISO week", f"week({_DAY}) = 5",
@@ -322,7 +322,7 @@ TIMES: tuple[Function, ...] = (
     _part("millisecond", lambda value: value.microsecond // 1000, "0 to 999",
           f"millisecond({_CLOCK}) = 500", clock=True),
     Function("date_trunc", 2, 2, _truncated_rule, _date_trunc,
-             "the begin of the unit that it is in", f"date_trunc('month', {_DAY}) = '2024-01-01'",
+             "the start of its month or other unit", f"date_trunc('month', {_DAY}) = '2024-01-01'",
              ("datetrunc",)),
     Function("date_add", 2, 3, _add_rule, _date_add(1),
              "so many units later; with two arguments, a date days later",
