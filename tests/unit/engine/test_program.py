@@ -225,7 +225,7 @@ def test_what_would_take_long_to_compile_is_refused(text):
         compile_program(pattern, NAMES)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(patterns(anchors=False))
 def test_the_size_of_a_pattern_is_there_in_its_program(pattern):
     program = compile_program(pattern, ("A", "B", "C"))
