@@ -39,10 +39,9 @@ from outpace.engine.message import (
     TimeTold,
 )
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order
 from outpace.engine.order.in_order import InOrder
-from outpace.engine.order.reorderer import Reorderer
-from outpace.engine.order.source_order import SourceOrder
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
@@ -132,7 +131,7 @@ class Front(Stateful):
 
     def follow(self, disorder: BoundDisorder) -> None:
         """Take events in another order from now on."""
-        self.order = Reorderer(self._spec.bound, disorder, self._spec.schema)
+        self.order = make_order(self._spec.bound, disorder, self._spec.schema)
 
     def take_back(self) -> bool:
         """Undo the last step, whose delivery nobody could take; say whether that is possible."""
@@ -525,10 +524,8 @@ def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | Wind
 
 
 def _make_order(spec: OperatorSpec) -> Order:
-    if spec.sources is not None:
-        return SourceOrder(spec.bound, spec.sources)
-    if spec.disorder is not None:
-        return Reorderer(spec.bound, spec.disorder, spec.schema)
+    if spec.sources is not None or spec.disorder is not None:
+        return make_order(spec.bound, spec.disorder, spec.schema, spec.sources)
     keys = (
         ()
         if spec.windows is not None and spec.query.windows is not None

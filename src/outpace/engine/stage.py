@@ -40,7 +40,6 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import Back, Front, Instance, Operator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
 from outpace.errors import StateError
@@ -124,7 +123,6 @@ class _Arriving:
     def unused_late(self, cells: Sequence[Cell]) -> int:
         """Count the events that no step can use, known by their times alone, that are late."""
         order = self._front.order
-        assert isinstance(order, Reorderer)
         blocks = [cell.block for cell in cells if cell.kind is Kind.UNUSED]
         return sum(int(np.searchsorted(read_times(block), order.watermark)) for block in blocks)
 

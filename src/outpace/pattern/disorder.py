@@ -1,15 +1,16 @@
 """Disorder as a value: how far events are out of order, and what becomes of those that come late.
 
-`Query.disorder` takes one of these. `outpace.engine.order.reorderer` runs them. Without one, events
-are expected in order: in process a push refuses others; on Spark each micro-batch is sorted, and an
-event before those of an earlier one is late.
+`Query.disorder` takes one of these, and `outpace.engine.order.choose` knows what runs each. Without
+one, events are expected in order: in process a push refuses others; on Spark each micro-batch is
+sorted, and an event before those of an earlier one is late.
 """
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
+from typing import ClassVar
 
 from outpace.errors import BindError
 from outpace.pattern.argument import a_duration
@@ -53,9 +54,24 @@ class Disorder:
         column.
     """
 
+    #: What `explain` says of a kind, with its settings in units of time.
+    described: ClassVar[str]
+
     late: Late | str = Late.DROP
     invalid: Invalid | str = Invalid.FAIL
     ahead: Duration | str | None = None
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """Return the names of the durations that a kind has beside what all have.
+
+        Examples
+        --------
+        >>> KSlack.settings(), Watermark.settings()
+        (('slack',), ())
+        """
+        common = {field.name for field in fields(Disorder)}
+        return tuple(field.name for field in fields(cls) if field.name not in common)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "late", one_of(Late, self.late, "late"))
@@ -74,6 +90,8 @@ class InOrder(Disorder):
     <Late.SIDE: 'side'>
     """
 
+    described = "each batch is sorted; events before those of an earlier batch are late"
+
 
 @dataclass(frozen=True, slots=True)
 class KSlack(Disorder):
@@ -90,6 +108,8 @@ class KSlack(Disorder):
     >>> KSlack("2 s").slack
     datetime.timedelta(seconds=2)
     """
+
+    described = "an event waits until one is seen that is {slack:,} units of time later"
 
     slack: Duration | str = 0
 
@@ -119,6 +139,8 @@ class Watermark(Disorder):
     >>> Watermark(late="pass", ahead="1 hour").ahead
     datetime.timedelta(seconds=3600)
     """
+
+    described = "an event waits until it is told that no earlier one comes"
 
 
 def _duration(value: Duration | str, name: str) -> Duration:

@@ -171,7 +171,7 @@ class StreamPlan(Crossing):
         invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
         return [
             *lines,
-            f"order: {_order(disorder)}",
+            f"order: {disorder!s}",
             f"late events are {late[disorder.late]}; invalid events are"
             f" {invalid[disorder.invalid]}",
         ]
@@ -323,11 +323,3 @@ def _stages(
         )
     make = partial(operator_of, query, schema, None, timeouts=timeouts)
     return (StageSpec(Part.WHOLE, count if keyed else 1, make, layout.identity),)
-
-
-def _order(disorder: BoundDisorder) -> str:
-    if disorder.told:
-        return "an event waits until it is told that no earlier one comes"
-    if disorder.slack is None:
-        return "each batch is sorted; events before those of an earlier batch are late"
-    return f"an event waits until one is seen that is {disorder.slack:,} units of time later"

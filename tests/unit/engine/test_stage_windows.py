@@ -205,9 +205,9 @@ class Simulation:
         times = rows["ts"].to_pylist()
         if not self._disorder.told:
             self._clock = max([self._clock, *times])
-        slack = self._disorder.slack or 0
+        slack = dict(self._disorder.settings).get("slack", 0)
         watermark = told if self._clock == NO_TIME else max(self._clock - slack, told)
-        in_order = self._disorder.slack is None and not self._disorder.told
+        in_order = isinstance(self._disorder.value, InOrder)
         ready = len(times) if in_order else sum(time < watermark for time in times)
         self.expected.append(self._operator.push(rows.slice(0, ready)).matches)
         self._waiting = rows.slice(ready)

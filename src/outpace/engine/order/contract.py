@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import pyarrow as pa
 
@@ -45,6 +45,11 @@ class Order(Protocol):
         """How many events wait for their turn."""
         ...
 
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        ...
+
     def push(
         self,
         rows: pa.Table,
@@ -61,6 +66,10 @@ class Order(Protocol):
 
     def finish(self, source: str | None = None) -> Released:
         """Take the end of a source, or of all."""
+        ...
+
+    def snapshot(self) -> Self:
+        """Return a part that stands where this one does; see `Stateful`."""
         ...
 
     def state(self) -> State:

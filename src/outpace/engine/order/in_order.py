@@ -55,6 +55,11 @@ class InOrder(Stateful):
         self._before = self._arrival.latest, self._watermark
 
     @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME where nobody asks for it."""
+        return self._watermark
+
+    @property
     def buffered(self) -> int:
         """None: nothing waits."""
         return 0

@@ -41,7 +41,7 @@ from outpace.engine.state import NATURAL, State, integer, lists, require, requir
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Invalid, Late
+from outpace.pattern.disorder import InOrder, Invalid, Late
 
 _LIMITS: Final = np.iinfo(np.int64)
 
@@ -99,8 +99,9 @@ class Reorderer(Stateful):
         self._ticks = ticks_of(self._kind)
         self._schema = schema
         self._order = _total_order(bound, disorder.ties)
-        self._in_order = disorder.slack is None and not disorder.told
-        self._clock = Clock(0 if self._in_order else disorder.slack, disorder.ahead)
+        self._in_order = isinstance(disorder.value, InOrder)
+        slack = None if disorder.told else dict(disorder.settings).get("slack", 0)
+        self._clock = Clock(slack, disorder.ahead)
         self._runs = Runs(schema)
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.order_by)

@@ -1,14 +1,21 @@
-"""Events of several sources, in the order of all of them; see `SourceMerge`."""
+"""Events of several sources, in the order of all of them; see `SourceMerge`.
+
+Order is a chain: where the events of a source are out of order, a part of its own brings them into
+order first, so which of them are late depends on that source alone, however the sources are mixed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.order.contract import Released
+from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.sources import SourceMerge, ticks_of
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
+from outpace.engine.state import State, integer
 from outpace.errors import BindError
 from outpace.pattern.bound import BoundQuery
 
@@ -22,24 +29,39 @@ class SourceOrder(Stateful):
         The query; its first order column is the time of all sources.
     sources
         Their identifiers.
+    each
+        What brings the events of each source into order; None where they are in order.
     """
 
-    CHANGED = ("merge",)
+    CHANGED = ("merge", "_each")
 
-    def __init__(self, bound: BoundQuery, sources: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        bound: BoundQuery,
+        sources: tuple[str, ...],
+        each: Mapping[str, Order] | None = None,
+    ) -> None:
         if not bound.order_by or bound.descending[0]:
             raise BindError(
                 "the events of several sources are ordered by rising time",
                 hint='name the time column first: order_by("ts")',
             )
         self.merge = SourceMerge(sources, time=bound.order_by[0])
+        self._each = dict(each or {})
         self._nothing = bound.schema.empty_table()
         self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
+        self._watermark = int(NO_TIME)
 
     @property
     def buffered(self) -> int:
-        """How many events wait for those of other sources."""
-        return sum(map(self.merge.buffered, self.merge.sources))
+        """How many events wait for others, of their source or of other sources."""
+        waiting = sum(map(self.merge.buffered, self.merge.sources))
+        return waiting + sum(order.buffered for order in self._each.values())
+
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self._watermark
 
     def push(
         self,
@@ -49,31 +71,48 @@ class SourceOrder(Stateful):
         source: str | None = None,
     ) -> Released:
         """Take the next events of a source; after an error nothing is taken."""
+        if source in self._each:
+            return self._pass_on(source, self._each[source].push(rows, spans, told))
         self.merge.push(source or "", rows)
         return self._released() if told == NO_TIME else self.tell(told, source)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later event of a source has a time before this."""
+        if source in self._each:
+            return self._pass_on(source, self._each[source].tell(time))
         self.merge.heartbeat(source or "", time * self._ticks)
         return self._released()
 
     def finish(self, source: str | None = None) -> Released:
         """Say that a source, or every one, sends no more events."""
         for one in self.merge.sources if source is None else [source]:
+            if one in self._each:
+                self.merge.push(one, self._each[one].finish().rows)
             self.merge.finish(one)
         return self._released()
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        return self.merge.state()
+        each = {f"source {name}": order.state() for name, order in self._each.items()}
+        numbers = {"watermark": self._watermark}
+        return State(numbers, parts={"merge": self.merge.state(), **each})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self.merge.restore(state)
+        self._watermark = integer(state.numbers, "watermark")
+        self.merge.restore(state.part("merge"))
+        for name, order in self._each.items():
+            order.restore(state.part(f"source {name}"))
+
+    def _pass_on(self, source: str, released: Released) -> Released:
+        """Let events of a source that are in order wait for those of the others."""
+        self.merge.push(source, released.rows)
+        if released.watermark != NO_TIME:
+            self.merge.heartbeat(source, released.watermark * self._ticks)
+        return replace(self._released(), late=released.late, invalid=released.invalid)
 
     def _released(self) -> Released:
         ordered = self.merge.take()
-        time = (
-            ordered.watermark if ordered.watermark == NO_TIME else ordered.watermark // self._ticks
-        )
-        return Released(ordered.rows if len(ordered) else self._nothing, time)
+        if ordered.watermark != NO_TIME:
+            self._watermark = ordered.watermark // self._ticks
+        return Released(ordered.rows if len(ordered) else self._nothing, self._watermark)

@@ -28,7 +28,6 @@ from outpace.engine.message import Aside, Emit, EventsArrived, SourceEnded, Stim
 from outpace.engine.operator import Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import with_reasons
-from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.source_order import SourceOrder
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
@@ -118,7 +117,6 @@ def open_query(
         raise UnsupportedError("partial matches in windows do not time out: windows end them")
     if sources is not None:
         sources = some_names(sources, "sources", hint='write sources=["east", "west"]')
-        check_sources(query)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
     if schema is not None:
         matcher.bind(schema)
@@ -149,15 +147,6 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
     matcher = open_query(query, sources=sources, timeouts=timeouts)
     matcher.restore(saved)
     return matcher
-
-
-def check_sources(query: Query) -> None:
-    """Refuse disorder where sources are named: each is in order, and they say what time it is."""
-    if query.order_of_arrival is not None:
-        raise UnsupportedError(
-            "the events of a source come in order, so a query over sources has no disorder",
-            hint="leave out disorder, or push the rows of all sources without naming them",
-        )
 
 
 class StreamMatcher:
@@ -380,7 +369,6 @@ class StreamMatcher:
         if not self._follows:
             self._begin_to_follow()
         order, bound = operator.front.order, operator.spec.bound
-        assert isinstance(order, Reorderer)
         times = as_integers(matches.column(bound.order_by[0]).drop_null())
         if len(times) and times.min() < order.watermark:
             raise DataError(

@@ -27,8 +27,7 @@ from outpace.engine.message import SourceEnded, TimeTold
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.sources import ticks_of
 from outpace.engine.split.number import in_order
-from outpace.errors import BindError, DataError
-from outpace.hosts.local.stream import check_sources
+from outpace.errors import BindError, DataError, UnsupportedError
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
@@ -88,7 +87,11 @@ def run(
     True
     """
     checked_query(query)
-    check_sources(query)
+    if query.order_of_arrival is not None:
+        raise UnsupportedError(
+            "the sources of a run are in order, so its query has no disorder",
+            hint="leave out disorder, or push the rows of each source to op.open(query, sources=)",
+        )
     several = list(sources) if isinstance(sources, Iterable) else []
     listed = [sources] if isinstance(sources, Source) else several
     if not listed or not all(isinstance(source, Source) for source in listed):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from outpace.errors import BindError
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
-from outpace.pattern.disorder import Duration, InOrder, Invalid, KSlack, Late, Watermark
+from outpace.pattern.disorder import Disorder, Duration, InOrder, Invalid, Late, Watermark
 from outpace.pattern.query import Query
 from outpace.pattern.types import type_name
 
@@ -29,13 +29,10 @@ class BoundDisorder:
     ----------
     time
         The column of event time: the first of the query's order.
-    slack
-        How much later than an event one must be seen before it is released, in units of the time
-        column; None where nothing waits (`InOrder`) or time is told (`Watermark`).
-    told
-        Whether the watermark is told.
-    late, invalid
-        What becomes of late and of invalid events.
+    value
+        What the query says.
+    settings
+        The durations that this kind has, in units of the time column.
     ahead
         How far an event may be ahead of all before it, in units of the time column, or None.
     ties
@@ -43,12 +40,28 @@ class BoundDisorder:
     """
 
     time: str
-    slack: int | None
-    told: bool
-    late: Late
-    invalid: Invalid
+    value: Disorder
+    settings: tuple[tuple[str, int], ...]
     ahead: int | None
     ties: tuple[str, ...]
+
+    @property
+    def late(self) -> Late:
+        """What becomes of late events."""
+        return Late(self.value.late)
+
+    @property
+    def invalid(self) -> Invalid:
+        """What becomes of invalid events."""
+        return Invalid(self.value.invalid)
+
+    @property
+    def told(self) -> bool:
+        """Whether the watermark is told, and nothing else says what time it is."""
+        return isinstance(self.value, Watermark)
+
+    def __str__(self) -> str:
+        return self.value.described.format(**dict(self.settings))
 
 
 def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
@@ -63,24 +76,19 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
     --------
     >>> schema = pa.schema([("ts", pa.timestamp("ms")), ("seq", pa.int64())])
     >>> bound = bind_disorder(Query().order_by("ts").disorder(KSlack("2 s")), schema)
-    >>> bound.slack, bound.ties
-    (2000000, ('seq',))
+    >>> bound.settings, bound.ties
+    ((('slack', 2000000),), ('seq',))
     """
     time = _time(query, schema)
     disorder = query.order_of_arrival or InOrder()
     kind = types.value_type(schema.field(time).type)
     ordered = {resolve_column(item.column, schema, "order by") for item in query.order}
-    slack = disorder.slack if isinstance(disorder, KSlack) else None
-    assert isinstance(disorder.late, Late)
-    assert isinstance(disorder.invalid, Invalid)
-    assert not isinstance(slack, str)
+    settings = [(name, getattr(disorder, name)) for name in disorder.settings()]
     assert not isinstance(disorder.ahead, str)
     return BoundDisorder(
         time=time,
-        slack=None if slack is None else _units(slack, time, kind, "slack"),
-        told=isinstance(disorder, Watermark),
-        late=disorder.late,
-        invalid=disorder.invalid,
+        value=disorder,
+        settings=tuple((name, _units(value, time, kind, name)) for name, value in settings),
         ahead=None if disorder.ahead is None else _units(disorder.ahead, time, kind, "ahead"),
         ties=tuple(name for name in TIES if name not in ordered and _is_sortable(name, schema)),
     )

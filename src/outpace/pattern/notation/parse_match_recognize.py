@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
+from outpace.pattern.notation.disorder import read_disorder
 from outpace.pattern.notation.lexer import Cursor, Kind, Source, Token
-from outpace.pattern.notation.parse_disorder import read_disorder
 from outpace.pattern.notation.parse_expression import read_expression
 from outpace.pattern.notation.parse_pattern import read_pattern
 from outpace.pattern.notation.parse_windows import (

@@ -12,7 +12,7 @@ clause has, each where it is asked for:
 - `CONSUME SELECTED EVENTS` or `CONSUME ALL EVENTS`;
 - `LIMIT 5 PER START` or `LIMIT 5 PER PARTITION`;
 - `OVER COUNT (1000 SLIDE 50)` and other windows, and `INSTANCES 8` (see `parse_windows`);
-- `DISORDER SLACK '2 s'` for a stream that is out of order (see `parse_disorder`).
+- `DISORDER SLACK '2 s'` for a stream that is out of order (see `disorder`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Expression, Literal
-from outpace.pattern.notation.print_disorder import disorder_calls, disorder_clauses
+from outpace.pattern.notation.disorder import disorder_calls, disorder_clauses
 from outpace.pattern.notation.print_expression import print_expression
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.notation.print_pattern import print_pattern

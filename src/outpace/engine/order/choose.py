@@ -1,0 +1,47 @@
+"""Which part brings events into order, by what a query says of them.
+
+A new kind of disorder is a value in `outpace.pattern.disorder`, a part here that runs it (its own
+file, with the methods of `Order`), and a word in `outpace.pattern.notation.disorder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.order.contract import Order
+from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.source_order import SourceOrder
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
+
+#: What runs each kind.
+ORDERS: Final[dict[type[Disorder], Callable[[BoundQuery, BoundDisorder, pa.Schema], Order]]] = {
+    InOrder: Reorderer,
+    KSlack: Reorderer,
+    Watermark: Reorderer,
+}
+
+
+def make_order(
+    bound: BoundQuery,
+    disorder: BoundDisorder | None,
+    schema: pa.Schema,
+    sources: tuple[str, ...] | None = None,
+) -> Order:
+    """Return what brings the events of a stream, or of several sources, into the query's order.
+
+    Each source is brought into order by itself; then their events are.
+    """
+
+    def make() -> Order:
+        assert disorder is not None
+        return ORDERS[type(disorder.value)](bound, disorder, schema)
+
+    if sources is None:
+        return make()
+    each = None if disorder is None else {source: make() for source in sources}
+    return SourceOrder(bound, sources, each)
