@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 from outpace.cli.main import app
 from outpace.cli.progress import ClassicFeed, Tasks, spark_progress
 from outpace.cli.run_input import TextOptions, read_inputs
-from outpace.cli.run_local import found_in_process, why_spark
+from outpace.cli.run_local import LeftToSpark, found_in_process, why_spark
 from outpace.cli.run_query import SqlText
 from outpace.errors import DataError
 from outpace.hosts.spark.failure import spark_error
@@ -196,11 +196,11 @@ SAME = [
     "SELECT count(*), COUNT(1) AS n, count(TINY), min(N.large), max(whole - 1 * tiny), "
     "max(-double), count(DISTINCT small), min(double * 1.10) FROM numbers N",
     "SELECT * FROM (SELECT Whole, count(*) FROM numbers GROUP BY whole) WHERE `count(1)` > 0",
-    "SELECT (tiny + 1), -small, whole / 2, LARGE FROM numbers",
+    "SELECT (tiny + 1), -small, whole / 2, LARGE, tiny - -1, -5 * tiny FROM numbers",
     "WITH a AS (SELECT tiny + 1 AS n FROM numbers), b AS (SELECT n * 2 AS m FROM a) "
     "SELECT m - 1 AS k FROM b WHERE m / 2 > 1 ORDER BY k DESC LIMIT 3",
 ]
-#: Both refuse these.
+#: Spark refuses these, and what runs in process leaves them to Spark.
 REFUSED = [
     "SELECT least - 1 AS n FROM numbers",
     "SELECT id FROM numbers WHERE least - 1 < 5",
@@ -246,7 +246,7 @@ def test_numbers_and_names_in_process_are_those_of_spark(spark: SparkSession, fo
     for text in REFUSED:
         asked = SqlText(text, "outpace", Path("refused.sql"))
         assert why_spark(asked, inputs) is None
-        with pytest.raises(DataError):
+        with pytest.raises(LeftToSpark):
             found_in_process(asked, inputs)
         with pytest.raises(ArithmeticException):
             spark.sql(text).toArrow()

@@ -28,6 +28,7 @@ from outpace.cli.run_input import (
     read_inputs,
 )
 from outpace.cli.run_local import (
+    LeftToSpark,
     check_columns,
     check_query,
     found_in_process,
@@ -104,9 +105,12 @@ def run(
     reason = None if chosen else why_spark(asked, read)
     if reason is None and not chosen:
         typer.echo(f"in process: {size_text(read)} of input; --spark runs it on Spark", err=True)
-        with pandas_left_out(query):
-            _run_in_process(asked, read, target, limit, explain=explain)
-        return
+        try:
+            with pandas_left_out(query):
+                _run_in_process(asked, read, target, limit, explain=explain)
+            return
+        except LeftToSpark as left:
+            reason = f"in process the statement fails with {left}"
     check_columns(asked, read)
     if reason is not None:
         typer.echo(f"on Spark: {reason}", err=True)

@@ -11,7 +11,7 @@ import math
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +33,7 @@ from outpace.pattern.query import Query
 from outpace.plan.batch import plan_batch
 from outpace.report.table import counted_bytes
 from outpace.statement.portable import differences
-from outpace.statement.spark_on_duckdb import for_duckdb
+from outpace.statement.spark_on_duckdb import EAGER, for_duckdb
 from outpace.statement.split import whole_table
 from outpace.statement.unknown_names import unknown_columns, unknown_tables
 
@@ -124,11 +124,16 @@ def check_columns(asked: Query | SqlText, inputs: Sequence[Input]) -> None:
     if isinstance(asked, SqlText):
         known = {**_schemas(inputs), **_outputs(asked, inputs)}
         if differences(asked.statement(), known) is None:
-            _run_statement(asked, {one.name: one.schema.empty_table() for one in inputs})
+            with suppress(LeftToSpark):
+                _run_statement(asked, {one.name: one.schema.empty_table() for one in inputs})
+
+
+class LeftToSpark(Exception):  # noqa: N818 - it is no failure
+    """A number is too large or divided by zero, which Spark may find, or not look at."""
 
 
 def found_in_process(asked: Query | SqlText, inputs: Sequence[Input]) -> TableResult:
-    """Read the inputs and return what is found."""
+    """Read the inputs and return what is found; what only Spark can decide is left to it."""
     if isinstance(asked, Query):
         return TableResult.of(match(read_table(inputs[0]), asked, progress=True))
     return TableResult.of(_run_statement(asked, {one.name: read_table(one) for one in inputs}))
@@ -225,14 +230,17 @@ def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.
     # A statement reads its inputs alone, as on Spark: no file by its name, no extension.
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        # It would find x + 1 > 5 to be x > 4, where Spark fails because x + 1 is too large.
-        connection.execute("SET disabled_optimizers = 'expression_rewriter'")
+        connection.execute(f"SET disabled_optimizers = '{','.join(EAGER)}'")
         for name, table in tables.items():
             assert name is not None
             connection.register(name, table)
         try:
             return run_split(connection, for_duckdb(statement), progress=True)
         except OutpaceError as error:
+            if isinstance(
+                error.__cause__, duckdb.OutOfRangeException | duckdb.InvalidInputException
+            ):
+                raise LeftToSpark(error.message.removeprefix("DuckDB: ")) from error
             raise asked.located(error) from error.__cause__
 
 

@@ -3,6 +3,8 @@
 In Spark's SQL a whole number is an INT, or a BIGINT where it is larger; in DuckDB's it takes the
 type of the column beside it. Spark refuses to divide by zero, DuckDB gives an infinite number. And
 a column without a name of its own gets another one.
+
+DuckDB computes more than Spark, which stops at the first NULL: where DuckDB fails, Spark may not.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from sqlglot import exp
 
 from outpace.statement.split import Statement
 
+#: Rules of DuckDB's optimiser that would leave out what Spark computes: `x + 1 > 5` becomes
+#: `x > 4`, and of two conditions the simpler one goes first.
+EAGER: Final = ("expression_rewriter", "filter_pushdown", "reorder_filter")
 _INT_MAX: Final = 2**31 - 1
 #: Here a number counts rows or columns.
 _COUNTS: Final = (exp.Limit, exp.Ordered, exp.Group)
@@ -48,9 +53,9 @@ def spark_name(node: exp.Expr) -> str | None:
 
     Examples
     --------
-    >>> select = sqlglot.parse_one("SELECT count(*), max(m.a - 1), -b, c AS d, e > 1 FROM m")
+    >>> select = sqlglot.parse_one("SELECT count(*), max(m.a - -1), -b, c AS d, e > 1 FROM m")
     >>> [spark_name(node) for node in select.selects]
-    ['count(1)', 'max((a - 1))', '(- b)', 'd', None]
+    ['count(1)', 'max((a - -1))', '(- b)', 'd', None]
     """
     if isinstance(node, exp.Column | exp.Alias):
         return node.alias_or_name
@@ -66,6 +71,8 @@ def spark_name(node: exp.Expr) -> str | None:
         left, right = spark_name(node.this), spark_name(node.expression)
         return None if left is None or right is None else f"({left} {_SIGNS[type(node)]} {right})"
     inside = spark_name(node.this) if type(node) in _FORMS else None
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and inside is not None:
+        return f"-{inside}"
     return None if inside is None else _FORMS[type(node)].format(inside)
 
 

@@ -87,9 +87,12 @@ def test_whole_numbers_are_computed_with() -> None:
     assert (code, error[:10]) == (0, "in process")
     assert out == "symbol,count(1),deepest,part\na,1,3,0.7\n"
     Path("zero.sql").write_text("SELECT price / (ts - 1) AS n FROM whole")
-    code, out, error = run("zero.sql", "-i", "whole.csv")
-    assert (code, out) == (2, "")
-    assert "[data] DuckDB: division by zero\n" in error
+    error = run("zero.sql", "-i", "whole.csv")[2]
+    assert (
+        "\non Spark: in process the statement fails with division by zero\n[error] Spark" in error
+    )
+    Path("zero.sql").write_text("SELECT 1 / 0 AS n FROM whole")
+    assert run("zero.sql", "-i", "whole.csv", "--spark")[2].startswith("[error] Spark needs Java")
 
 
 def test_a_result_without_rows_keeps_its_columns() -> None:
