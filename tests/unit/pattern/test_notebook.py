@@ -113,6 +113,13 @@ def test_words_of_snowflake_are_read_in_its_dialect() -> None:
     assert op.match(TABLE, again).to_pylist() == rows
 
 
+def test_a_measure_of_an_earlier_pattern_is_named() -> None:
+    with pytest.raises(op.BindError, match="unknown variable 'B'\n  measure at") as caught:
+        op.match(TABLE, RISE.pattern("A C"))
+    assert "an earlier pattern had it" in str(caught.value)
+    assert "write .measures(at=...) anew" in str(caught.value.hint)
+
+
 def test_lag_takes_no_value_for_missing_rows() -> None:
     with pytest.raises(
         op.PatternSyntaxError, match=r"(?s)LAG takes no value.*COALESCE\(LAG\(x, 1\)"

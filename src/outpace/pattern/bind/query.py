@@ -232,7 +232,14 @@ def _measures(
             f"measure {name}",
             final=query.rows is Rows.ONE,
         )
-        measures.append(BoundMeasure(name, _as_stored(bind_expression(expression, scope), schema)))
+        try:
+            bound = bind_expression(expression, scope)
+        except BindError as error:
+            if any(error.message == f"unknown variable '{gone}'" for gone, _ in query.set_aside):
+                error.detail = "an earlier pattern had it, and the measure is still of that one"
+                error.hint = f"{error.hint}; write .measures({name}=...) anew"
+            raise
+        measures.append(BoundMeasure(name, _as_stored(bound, schema)))
     return tuple(measures)
 
 
