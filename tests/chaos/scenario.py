@@ -48,12 +48,14 @@ class Scenario:
     sink: Sink
     form: str
     kills: tuple[Kill, ...]
+    executors: int = 2
 
     @property
     def master(self) -> str:
         """Where Spark runs: with executors of their own where one is killed, or outlives others."""
         apart = {Victim.EXECUTOR, Victim.DRIVER} & {kill.victim for kill in self.kills}
-        return "local-cluster[2,1,1024]" if apart else "local[2]"
+        cluster = f"local-cluster[{self.executors},{2 // self.executors},1024]"
+        return cluster if apart else "local[2]"
 
     @property
     def pieces(self) -> int:
