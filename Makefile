@@ -59,11 +59,12 @@ lint: $(READY) ## run ruff, mypy --strict and the import rules; needs .venv alon
 	$(BIN)/lint-imports --no-logo
 
 unit: setup $(WARM) ## run the tests only, after setup; choose with ARGS, for example ARGS="tests/unit -k parser"
-	$(BIN)/python -m pytest -n $(WORKERS) --durations 10 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --durations 10 --junitxml build/durations.xml $(ARGS)
 
-soak: setup $(WARM) ## after setup, run the tests that take long, then every property with new examples
+soak: setup $(WARM) ## after setup, run the tests that take long, every property with new examples, and chaos; takes hours
 	$(BIN)/python -m pytest -m soak $(ARGS)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/conformance
+	$(MAKE) chaos
 
 demo: $(READY) $(WARM) ## run the demo, on Spark where there is Java; needs .venv alone
 	$(BIN)/outpace demo
