@@ -279,11 +279,17 @@ class SharedWindows(Stateful):
         inside = row < high
         slots.group_cursor = awaited[segment]
         slots.group_cursor[inside] = held.ordinal[row[inside]]
-        # A partition without windows needs no rows, and PREV those before the first one.
-        first = segments.bounds[1:] + self._back
+        # A partition without windows needs no rows.
+        first = segments.bounds[1:].copy()
         np.minimum.at(first, segment, row)
         waiting = take_windows(slots.all_windows, slots.entering)
-        begin = places(held, waiting.partition, slots.entering_cursor)
-        np.minimum.at(first, segments.of_partition(waiting.partition), begin)
-        first = np.maximum(first - self._back, segments.bounds[:-1])
+        own = segments.of_partition(waiting.partition)
+        np.minimum.at(first, own, places(held, waiting.partition, slots.entering_cursor))
+        if self._back:
+            # PREV needs those before the first one that lie in an open window, where none is left
+            # out.
+            begun = np.full(len(segments.partition), OPEN, np.int64)
+            np.minimum.at(begun, segment, slots.all_windows.first[slots.group_first])
+            np.minimum.at(begun, own, waiting.first)
+            first = np.maximum(first - self._back, places(held, segments.partition, begun))
         self._held = kept(held, first, segments.bounds[1:])

@@ -330,7 +330,8 @@ def test_events_in_no_window_may_be_left_out(case: Case) -> None:
         needed[list(window.rows)] = True
     expected = windowed_matches(case.query, case.stream.table, case.stream.cut(case.windows))
     matcher = matcher_of(case, rows_at_once=7, rows_in_step=5)
-    assert_equal(run(matcher, case.stream, case.windows, case.cuts, needed=needed), expected)
+    results = run(matcher, case.stream, case.windows, case.cuts, saved=case.saved, needed=needed)
+    assert_equal(results, expected)
 
 
 #: The second condition overflows where the first holds; then it is not looked at.
@@ -372,6 +373,18 @@ def test_windows_go_apart_where_compiled_arithmetic_gives_up() -> None:
     results = run(matcher, stream, windows, [2, 4, 6, 8])
     assert_equal(results, windowed_matches(query, table, stream.cut(windows)))
     assert "separate" in str(matcher.state().numbers)
+
+
+def test_rows_before_a_gap_between_windows_are_not_kept() -> None:
+    query = Query("rise").order_by("ts").pattern("S A+ B").define(A="kind >= PREV(kind)")
+    query = query.define(B="kind = 9").measures(at="S.ts").over(IN_ORDER)
+    stream = _stream([0, 5, 7, 0, 2, 3, 9])
+    windows = [_window(stream, 0, 0, 0, 2, True), _window(stream, 0, 1, 3, 7, True)]
+    # No window holds the third event, so it never comes, and PREV cannot ask for the one before.
+    needed = np.array([True, True, False, True, True, True, True])
+    matcher = WindowMatcher(prepare(query, stream.table.schema), shared=True)
+    results = run(matcher, stream, windows, [5, 6], saved=[5, 6], needed=needed)
+    assert_equal(results, windowed_matches(query, stream.table, stream.cut(windows)))
 
 
 def test_unmatched_rows_are_refused() -> None:
