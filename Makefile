@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+MINUTES ?= 10
 BENCH ?= --host local --workload w1,w1n,w1t,w1k,w2,w2k,w3a,w3b,w4s,w4r,w5t,w5c --n 4000000 --json
 
 VENV := .venv
@@ -61,7 +62,8 @@ lint: $(READY) ## run ruff, mypy --strict and the import rules; needs .venv alon
 unit: setup $(WARM) ## run the tests only, after setup; choose with ARGS, for example ARGS="tests/unit -k parser"
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 10 --junitxml build/durations.xml $(ARGS)
 
-soak: setup $(WARM) ## after setup, run the tests that take long, every property with new examples, and chaos; takes hours
+soak: setup $(WARM) ## after setup, simulate the operator for MINUTES=10, run the tests that take long, every property with new examples, and chaos; takes hours
+	$(BIN)/python -m outpace.testing.simulation --minutes $(MINUTES)
 	$(BIN)/python -m pytest -m soak $(ARGS)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) tests/unit tests/conformance
 	$(MAKE) chaos

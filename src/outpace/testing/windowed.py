@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.contract import Resume
+from outpace.engine.match.contract import Resume, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import prepare, whole_block
@@ -71,7 +71,8 @@ def windowed_matches(
     windows
         The windows, and who is in which.
     """
-    found = [match for window in windows for match in _in_window(query, stream, window)]
+    task = prepare(replace(query, windows=None), stream.schema)
+    found = [match for window in windows for match in _in_window(task, stream, window)]
     found.sort(key=lambda match: (match.event, match.phase, match.window, match.partition))
     if query.duplicates:
         return found
@@ -84,10 +85,9 @@ def windowed_matches(
     return once
 
 
-def _in_window(query: Query, stream: pa.Table, window: CutWindow) -> list[WindowMatch]:
+def _in_window(task: Task, stream: pa.Table, window: CutWindow) -> list[WindowMatch]:
     rows = list(window.rows)
     table = stream.take(pa.array(rows, pa.int64()))
-    task = prepare(replace(query, windows=None), table.schema)
     block = whole_block(task, table)
     found = make_twin(task)(block, Resume.fresh(1 if rows else 0)).found
     output, match_of = match_rows(task, block, found)
@@ -119,7 +119,7 @@ def _in_window(query: Query, stream: pa.Table, window: CutWindow) -> list[Window
                         found.rows[low:high], found.positions[low:high], strict=True
                     )
                 ),
-                tuple({**row, **(numbers if query.numbered else {})} for row in shown),
+                tuple({**row, **(numbers if task.bound.query.numbered else {})} for row in shown),
             )
         )
     return matches

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from operators import FedOperator, match_windows
-from stream_chain import Chain, Given
 from window_queries import KINDS, PATTERNS, Bounded, pattern, tables
 
 from outpace.engine.arrays import NO_TIME
@@ -37,6 +36,7 @@ from outpace.pattern.windows import (
     Windows,
 )
 from outpace.plan.stream import plan_stream
+from outpace.testing.stream_chain import Chain, Given
 from outpace.windows import between
 
 SCHEMA = pa.schema(

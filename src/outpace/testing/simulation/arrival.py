@@ -1,0 +1,329 @@
+"""How the events of a stream come: cut, of sources or out of order, and what that means.
+
+What takes part, in which order, and what is late or invalid is written down here as
+`docs/explanation/streaming.md` has it, event by event, without a thought of speed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimeTold
+from outpace.engine.rows.times import as_integers
+from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
+from outpace.pattern.query import Query
+
+#: A time that decides all that time can, and one that no clock believes.
+END: Final = 1 << 40
+_FAR: Final = 1 << 39
+#: How far ahead of the others an event may be, where that counts.
+_AHEAD: Final = 1 << 38
+
+#: The column that tells events apart.
+ID: Final = "id"
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How the events of a stream come, and what that means.
+
+    Parameters
+    ----------
+    query
+        The query, with how far its events are out of order.
+    sources
+        The identifiers of the sources, where there are several.
+    steps
+        What happens, but the end.
+    events
+        The events that take part, in their order.
+    time
+        How far time has come before the end.
+    late, invalid
+        Which events are set aside, by their `id`.
+    """
+
+    query: Query
+    sources: tuple[str, ...] | None
+    steps: tuple[Stimulus, ...]
+    events: pa.Table
+    time: int
+    late: tuple[int, ...] = ()
+    invalid: tuple[int, ...] = ()
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the events come in an order, and others are refused."""
+        alone = self.sources is None and self.query.order_of_arrival is None
+        return alone and bool(self.query.order)
+
+
+def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -> Arrival:
+    """Cut events that come in order, and tell the time between."""
+    times = _times(query, events)
+    steps: list[Stimulus] = []
+    time = int(NO_TIME)
+    for low, high in _cuts(random, events.num_rows, pieces):
+        steps.append(EventsArrived(events.slice(low, high - low)))
+        if times and high and random.random() < 0.3:
+            least = times[high - 1]
+            told = random.randint(least, times[high] if high < len(times) else least + 9)
+            steps.append(TimeTold(told))
+            time = max(time, told)
+    return Arrival(query, None, tuple(steps), events, max([time, *times]))
+
+
+def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) -> Arrival:
+    """Give events to sources, which speak in any order."""
+    names = tuple(f"s{number}" for number in range(random.randint(1, 4)))
+    owners = np.array([random.randrange(len(names)) for _ in range(events.num_rows)], np.int64)
+    waiting: dict[str, pa.Table] = {}
+    for number, name in enumerate(names):
+        own = events.filter(pa.array(owners == number))
+        place = own.schema.get_field_index("seq")
+        waiting[name] = own.set_column(place, "seq", pa.array(np.arange(own.num_rows)))
+    whole = pa.concat_tables(waiting.values())
+    sources = [name for name, own in waiting.items() for _ in range(own.num_rows)]
+    keys = zip(_times(query, whole), whole["seq"].to_pylist(), sources, strict=True)
+    order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
+    steps: list[Stimulus] = []
+    open_names, most = list(names), 1 + 2 * events.num_rows // pieces
+    while any(own.num_rows for own in waiting.values()):
+        name = random.choice(open_names)
+        rest = waiting[name]
+        if not rest.num_rows:
+            # The last one may still speak, so that time does not come to its end before all do.
+            if len(open_names) > 1 and random.random() < 0.5:
+                open_names.remove(name)
+                steps.append(SourceEnded(name))
+            continue
+        size = random.randint(0, min(rest.num_rows, most))
+        steps.append(EventsArrived(rest.slice(0, size), name))
+        waiting[name] = rest = rest.slice(size)
+        if rest.num_rows and random.random() < 0.4:
+            steps.append(TimeTold(_times(query, rest)[0] - random.randint(0, 1), name))
+    taken = whole.take(pa.array(order, pa.int64()))
+    return Arrival(query, names, tuple(steps), taken, max([int(NO_TIME), *_times(query, taken)]))
+
+
+def draw_disorder(
+    random: Random, query: Query, events: pa.Table, pieces: int, *, own: bool, whole: bool
+) -> Arrival:
+    """Let events come out of order.
+
+    Parameters
+    ----------
+    random, query, events, pieces
+        What is cut, and into how many pieces at most.
+    own
+        Whether the events are those of the simulator, so that some may be late or invalid.
+    whole
+        Whether all events come to one place. Otherwise only time tells which of them are late: of
+        those that come at the same time each place knows its own.
+    """
+    times = _times(query, events)
+    unit = 1 if pa.types.is_integer(events.schema.field(_time(query)).type) else 1_000_000
+    most = random.randint(0, 5) * unit
+    enough = not own or random.random() < 0.5
+    slack = most if enough else random.randint(0, most // unit) * unit
+    disorder = _draw_kind(random, slack, unit, own=own, in_order=whole and not enough)
+    arriving = events.take(pa.array(_delayed(random, times, most, ties=own), pa.int64()))
+    if own and random.random() < 0.3:
+        arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
+    model = _Model(query.disorder(disorder), slack)
+    steps: list[Stimulus] = []
+    told = int(NO_TIME)
+    for low, high in _cuts(random, arriving.num_rows, pieces):
+        piece = arriving.slice(low, high - low)
+        steps.append(EventsArrived(piece))
+        model.push(piece)
+        later = [time for time in _times(query, arriving.slice(high)) if time < _FAR]
+        if random.random() < 0.4 and times and not isinstance(disorder, InOrder):
+            # Told too early where the slack is not enough, too.
+            told = max(told, min(later, default=max(times) + 3 * unit))
+            told += 0 if enough else random.randint(0, 2) * unit
+            steps.append(TimeTold(told))
+            model.tell(told)
+    model.finish()
+    return Arrival(
+        model.query,
+        None,
+        tuple(steps),
+        model.taken(events.schema),
+        model.time,
+        tuple(model.late),
+        tuple(model.invalid),
+    )
+
+
+def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bool) -> Disorder:
+    late = random.choice(["drop", "pass", "side"])
+    invalid = "quarantine" if own else "fail"
+    ahead = _duration(_AHEAD, unit) if own else None
+    if random.random() < 0.2:
+        return Watermark(late=late, invalid=invalid)
+    if in_order and random.random() < 0.4:
+        return InOrder(late=late, invalid=invalid, ahead=ahead)
+    return KSlack(_duration(slack, unit), late=late, invalid=invalid, ahead=ahead)
+
+
+def _duration(span: int, unit: int) -> int | datetime.timedelta:
+    return span if unit == 1 else datetime.timedelta(microseconds=span)
+
+
+def _with_invalid(random: Random, query: Query, events: pa.Table, *, far: bool) -> pa.Table:
+    """Put some events between that have no time, or one that nobody believes."""
+    kind = events.schema.field(_time(query)).type
+    rows, beyond = events.to_pylist(), pa.scalar(_FAR, pa.int64()).cast(kind).as_py()
+    for number in range(random.randint(1, 3) if rows else 0):
+        row = {**rows[0], ID: events.num_rows + number, "seq": events.num_rows + number}
+        row[_time(query)] = beyond if far and random.random() < 0.5 else None
+        rows.insert(random.randint(1, len(rows)), row)
+    return pa.Table.from_pylist(rows, schema=events.schema)
+
+
+def _delayed(random: Random, times: Sequence[int], most: int, *, ties: bool) -> list[int]:
+    """Return an order in which no event comes behind one that is more than `most` later."""
+    delays: dict[int, int] = {}
+    arrivals = []
+    for row, time in enumerate(times):
+        delay = random.randint(0, most)
+        # Events of the same time stay in their order where nothing else tells it.
+        delay = delay if ties else delays.setdefault(time, delay)
+        arrivals.append((time + delay, random.random() if ties else 0.0, row))
+    return [row for *_, row in sorted(arrivals)]
+
+
+@dataclass
+class _Event:
+    """An event on its way: its row, and the columns that order it."""
+
+    row: dict[str, object]
+    time: int
+    seq: int
+    place: int
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Where it belongs."""
+        return self.time, self.seq, self.place
+
+
+@dataclass
+class _Model:
+    """What becomes of events that come out of order."""
+
+    query: Query
+    slack: int
+    released: list[_Event] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    invalid: list[int] = field(default_factory=list)
+    time: int = int(NO_TIME)
+    _greatest: int = int(NO_TIME)
+    _waiting: list[_Event] = field(default_factory=list)
+    _came: int = 0
+
+    def push(self, rows: pa.Table) -> None:
+        """Take a piece."""
+        disorder = self.query.order_of_arrival
+        assert disorder is not None
+        in_order = isinstance(disorder, InOrder)
+        fresh = []
+        for row, time in zip(rows.to_pylist(), _times(self.query, rows), strict=True):
+            self._came += 1
+            if row[_time(self.query)] is None or time >= _FAR:
+                self.invalid.append(row[ID])
+                continue
+            event = _Event(row, time, row.get("seq", 0), self._came)
+            if self._is_late(event, in_order=in_order):
+                self.late.append(row.get(ID, 0))
+                if disorder.late.value != "pass":  # type: ignore[union-attr]
+                    continue
+                event.time = self.time
+                if self._is_late(event, in_order=in_order):
+                    event.time, event.seq = self.released[-1].time, self.released[-1].seq
+            self._greatest = max(self._greatest, time)
+            fresh.append(event)
+        if not isinstance(disorder, Watermark) and self._greatest != NO_TIME:
+            behind = self._greatest - (0 if in_order else self.slack)
+            self.time = max(self.time, behind)
+        self._waiting += fresh
+        self._release(END if in_order else self.time)
+
+    def tell(self, time: int) -> None:
+        """Take a promise."""
+        self.time = max(self.time, time)
+        self._release(self.time)
+
+    def finish(self) -> None:
+        """Let all go that waits."""
+        self._release(END)
+        self.time = max([self.time, *(event.time for event in self.released[-1:])])
+
+    def taken(self, schema: pa.Schema) -> pa.Table:
+        """Return the events that take part, in order."""
+        kind = schema.field(_time(self.query)).type
+        rows = []
+        for event in self.released:
+            time = pa.scalar(event.time, pa.int64()).cast(kind).as_py()
+            order = {_time(self.query): time, **({"seq": event.seq} if "seq" in event.row else {})}
+            rows.append({**event.row, **order})
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    def _is_late(self, event: _Event, *, in_order: bool) -> bool:
+        if event.time < self.time:
+            return True
+        if not (in_order and self.released):
+            return False
+        last = self.released[-1]
+        return (event.time, event.seq) < (last.time, last.seq)
+
+    def _release(self, before: int) -> None:
+        ready = [event for event in self._waiting if event.time < before]
+        self._waiting = [event for event in self._waiting if event.time >= before]
+        self.released += sorted(ready, key=lambda event: event.order)
+
+
+def batches(arrival: Arrival) -> Iterator[tuple[pa.Table, int]]:
+    """Yield what comes as micro-batches: rows, and how far time is told to have come."""
+    for step in arrival.steps:
+        match step:
+            case EventsArrived():
+                yield step.rows, int(NO_TIME)
+            case TimeTold():
+                yield arrival.events.schema.empty_table(), step.watermark
+
+
+def _cuts(random: Random, size: int, pieces: int) -> list[tuple[int, int]]:
+    """Cut so many rows into at most so many pieces, some of them empty."""
+    count = random.randint(0, min(pieces, size) - 1) if size else 0
+    places = sorted(random.randint(0, size) for _ in range(count))
+    return list(pairwise([0, *places, size]))
+
+
+def _time(query: Query) -> str:
+    return query.order[0].column if query.order else ""
+
+
+def _times(query: Query, rows: pa.Table) -> list[int]:
+    """Return the times of rows in units of the query; what has none comes last."""
+    name = _time(query)
+    if name not in rows.column_names:
+        return []
+    column = rows[name]
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        return []
+    filled = as_integers(column.drop_null()).tolist()
+    found = iter(filled)
+    latest = max(filled, default=0)
+    return [latest if missing else next(found) for missing in column.is_null().to_pylist()]

@@ -1,0 +1,418 @@
+"""Hosts of an operator, simulated: in one place, in several, and in stages with micro-batches.
+
+Each drives the parts of the engine as a real host does and loses them at any step. What is lost is
+made anew from its specification, restored from what was saved last, and given again what it was
+given since; it must then say again what it said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.codec.cell import Cell, Kind
+from outpace.engine.codec.table import read_table
+from outpace.engine.message import (
+    Answer,
+    Aside,
+    Deliver,
+    Delivered,
+    Emit,
+    EventsArrived,
+    Instruction,
+    Routed,
+    SetAside,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
+from outpace.engine.operator import Back, Front, Instance, Operator
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.split.travel import packed, unpacked
+from outpace.engine.split.windows import Windows
+from outpace.engine.wire import read_delivery, write_delivery
+from outpace.errors import DataError
+from outpace.plan.stream import StreamPlan
+from outpace.testing.simulation.arrival import END, Arrival, batches
+from outpace.testing.simulation.trace import SimulationError, Trace, check, check_same
+from outpace.testing.stream_chain import Chain, Given, States
+
+_WINDOWS: Final = tuple(column.name for column in fields(Windows))
+
+
+@dataclass
+class Outcome:
+    """What came out of a run."""
+
+    matches: list[dict[str, Any]] = field(default_factory=list)
+    timed_out: list[dict[str, Any]] = field(default_factory=list)
+    late: list[dict[str, Any]] = field(default_factory=list)
+    invalid: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, instructions: Sequence[Instruction]) -> None:
+        """Carry out instructions."""
+        for one in instructions:
+            match one:
+                case Emit():
+                    self.matches += one.matches.to_pylist()
+                    self.timed_out += one.timed_out.to_pylist()
+                case SetAside(kind=Aside.LATE):
+                    self.late += one.rows.to_pylist()
+                case SetAside():
+                    self.invalid += one.rows.to_pylist()
+
+
+@dataclass
+class Kept:
+    """A part, what it was saved as, and what it took and said since.
+
+    Parameters
+    ----------
+    name
+        Of the part.
+    make
+        Makes it anew.
+    step
+        Lets it take a message, and returns what it says.
+    trace
+        Where it is noted.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    step: Callable[[Any, Any], Any]
+    trace: Trace
+    part: Any = field(init=False)
+    _saved: bytes | None = None
+    _since: list[tuple[Any, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.part = self.make()
+
+    def take(self, message: Any) -> Any:
+        """Let the part take a message."""
+        said = self.step(self.part, message)
+        self._since.append((message, text_of(said)))
+        return said
+
+    def save(self) -> None:
+        """Save the part; what it took before is not needed any more."""
+        self._saved = self.part.state()
+        self._since.clear()
+        self.trace.say(f"save {self.name}: {len(self._saved)} bytes")
+
+    def crash(self) -> None:
+        """Lose the part and make it again."""
+        self.trace.say(f"crash {self.name}: {len(self._since)} messages again")
+        self.part = self.make()
+        if self._saved is not None:
+            self.part.restore(self._saved)
+        for message, said in self._since:
+            again = text_of(self.step(self.part, message))
+            check_same(f"{self.name} says something else after a crash", [again], [said])
+
+
+def text_of(said: object) -> str:
+    """Return what a part said as text that is the same where it said the same."""
+    match said:
+        case None | int() | str():
+            return repr(said)
+        case list():
+            return "; ".join(map(text_of, said))
+        case pa.Table():
+            return f"{said.column_names} {said.to_pylist()}"
+        case Emit():
+            return f"emit {text_of(said.matches)} {text_of(said.timed_out)} {said.watermark}"
+        case SetAside():
+            return f"aside {said.kind.value} {text_of(said.rows)}"
+        case Routed():
+            return repr(said)
+        case Deliver():
+            events, split = said.own_events, said.split
+            numbers = (events.partition, events.ordinal, events.arrival)
+            windows = (split.opened, split.closed)
+            return (
+                f"deliver {said.instance} {text_of(events.rows)} {[*map(_listed, numbers)]}"
+                f" {[[_listed(getattr(each, name)) for name in _WINDOWS] for each in windows]}"
+                f" {said.arrived} {said.watermark} {said.ended}"
+            )
+        case Answer():
+            matches = said.matches
+            places = (matches.event, matches.phase, matches.window, matches.partition)
+            promises = (said.frontier, said.horizon, said.watermark, said.open_windows)
+            return f"answer {text_of(matches.table)} {[*map(_listed, places)]} {promises}"
+    raise AssertionError(f"nobody says {said!r}")
+
+
+def _listed(numbers: Any) -> list[int]:
+    return [int(number) for number in numbers]
+
+
+def told(stimulus: Stimulus) -> str:
+    """Return a stimulus as a line of the trace."""
+    match stimulus:
+        case EventsArrived():
+            of = "" if stimulus.source is None else f" of {stimulus.source}"
+            return f"events{of}: {stimulus.rows.to_pylist()}"
+        case TimeTold():
+            return f"time{'' if stimulus.source is None else ' of ' + stimulus.source}:" + (
+                f" {stimulus.watermark}"
+            )
+        case SourceEnded():
+            return f"end of {stimulus.source or 'all'}"
+
+
+# --- One place -----------------------------------------------------------------------------------
+
+
+def run_in_one_place(
+    spec: OperatorSpec, arrival: Arrival, random: Random, trace: Trace, *, saves: bool
+) -> Outcome:
+    """Drive the whole operator; it is saved and lost now and then."""
+    outcome = Outcome()
+    kept = Kept("operator", lambda: Operator(spec), Operator.step, trace)
+    steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
+    for number, stimulus in enumerate(steps, 1):
+        trace.say(told(stimulus))
+        said = kept.take(stimulus)
+        outcome.take(said)
+        trace.say(f"  {text_of(said)}")
+        if saves and number < len(steps):
+            if arrival.is_in_order and isinstance(stimulus, EventsArrived):
+                _refuse(kept, arrival, stimulus.rows, trace)
+            if random.random() < 0.3:
+                kept.save()
+        if random.random() < 0.2:
+            kept.crash()
+    operator: Operator = kept.part
+    check(not operator.instance.open_windows, "windows are open after the end")
+    check(not operator.front.order.buffered, "events wait after the end")
+    return outcome
+
+
+def _refuse(kept: Kept, arrival: Arrival, rows: pa.Table, trace: Trace) -> None:
+    """Push a row that comes before others that were pushed, which must change nothing."""
+    name = arrival.query.order[0].column
+    times = [*arrival.events[name].slice(0, 1).to_pylist(), *rows[name].to_pylist()]
+    if len(times) < 2 or times[0] >= times[-1]:
+        return
+    trace.say(f"a row goes back to {times[0]}")
+    before = kept.part.state()
+    try:
+        kept.part.step(EventsArrived(arrival.events.slice(0, 1)))
+    except DataError:
+        check(kept.part.state() == before, "a row that is refused changes the state")
+    else:
+        raise SimulationError("a row that goes back is taken")
+
+
+# --- Several places ------------------------------------------------------------------------------
+
+
+class Places:
+    """Front, instances and back, each in a place of its own, and what is on its way between them.
+
+    An instance takes its deliveries in their order, and its answers come in their order; those of
+    different instances come in any. Front and back hear of an answer at different times.
+    """
+
+    def __init__(self, spec: OperatorSpec, random: Random, trace: Trace, *, saves: bool) -> None:
+        assert spec.windows is not None
+        count = spec.instances or 1
+        self._random, self._trace, self._saves = random, trace, saves
+        self._columns, self._keyed = spec.columns, spec.windows.keyed
+        self._schema = pa.schema([spec.schema.field(name) for name in spec.columns])
+        self._bound = spec.bound
+        self._front = Kept("front", lambda: Front(spec), Front.step, trace)
+        self._instances = [
+            Kept(f"instance {number}", lambda: Instance(spec), Instance.step, trace)
+            for number in range(count)
+        ]
+        self._back = Kept("back", lambda: Back(spec), _back_step, trace)
+        #: Deliveries, and answers to front and back, that are on their way.
+        self._sent: list[deque[Deliver]] = [deque() for _ in range(count)]
+        self._to_front: list[deque[Delivered]] = [deque() for _ in range(count)]
+        self._to_back: list[deque[Delivered]] = [deque() for _ in range(count)]
+        #: How deliveries travel: as in one process, through shared memory, or as bytes.
+        self._way = random.choice(["as it is", "memory", "bytes"])
+        #: How often each instance gets its turn: some are slow.
+        self._speeds = [random.choice([0.05, 1.0, 1.0, 3.0]) for _ in range(count)]
+        self.outcome = Outcome()
+
+    def run(self, steps: Sequence[Stimulus]) -> None:
+        """Let everything happen, in an order that the seed decides."""
+        waiting = deque([*steps, SourceEnded()])
+        while True:
+            turns: list[tuple[Callable[[], None], float]] = []
+            if waiting:
+                turns.append((lambda: self._arrive(waiting.popleft()), 1.0))
+            for number, speed in enumerate(self._speeds):
+                for queue, act in (
+                    (self._sent, self._work),
+                    (self._to_front, self._tell_front),
+                    (self._to_back, self._tell_back),
+                ):
+                    if queue[number]:
+                        turns.append((partial(act, number), speed))
+            if not turns:
+                break
+            acts, weights = zip(*turns, strict=True)
+            self._random.choices(acts, weights)[0]()
+            self._fail(ended=not waiting)
+        self._check_end()
+
+    def _arrive(self, stimulus: Stimulus) -> None:
+        self._trace.say(told(stimulus))
+        for message in self._front.take(stimulus):
+            match message:
+                case SetAside():
+                    self.outcome.take([message])
+                case Deliver():
+                    self._trace.say(f"  {message.size} events to instance {message.instance}")
+                    self._back.take(message)
+                    self._sent[message.instance].append(self._travelled(message))
+                case Routed():
+                    self._back.take(message)
+        self._emit()
+
+    def _work(self, number: int) -> None:
+        answer = self._instances[number].take(self._sent[number].popleft())
+        self._trace.say(f"instance {number}: {text_of(answer)}")
+        self._to_front[number].append(Delivered(number, answer))
+        self._to_back[number].append(Delivered(number, answer))
+
+    def _tell_front(self, number: int) -> None:
+        self._trace.say(f"front hears of instance {number}")
+        self._front.take(self._to_front[number].popleft())
+
+    def _tell_back(self, number: int) -> None:
+        self._trace.say(f"back hears of instance {number}")
+        self._back.take(self._to_back[number].popleft())
+        self._emit()
+
+    def _emit(self) -> None:
+        said = self._back.take("complete")
+        self.outcome.take(said)
+        if any(emit.matches.num_rows for emit in said):
+            self._trace.say(f"  {text_of(said)}")
+
+    def _fail(self, *, ended: bool) -> None:
+        """Save or lose a part, now and then."""
+        random = self._random
+        if self._saves and random.random() < 0.15:
+            random.choice(self._instances).save()
+        # The sizes of deliveries without an answer are not part of what is saved of the front.
+        quiet = not any(self._front.part.unanswered)
+        if self._saves and quiet and not ended and random.random() < 0.3:
+            self._front.save()
+        if random.random() < 0.1:
+            random.choice([self._front, self._back, *self._instances]).crash()
+
+    def _travelled(self, delivery: Deliver) -> Deliver:
+        """Return a delivery as an instance gets it."""
+        if self._way == "as it is":
+            return delivery
+        if self._way == "bytes":
+            data = write_delivery(delivery, self._columns, keyed=self._keyed)
+            read = read_delivery(pa.py_buffer(data), self._schema, self._bound)
+            return replace(
+                read,
+                instance=delivery.instance,
+                watermark=delivery.watermark,
+                ended=delivery.ended,
+            )
+        events = delivery.events
+        first = int(events.arrival[0]) if len(events.arrival) else 0
+        rows = packed(events, self._columns, keyed=self._keyed)
+        return replace(delivery, events=unpacked(rows, first))
+
+    def _check_end(self) -> None:
+        front, back = self._front.part, self._back.part
+        check(back.settled, "the back waits for an answer")
+        check(not back.merger.waiting, "matches wait after the end")
+        check(not any(front.loads), "an instance has a load after the end")
+        for kept in self._instances:
+            check(not kept.part.open_windows, f"{kept.name} has windows open after the end")
+            check(not kept.part.rows_kept, f"{kept.name} keeps rows after the end")
+
+
+def _back_step(back: Back, message: Any) -> list[Emit]:
+    return back.complete() if message == "complete" else back.step(message)
+
+
+# --- Stages --------------------------------------------------------------------------------------
+
+
+class Stages:
+    """A query as stages that are run batch by batch, as a cluster does.
+
+    The cells of a batch come in any order, its rows in any number of tasks. A batch that was lost
+    is run again from the states before it, and must give the same cells and states.
+    """
+
+    def __init__(self, plan: StreamPlan, random: Random, trace: Trace) -> None:
+        self._plan = plan
+        self._random, self._trace = random, trace
+        self._chain = Chain(plan.stages)
+        self.outcome = Outcome()
+        self.late = 0
+        self.pulse = int(NO_TIME)
+        #: What a pulse promised before each match came.
+        self.promised: list[int] = []
+
+    def run(self, arrival: Arrival) -> None:
+        """Run all batches, and one that lets time pass."""
+        nothing = arrival.events.schema.empty_table()
+        for rows, time in [*batches(arrival), (nothing, END)]:
+            self._batch(rows, time)
+
+    def _batch(self, rows: pa.Table, time: int) -> None:
+        self._trace.say(f"batch until {time}: {rows.to_pylist()}")
+        cells = self._packed(rows, time)
+        given, states = self._run(cells)
+        while self._random.random() < 0.3:
+            self._trace.say("the batch is lost and run again")
+            again, same = self._run(cells)
+            check_same("a batch that is run again", again.own_cells, given.own_cells)
+            check(states == same, "the states after a batch that is run again differ")
+        self._chain.states = states
+        self._take(given)
+
+    def _packed(self, rows: pa.Table, time: int) -> list[Cell]:
+        cut = self._random.randint(0, rows.num_rows)
+        cells = []
+        for task, part in enumerate((rows.slice(0, cut), rows.slice(cut))):
+            for position, cell in enumerate(self._plan.packing.pack(part, time)):
+                cells.append(replace(cell, sender=task, position=position))
+        return cells
+
+    def _run(self, cells: Sequence[Cell]) -> tuple[Given, States]:
+        given, states = self._chain.crash(self._random.sample(cells, len(cells)))
+        # Buffers are compared by what they hold.
+        held = [replace(cell, block=bytes(cell.block)) for cell in given.cells]
+        return replace(given, cells=held), states
+
+    def _take(self, given: Given) -> None:
+        outcome = self.outcome
+        before = len(outcome.matches)
+        for kind, rows in (
+            (Kind.MATCHES, outcome.matches),
+            (Kind.TIMED_OUT, outcome.timed_out),
+            (Kind.LATE, outcome.late),
+            (Kind.INVALID, outcome.invalid),
+        ):
+            for cell in given.cells:
+                if cell.kind is kind:
+                    rows += read_table(cell.block).to_pylist()
+        self.late += sum(counters.late for counters in given.counters[0])
+        self.promised += [self.pulse] * (len(outcome.matches) - before)
+        pulses = [cell.watermark for cell in given.cells if cell.kind is Kind.PULSE]
+        self.pulse = min(pulses, default=self.pulse)
+        self._trace.say(f"  {outcome.matches[before:]}, time {self.pulse}")

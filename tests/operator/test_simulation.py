@@ -1,0 +1,156 @@
+"""The operator under faults that seeds decide gives what its queries mean, and finds what does not.
+
+A seed that failed is run again with `python -m outpace.testing.simulation --seed N --verbose`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pytest
+
+import outpace as op
+from outpace.engine.merge.merger import Merger
+from outpace.testing import SimulationError, simulate_operator
+
+#: Seeds of `make test`; `make soak` takes others.
+SEEDS = 250
+AT_ONCE = 25
+
+EVENTS = pa.table(
+    {
+        "ts": [1, 1, 2, 4, 4, 5, 7, 8, 8, 9, 12, 13],
+        "key": list("xyxxyyxyxxyx"),
+        "v": [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8],
+    }
+)
+
+
+class Rises(op.EventOperator):
+    """Gives the events that are higher than the one before."""
+
+    output = pa.schema([("at", pa.int64())])
+
+    def __init__(self) -> None:
+        self.last = 1 << 60
+
+    def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
+        value = event["v"]
+        assert isinstance(value, int)
+        if value > self.last:
+            yield {"at": event["ts"]}
+        self.last = value
+
+    def state(self) -> bytes:
+        return str(self.last).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.last = int(data)
+
+
+class Forgets(Rises):
+    """An operator that forgets what it had seen when it is restored."""
+
+    def restore(self, data: bytes) -> None:
+        pass
+
+
+class Unsaved(op.EventOperator):
+    """An operator without a state."""
+
+    output = pa.schema([("at", pa.int64())])
+
+    def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
+        yield {"at": event["ts"]}
+
+
+class Pieces(op.Operator):
+    """An operator whose result depends on how events are cut."""
+
+    output = pa.schema([("rows", pa.int64())])
+
+    def process(self, events: pa.Table) -> dict[str, list[int]]:
+        return {"rows": [events.num_rows]}
+
+
+def failure_of(query: op.Query | type[op.Operator], seed: int) -> SimulationError | None:
+    try:
+        simulate_operator(query, EVENTS, seed=seed)
+    except SimulationError as failure:
+        return failure
+    return None
+
+
+def first_failure(query: op.Query | type[op.Operator]) -> SimulationError:
+    """Return the first failure, which its seed repeats."""
+    failures = ((seed, failure_of(query, seed)) for seed in range(20))
+    seed, failure = next((seed, failure) for seed, failure in failures if failure is not None)
+    assert f"seed {seed} fails at step {len(failure.trace)}" in str(failure)
+    again = failure_of(query, seed)
+    assert again is not None
+    assert (str(again), again.trace) == (str(failure), failure.trace)
+    return failure
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_faults_change_nothing(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        simulate_operator(seed=seed)
+
+
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
+    command = [sys.executable, "-m", "outpace.testing.simulation", "--seed", "6", "--verbose"]
+    shown = subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    run = simulate_operator(seed=6)
+    assert f"seed 6: {run.digest}" in shown.stdout
+    assert run.digest != simulate_operator(seed=7).digest
+
+
+def test_operators_of_users_are_run_with_faults() -> None:
+    by_key = op.Query("q").partition_by("key").order_by("ts").apply(Rises)
+    queries = [Rises, Unsaved, by_key, by_key.over(op.windows.time(5, slide=2), numbered=True)]
+    runs = [simulate_operator(query, EVENTS, seed=seed) for query in queries for seed in range(10)]
+    assert {run.place for run in runs} == {"one place", "several places", "stages"}
+    assert any("crash" in line for run in runs for line in run.trace)
+
+
+def test_queries_of_users_are_run_with_faults() -> None:
+    pairs = op.Query("q").order_by("ts").pattern("A -> B").define(B="v > A.v").measures(at="B.ts")
+    queries = [pairs, pairs.partition_by("key").over(op.windows.session(3), duplicates=True)]
+    for seed in range(20):
+        for query in queries:
+            assert simulate_operator(query, EVENTS, seed=seed).query.tree == pairs.tree
+
+
+def test_an_operator_that_forgets_is_found() -> None:
+    failure = first_failure(Forgets)
+    assert "again: simulate_operator(query, events, seed=" in str(failure)
+
+
+def test_an_operator_that_depends_on_the_cut_is_found() -> None:
+    assert "rows: " in str(first_failure(Pieces))
+
+
+def test_a_merger_that_gives_matches_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(self: Merger, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
+        original(self, schema, instances, distinct=False)
+
+    original = Merger.__init__
+    monkeypatch.setattr(Merger, "__init__", make)
+    query = op.Query("q").order_by("ts").pattern("A B").measures(at="A.ts")
+    first_failure(query.over(op.windows.count(6, slide=2)))
+
+
+def test_events_are_needed() -> None:
+    with pytest.raises(op.DataError, match="a query is simulated with events"):
+        simulate_operator(Rises, seed=1)
