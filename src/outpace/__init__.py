@@ -4,7 +4,7 @@ The public names, nothing else:
 
 - `Query` and the builders `step`, `permute`, `col`, `lit`, `prev`, `next`, `first`, `last`, `fn`:
   write a pattern in Python;
-- `match`, `search`, `open`, `resume`, `run`, `sql`: run it;
+- `match`, `search`, `open`, `resume`, `run`, `sql`: run it; `replay`: run a recorded stream again;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
 - `windows`: which stretches of a stream a query looks at;
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from outpace.files.parquet import parquet
     from outpace.hosts import spark as spark
+    from outpace.hosts.local.replay import Replay, ReplayedStep, replay
     from outpace.hosts.local.stream import StreamMatcher
     from outpace.hosts.local.stream import open_query as open
     from outpace.hosts.local.stream import resume_query as resume
@@ -82,6 +83,8 @@ __all__ = [
     "PatternSyntaxError",
     "Query",
     "RateControl",
+    "Replay",
+    "ReplayedStep",
     "Run",
     "ScenarioError",
     "Search",
@@ -103,6 +106,7 @@ __all__ = [
     "parquet",
     "permute",
     "prev",
+    "replay",
     "resume",
     "run",
     "search",
@@ -119,6 +123,7 @@ _HOMES: Final = {
     "outpace.hosts.local.table": ("Search",),
     "outpace.hosts.processes.control": ("RateControl",),
     "outpace.hosts.processes.run": ("Run", "run"),
+    "outpace.hosts.local.replay": ("Replay", "ReplayedStep", "replay"),
     "outpace.hosts.local.stream": ("StreamMatcher", "open", "resume"),
     "outpace.pattern.builder": (
         *("classifier", "col", "first", "fn", "last", "lit", "match_number", "next", "permute"),

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "bench": "bench",
     "run": "run",
     "stream": "stream",
+    "replay": "replay",
     "top": "top",
     "log": "log",
     "simulate": "simulations",

@@ -45,7 +45,7 @@ from outpace.cli.stream_output import (
 from outpace.cli.stream_query import Wanted, check_query, found, pairs
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
-from outpace.errors import BindError
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.duration import parse_duration
 from outpace.pattern.query import Query
 from outpace.report.table import counted
@@ -129,6 +129,10 @@ def stream(
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve metrics here; 0 is any free port.")
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="A new folder for a recording, in process; outpace replay reads it."),
+    ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Run on Spark even if it is small.")] = (
         False
     ),
@@ -143,7 +147,8 @@ def stream(
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
     A clause or a query over a small source runs in process if its rows go to the console. A folder
-    or another output, --checkpoint, side outputs, --metrics-port and statements need Spark.
+    or another output, --checkpoint, side outputs, --metrics-port and statements need Spark. Only a
+    stream in process is recorded.
     """
     settings = pairs(conf, "--conf")
     timing = trigger_of(trigger)
@@ -185,8 +190,14 @@ def stream(
             assert not isinstance(feed, str)
             _say(said, "in process: the stream cannot be resumed; --spark runs it on Spark")
             with pandas_left_out(query), stop:
-                run_in_process(wanted.of(asked), feed, output, timing, stop, said)
+                run_in_process(wanted.of(asked), feed, output, timing, stop, said, record)
             return
+    if record is not None:
+        raise UnsupportedError(
+            "a stream on Spark is not recorded",
+            detail=f"it runs there because {reason or 'Spark was asked for'}",
+            hint="leave --record out: the source and --checkpoint let Spark repeat its batches",
+        )
     from outpace.hosts.spark.session import own_session
 
     with _temporary() as temporary, stop:

@@ -240,6 +240,7 @@ def run_in_process(
     timing: Mapping[str, Any],
     stop: StopRequest,
     said: Console,
+    record: Path | None = None,
 ) -> None:
     """Run a query until it is asked to stop, or as long as there is something where that is meant.
 
@@ -255,9 +256,11 @@ def run_in_process(
         Asks to stop.
     said
         Where it is said how the query goes.
+    record
+        A new folder for a recording.
     """
     ordered = query if query.order_of_arrival is not None else query.disorder(InOrder())
-    matcher = open_query(ordered, schema=feed.schema)
+    matcher = open_query(ordered, schema=feed.schema, record=record)
     pause = int(timing.get("processingTime", "0 ").split()[0]) / 1000
     if not pause:
         feed.freeze()

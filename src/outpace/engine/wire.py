@@ -1,28 +1,45 @@
-"""Messages as bytes: deliveries and answers on their way between the parts of an operator.
+"""Messages as bytes: what the parts of an operator tell each other, and stimuli for a recording.
 
-Both are a few blocks behind a header that says how long each of them is. Integers are as narrow as
-they can be, and numbers that can be told from others are not there.
+Each is a few blocks behind a header that says how long each of them is. In deliveries and answers
+integers are as narrow as they can be, and numbers that can be told from others are not there; rows
+of stimuli stay as they came. Nothing is ever unpickled. Who reads a stimulus does not know who
+wrote it: bytes that tell none are refused.
+
+Instructions are not written. Their checksum tells whether a stimulus gives the same again: it
+depends on values and types alone, not on how a column lies in memory.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.event import no_events
-from outpace.engine.message import Answer, Deliver
+from outpace.engine.message import (
+    Answer,
+    Deliver,
+    Emit,
+    EventsArrived,
+    Instruction,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
 from outpace.engine.split.travel import NUMBERS, packed, unpacked
 from outpace.engine.split.windows import Split, Windows
+from outpace.engine.state import reading, require
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import BoundQuery
 
@@ -36,6 +53,17 @@ _MATCHES: Final = pa.schema(
         ("identity", pa.binary()),
     ]
 )
+
+#: What a stimulus is, and what else it says, as bits of one number.
+_STIMULI: Final = (EventsArrived, TimeTold, SourceEnded)
+_KIND_BITS: Final = 3
+_SOURCE, _SPANS, _ENDED = 4, 8, 16
+
+_TEXTS: Final = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+)
+_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 def write_delivery(delivery: Deliver, columns: tuple[str, ...], *, keyed: bool) -> bytes:
@@ -90,6 +118,118 @@ def read_answer(data: pa.Buffer, schema: pa.Schema) -> Answer:
         identity = pa.nulls(len(rows), pa.binary())
     matches = WindowMatches(read_table(table), offsets, event, phase, window, partition, identity)
     return Answer(matches, nothing, frontier, horizon)
+
+
+def write_stimulus(stimulus: Stimulus) -> bytes:
+    """Write a stimulus, with its rows as they came.
+
+    Examples
+    --------
+    >>> read_stimulus(pa.py_buffer(write_stimulus(TimeTold(7, "east"))))
+    TimeTold(watermark=7, source='east')
+    """
+    said, watermark = _STIMULI.index(type(stimulus)), 0
+    rows: pa.Buffer | bytes = b""
+    source = spans = b""
+    if stimulus.source is not None:
+        said, source = said | _SOURCE, stimulus.source.encode()
+    if not isinstance(stimulus, SourceEnded):
+        watermark = int(stimulus.watermark)
+    if isinstance(stimulus, EventsArrived):
+        rows, said = write_table(stimulus.rows), said | _ENDED * stimulus.ended
+        if stimulus.spans is not None:
+            said, spans = said | _SPANS, stimulus.spans.astype("<i8").tobytes()
+    return _joined(watermark, said, [rows, source, spans])
+
+
+def read_stimulus(data: pa.Buffer) -> Stimulus:
+    """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
+    with reading():
+        watermark, said, (rows, text, stretches) = _parted(data)
+        kind = said & _KIND_BITS
+        known = 0 <= said < 2 * _ENDED and kind < len(_STIMULI)
+        require(known and len(data) == _HEADER.size + len(rows) + len(text) + len(stretches), "")
+        source = text.to_pybytes().decode() if said & _SOURCE else None
+        if kind == _STIMULI.index(SourceEnded):
+            return SourceEnded(source)
+        if kind == _STIMULI.index(TimeTold):
+            return TimeTold(watermark, source)
+        spans = None
+        if said & _SPANS:
+            spans = np.frombuffer(stretches, "<i8").reshape(-1, 2).astype(np.int64)
+        return EventsArrived(read_table(rows), source, spans, watermark, bool(said & _ENDED))
+
+
+def instructions_checksum(instructions: Sequence[Instruction]) -> int:
+    """Return a number that is the same for the same instructions.
+
+    Examples
+    --------
+    >>> rows = pa.table({"x": [1, None]})
+    >>> same = pa.table({"x": pa.chunked_array([[1], pa.array([None], pa.int64())])})
+    >>> nothing = pa.table({})
+    >>> one, other, none = (
+    ...     instructions_checksum([Emit(table, nothing)]) for table in (rows, same, nothing)
+    ... )
+    >>> one == other, one == none
+    (True, False)
+    """
+    checksum = 0
+    for instruction in instructions:
+        if isinstance(instruction, Emit):
+            said = f"emit {instruction.watermark}"
+            tables = [instruction.matches, instruction.timed_out]
+        else:
+            said, tables = instruction.kind.value, [instruction.rows]
+        checksum = zlib.crc32(said.encode(), checksum)
+        for table in tables:
+            checksum = _table_checksum(table, checksum)
+    return checksum
+
+
+def _table_checksum(table: pa.Table, checksum: int) -> int:
+    checksum = zlib.crc32(str(table.num_rows).encode(), checksum)
+    for name in table.column_names if table.num_rows else ():
+        column = one_array(table.column(name))
+        checksum = zlib.crc32(f"{name} {column.type}".encode(), checksum)
+        checksum = _column_checksum(column, checksum)
+    return checksum
+
+
+def _column_checksum(column: pa.Array, checksum: int) -> int:
+    """Go on with the values of a column; what lies where a value is NULL is anything."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _column_checksum(column.dictionary_decode(), checksum)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _column_checksum(column.storage, checksum)
+    if any(is_one(kind) for is_one in _TEXTS):
+        column = column.cast(pa.large_binary())
+    if column.null_count:
+        valid = np.packbits(column.is_valid().to_numpy(zero_copy_only=False)).tobytes()
+        checksum, column = zlib.crc32(valid, checksum), column.drop_null()
+    if any(is_one(kind) for is_one in _LISTS):
+        checksum = zlib.crc32(pc.list_value_length(column).to_numpy().tobytes(), checksum)
+        return _column_checksum(column.flatten(), checksum)
+    if pa.types.is_struct(kind):
+        for field in column.flatten():
+            checksum = _column_checksum(field, checksum)
+        return checksum
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        return zlib.crc32(repr(column.to_pylist()).encode(), checksum)
+    if pa.types.is_large_binary(column.type):
+        _, offsets, data = column.buffers()
+        ends = np.frombuffer(offsets, np.int64)[column.offset :][: len(column) + 1]
+        checksum = zlib.crc32(np.diff(ends).tobytes(), checksum)
+        return zlib.crc32(b"" if data is None else data[ends[0] : ends[-1]], checksum)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_floating(kind):
+        # One that is not a number may have any of many forms.
+        column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), kind), column)
+    width = column.type.bit_width // 8
+    values = column.buffers()[1]
+    return zlib.crc32(values.slice(column.offset * width, len(column) * width), checksum)
 
 
 def _joined(one: int, other: int, parts: Sequence[bytes | pa.Buffer]) -> bytes:

@@ -147,3 +147,25 @@ def test_wrong_columns_are_refused_at_once() -> None:
     code, out, error = stream("wrong.sql", "--from", "many")
     assert (code, out) == (2, [])
     assert "unknown column 'pirce'" in error
+
+
+def test_a_stream_is_recorded_and_replayed() -> None:
+    with create("ticks.log", TICKS.schema).writer() as writer:
+        writer.append(TICKS)
+    arguments = ["clause.sql", "--from", "log:ticks.log", "--max-events", "100"]
+    code, _, error = stream(*arguments, "--trigger", "available-now", "--record", "recording")
+    assert (code, error.splitlines()[-1]) == (0, f"{pushed()} rows")
+    done = CliRunner().invoke(app, ["replay", "recording"])
+    lines = done.stdout.splitlines()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert lines[0].split()[:4] == ["step", "came", "matches", "kept"]
+    assert sum(int(line.split()[3]) for line in lines[1:-1]) == pushed()
+    assert lines[-1] == f"{-(-TICKS.num_rows // 100)} steps of 'clause'"
+    assert stream(*arguments, "--trigger", "once", "--record", "recording")[0] == 2
+
+
+@pytest.mark.parametrize("reason", [["--spark"], ["--to", "found"], ["--checkpoint", "kept"]])
+def test_a_stream_on_spark_is_not_recorded(reason: list[str]) -> None:
+    code, _, error = stream("clause.sql", "--from", "many", "--record", "recording", *reason)
+    assert (code, error.splitlines()[0]) == (2, "[unsupported] a stream on Spark is not recorded")
+    assert not Path("recording").exists()

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operators import FedOperator
 from properties import examples
-from stream_chain import Chain, Given, States
 
 import outpace as op
 from outpace.engine.arrays import NO_TIME

@@ -9,29 +9,41 @@ that they are (`Query.disorder`).
 Matches that are pushed into another stream as they are bring with them how far time has come in
 this one, since a match that ends later may become final earlier. The other stream then puts them in
 order, and its own deadlines pass without another match.
+
+What a stream takes can be recorded (`outpace.hosts.local.recording`), and replayed later.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
+import os
 import weakref
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
-from outpace.engine.message import Aside, Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
+from outpace.engine.message import (
+    Aside,
+    Emit,
+    EventsArrived,
+    Instruction,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
 from outpace.engine.operator import Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import with_reasons
 from outpace.engine.order.source_order import SourceOrder
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
-from outpace.engine.rows.times import as_integer, as_integers
+from outpace.engine.rows.times import as_integer, as_integers, from_integers
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
@@ -43,6 +55,9 @@ from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late, Watermark
 from outpace.pattern.query import Query, Rows, checked_query
 from outpace.plan.late_events import LateEvents
+
+if TYPE_CHECKING:
+    from outpace.hosts.local.recording import Recorder
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
@@ -57,6 +72,7 @@ def open_query(
     sources: Iterable[str] | None = None,
     schema: pa.Schema | None = None,
     timeouts: bool = False,
+    record: str | os.PathLike[str] | None = None,
 ) -> StreamMatcher:
     """Open a query that is fed piece by piece.
 
@@ -72,6 +88,9 @@ def open_query(
         The input's schema; without it the first push brings it.
     timeouts
         Also collect partial matches that WITHIN ended.
+    record
+        A folder, new or empty, to which all that is pushed and told is written as it comes;
+        `outpace.replay` gives the same again, step by step.
 
     Examples
     --------
@@ -105,26 +124,32 @@ def open_query(
     >>> matcher.late["ts"].to_pylist()
     [0]
     """
-    if checked_query(query).operator is None:
-        check_clauses(query)
-    a_flag(timeouts, "timeouts")
-    if query.rows is Rows.ALL_WITH_UNMATCHED:
-        raise UnsupportedError(
-            "a stream cannot return unmatched rows",
-            hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
-        )
-    if query.windows is not None and timeouts:
-        raise UnsupportedError("partial matches in windows do not time out: windows end them")
-    if sources is not None:
-        sources = some_names(sources, "sources", hint='write sources=["east", "west"]')
+    sources = check_stream(query, sources, timeouts=timeouts)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
+    if record is not None:
+        matcher.record(record)
     if schema is not None:
         matcher.bind(schema)
     return matcher
 
 
-def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> StreamMatcher:
+def resume_query(
+    query: Query,
+    state: bytes,
+    *,
+    timeouts: bool = False,
+    record: str | os.PathLike[str] | None = None,
+) -> StreamMatcher:
     """Go on from saved state, maybe in another process.
+
+    Parameters
+    ----------
+    query, state
+        The query, and what `state` returned.
+    timeouts
+        Also collect partial matches that WITHIN ended.
+    record
+        A folder, new or empty, that gets a recording, as in `open_query`; it begins with the state.
 
     Raises
     ------
@@ -145,8 +170,29 @@ def resume_query(query: Query, state: bytes, *, timeouts: bool = False) -> Strea
     with reading():
         sources = None if names is None else SourceMerge(names).sources
     matcher = open_query(query, sources=sources, timeouts=timeouts)
-    matcher.restore(saved)
+    matcher._restore(saved)
+    if record is not None:
+        matcher.record(record)
     return matcher
+
+
+def check_stream(
+    query: Query, sources: Iterable[str] | None, *, timeouts: bool
+) -> tuple[str, ...] | None:
+    """Refuse what cannot be a stream in process, and return the identifiers of its sources."""
+    if checked_query(query).operator is None:
+        check_clauses(query)
+    a_flag(timeouts, "timeouts")
+    if query.rows is Rows.ALL_WITH_UNMATCHED:
+        raise UnsupportedError(
+            "a stream cannot return unmatched rows",
+            hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
+        )
+    if query.windows is not None and timeouts:
+        raise UnsupportedError("partial matches in windows do not time out: windows end them")
+    if sources is None:
+        return None
+    return tuple(some_names(sources, "sources", hint='write sources=["east", "west"]'))
 
 
 class StreamMatcher:
@@ -163,10 +209,17 @@ class StreamMatcher:
     """
 
     def __init__(
-        self, query: Query, *, sources: Iterable[str] | None = None, timeouts: bool = False
+        self,
+        query: Query,
+        *,
+        sources: Iterable[str] | None = None,
+        timeouts: bool = False,
+        choose: Callable[[Task], Matcher] | None = None,
     ) -> None:
         self._query = query
         self._timeouts = timeouts
+        self._choose = compiled_soon if choose is None else choose
+        self._recorder: Recorder | None = None
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._operator: Operator | None = None
         self._schema: pa.Schema | None = None
@@ -186,6 +239,11 @@ class StreamMatcher:
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
+        self._bind(schema)
+        if self._recorder is not None:
+            self._recorder.bound(schema)
+
+    def _bind(self, schema: pa.Schema) -> None:
         hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
         an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
         disorder = None
@@ -198,12 +256,28 @@ class StreamMatcher:
             disorder=disorder,
             sources=self._identifiers,
             timeouts=self._timeouts,
-            choose=_compiled_soon,
+            choose=self._choose,
         )
         operator = Operator(spec)
         if spec.reach is not None:
             self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
         self._operator, self._schema = operator, schema
+
+    def record(self, path: str | os.PathLike[str]) -> None:
+        """Write all that is taken from now on to a recording, which begins with what is kept now.
+
+        Parameters
+        ----------
+        path
+            A folder, new or empty.
+        """
+        from outpace.hosts.local.recording import Recorder
+
+        state = None if self._operator is None else self.state()
+        recorder = Recorder(path, self._query, sources=self._identifiers, timeouts=self._timeouts)
+        if state is not None:
+            recorder.restored(state)
+        self._recorder = recorder
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
         """Take the next rows and return the matches that became final.
@@ -227,7 +301,6 @@ class StreamMatcher:
             return self._step(EventsArrived(table, source))
         time = told.get(next(iter(bound.order_by), ""))
         if time is not None and self._query.order_of_arrival is None:
-            self._follow(table, time)
             return self._step(EventsArrived(table, watermark=time))
         return self._step(EventsArrived(table))
 
@@ -293,6 +366,34 @@ class StreamMatcher:
         """How many rows are kept because an undecided match may need them."""
         return 0 if self._operator is None else self._operator.instance.rows_kept
 
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return 0 if self._operator is None else self._operator.instance.open_windows
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are known."""
+        return 0 if self._operator is None else self._operator.front.partitions
+
+    @property
+    def watermark(self) -> int | None:
+        """No later row has a time before this, in microseconds or units of an integer time.
+
+        None where it is not known: rows in order tell it only where WITHIN or windows ask for it.
+        """
+        told = NO_TIME if self._operator is None else self._operator.front.order.watermark
+        return None if told == NO_TIME else int(told)
+
+    def time_text(self, time: int) -> str:
+        """Return a time such as `watermark` as text, in the type of the time column."""
+        if self._operator is None or not self._operator.spec.bound.order_by:
+            return str(time)
+        try:
+            return str(from_integers(np.array([time]), _time_type(self._operator.spec.bound))[0])
+        except (ValueError, OverflowError, pa.ArrowException):
+            return str(time)  # It is before or after all that a date can be.
+
     def state(self) -> bytes:
         """Return everything that is kept between pushes, as bytes for `resume_query`."""
         header = {
@@ -306,9 +407,16 @@ class StreamMatcher:
         operator = {"operator": self._operator.state()}
         return State(header, [self._schema.empty_table()], operator).encode()
 
-    def restore(self, saved: State) -> None:
-        """Go on from what the bytes hold that `state` returned."""
+    def restore(self, state: bytes) -> None:
+        """Go on from bytes that `state` returned."""
+        self._restore(State.decode(state))
+        if self._recorder is not None:
+            self._recorder.restored(state)
+
+    def _restore(self, saved: State) -> None:
         header = saved.numbers
+        if header.get("sources") != (self._identifiers and list(self._identifiers)):
+            raise StateError("the saved state belongs to a stream with other sources")
         disorder = self._query.order_of_arrival is not None
         if header.get("disorder") is not disorder:
             raise StateError(
@@ -319,16 +427,27 @@ class StreamMatcher:
             return
         with reading():
             (schema,) = saved.tables
-            self.bind(schema.schema)
+            self._bind(schema.schema)
             assert self._operator is not None
             if header.get("follows"):
                 self._begin_to_follow()
             self._operator.restore(saved.part("operator"))
 
-    def _step(self, stimulus: Stimulus) -> pa.Table:
+    def take(self, stimulus: Stimulus) -> list[Instruction]:
+        """Take a stimulus as it is, record it where that is asked for, and return what it gives."""
+        if self._recorder is not None:
+            return self._recorder.step(stimulus, self._instructions)
+        return self._instructions(stimulus)
+
+    def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         operator = self._bound("go on")
+        if isinstance(stimulus, EventsArrived) and stimulus.watermark != NO_TIME:
+            self._follow(stimulus.rows, stimulus.watermark)
+        return operator.step(stimulus)
+
+    def _step(self, stimulus: Stimulus) -> pa.Table:
         self._aside = {}
-        for instruction in operator.step(stimulus):
+        for instruction in self.take(stimulus):
             if isinstance(instruction, Emit):
                 self._last = instruction
             else:
@@ -402,7 +521,7 @@ class StreamMatcher:
         return marked
 
 
-def _compiled_soon(task: Task) -> Matcher:
+def compiled_soon(task: Task) -> Matcher:
     """Return the matcher of a pattern; without windows it is compiled while it works already."""
     matcher = choose_matcher(task).matcher
     if task.bound.query.windows is None:

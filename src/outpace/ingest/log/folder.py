@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -87,11 +87,7 @@ class Folder:
 
     def sync(self) -> None:
         """Make names of files durable."""
-        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(self.path)
 
 
 def create_folder(
@@ -112,20 +108,7 @@ def create_folder(
         "segment_bytes": segment_bytes,
         "salt": folder.salt,
     }
-    about["checksum"] = _checksum(about)
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        if any(folder.path.iterdir()):
-            raise DataError(f"'{folder.path}' is not empty", hint="a new log needs a new folder")
-        part = folder.path / f"{_ABOUT}.part"
-        with part.open("w", encoding="utf-8") as file:
-            json.dump(about, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(folder.path / _ABOUT)
-        folder.sync()
-    except OSError as error:
-        raise DataError(f"cannot make a log in '{folder.path}'", detail=str(error)) from error
+    write_about(folder.path, _ABOUT, about, "log")
     return folder
 
 
@@ -133,27 +116,9 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     """Read what a log's folder says of it."""
     place = Path(a_path(path, "the path of a log", error=DataError)).absolute()
     about = place / _ABOUT
+    hint = "op.log.create(path, schema) makes one"
+    said = read_about(about, _FORMAT, VERSION, "event log", hint)
     try:
-        said = json.loads(read_small(about, _ABOUT_BYTES_MAX))
-    except FileNotFoundError:
-        raise DataError(
-            f"'{place}' is no event log",
-            detail=f"there is no {_ABOUT}",
-            hint="op.log.create(path, schema) makes one",
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read '{about}'", detail=str(error)) from error
-    if not isinstance(said, dict) or said.get("format") != _FORMAT:
-        raise DataError(f"'{about}' is not of an event log")
-    if said.get("version") != VERSION:
-        found = str(said.get("version"))[:20]
-        raise DataError(
-            f"the log has version {found}, this release reads version {VERSION}",
-            where=str(about),
-        )
-    try:
-        if said.pop("checksum", None) != _checksum(said):
-            raise DataError(f"'{about}' is damaged", detail="it is not what its checksum says")
         schema, time, segment_bytes, salt = (
             said[name] for name in ("schema", "time", "segment_bytes", "salt")
         )
@@ -169,6 +134,80 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
         error.where = error.where or str(about)
         raise
     return Folder(place, schema, time, segment_bytes, salt)
+
+
+def write_about(folder: Path, name: str, about: Mapping[str, object], thing: str) -> None:
+    """Make a folder and a small file in it that says what it is, durably, with a checksum.
+
+    Parameters
+    ----------
+    folder, name
+        The folder, new or empty, and the name of the file.
+    about
+        What it says, with a format and a version.
+    thing
+        What the folder is, in a word.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise DataError(f"'{folder}' is not empty", hint=f"a new {thing} needs a new folder")
+        part = folder / f"{name}.part"
+        with part.open("w", encoding="utf-8") as file:
+            json.dump({**about, "checksum": _checksum(about)}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(folder / name)
+        sync_folder(folder)
+    except OSError as error:
+        raise DataError(f"cannot make a {thing} in '{folder}'", detail=str(error)) from error
+
+
+def read_about(path: Path, format: str, version: int, thing: str, hint: str) -> dict[str, Any]:
+    """Return what a file says that `write_about` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    format, version
+        What it has to say of itself.
+    thing, hint
+        What its folder is, in a word or two, and what makes one.
+    """
+    try:
+        said = json.loads(read_small(path, _ABOUT_BYTES_MAX))
+    except FileNotFoundError:
+        raise DataError(
+            f"'{path.parent}' is no {thing}", detail=f"there is no {path.name}", hint=hint
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read '{path}'", detail=str(error)) from error
+    if not isinstance(said, dict) or said.get("format") != format:
+        article = "an" if thing[0] in "aeiou" else "a"
+        raise DataError(f"'{path}' is not of {article} {thing}")
+    if said.get("version") != version:
+        found = str(said.get("version"))[:20]
+        raise DataError(
+            f"the {thing.split()[-1]} has version {found}, this release reads version {version}",
+            where=str(path),
+        )
+    try:
+        whole = said.pop("checksum", None) == _checksum(said)
+    except RecursionError:
+        whole = False
+    if not whole:
+        raise DataError(f"'{path}' is damaged", detail="it is not what its checksum says")
+    return said
+
+
+def sync_folder(path: Path) -> None:
+    """Make names of files durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _checksum(about: Mapping[str, object]) -> int:

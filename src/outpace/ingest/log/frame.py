@@ -14,7 +14,8 @@ Numbers are little-endian:
     disk ends, the offset after its last event, zeros
 
 Checksums start from a number that the log drew when it was made, so what looks like a frame inside
-a payload is none.
+a payload is none. A recorded stream (`outpace.hosts.local.recording`) is a run of frames, too, of
+kinds of its own; the offset is the number of a step there.
 """
 
 from __future__ import annotations
@@ -58,6 +59,14 @@ class FrameKind(IntEnum):
     """These events came."""
     CUT = 2
     """Events that had these offsets are lost: a crash took them, and the writer went on."""
+    SCHEMA = 3
+    """In a recording: rows have these columns from here on."""
+    STATE = 4
+    """In a recording: the stream goes on from this saved state."""
+    STIMULUS = 5
+    """In a recording: this happened."""
+    OUTCOME = 6
+    """In a recording: this came of it."""
 
 
 _KNOWN: Final = [int(kind) for kind in FrameKind]

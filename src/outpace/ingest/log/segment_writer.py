@@ -58,14 +58,14 @@ class SegmentWriter:
             self._room = room
         padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
         parts = [write_header(frame, self._salt), payload, padding]
-        _write_all(self._events, parts, frame.position)
+        write_all(self._events, parts, frame.position)
 
     def show(self, frames: Sequence[Frame], *, durable: bool) -> None:
         """Let readers see frames that were written, on the disk first if they are to be durable."""
         headers = b"".join(write_header(frame, self._salt) for frame in frames)
         if durable:
             os.fdatasync(self._events)
-        _write_all(self._index, [headers], (1 + self.frames) * HEADER_BYTES)
+        write_all(self._index, [headers], (1 + self.frames) * HEADER_BYTES)
         self.frames += len(frames)
         self.end = frames[-1].end
         self._shown = Synced(self.end, frames[-1].stop)
@@ -95,11 +95,12 @@ class SegmentWriter:
 
     def _mark(self, synced: Synced) -> None:
         """Say durably how far frames are on the disk."""
-        _write_all(self._index, [write_mark(synced, self._salt)], 0)
+        write_all(self._index, [write_mark(synced, self._salt)], 0)
         os.fdatasync(self._index)
 
 
-def _write_all(handle: int, parts: Sequence[bytes | pa.Buffer], position: int) -> None:
+def write_all(handle: int, parts: Sequence[bytes | pa.Buffer], position: int) -> None:
+    """Write parts one after the other to a place in a file."""
     views = [memoryview(part) for part in parts if len(part)]
     while views:
         done = os.pwritev(handle, views, position)

@@ -61,7 +61,7 @@ def print_identity(query: Query) -> str:
     """Write what a query finds, to tell saved states of different queries apart.
 
     Who matches is left out, as it changes nothing, and so is disorder: events are in order where
-    they are matched. A Python predicate counts by its name.
+    they are matched. What a user wrote in Python counts by its name.
 
     Examples
     --------
@@ -70,12 +70,22 @@ def print_identity(query: Query) -> str:
     True
     """
     found = replace(query, instance_count=1, scheduler=None, order_of_arrival=None)
-    if not isinstance(query.windows, BetweenWindows) or query.windows.predicate is None:
-        return print_match_recognize(found)
-    kind = type(query.windows.predicate)
-    options = f"duplicates={query.duplicates} numbered={query.numbered}"
-    clause = print_match_recognize(replace(found, windows=None))
-    return f"{clause}\nover {kind.__module__}.{kind.__qualname__} {options}"
+    python = []
+    if isinstance(query.windows, BetweenWindows) and query.windows.predicate is not None:
+        options = f"duplicates={query.duplicates} numbered={query.numbered}"
+        python.append(f"over {_name_of(type(query.windows.predicate))} {options}")
+        found = replace(found, windows=None)
+    if query.operator is None:
+        clause = print_match_recognize(found)
+    else:
+        clause = print_fluent(replace(found, name="query"))
+        python.append(f"apply {_name_of(query.operator)}")
+    return "\n".join([clause, *python])
+
+
+def _name_of(value: object) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 class _Clauses:

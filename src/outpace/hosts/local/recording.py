@@ -1,0 +1,383 @@
+"""Recordings of streams: what came, in order, and what came of it, so that it can be replayed.
+
+A recording is a folder. `recording.json` says its version, the query and how the stream was opened.
+`steps` is a run of frames (`outpace.ingest.log.frame`), each with its checksums:
+
+- the columns of the rows, when they are known, and the saved state that a stream was resumed from;
+- each stimulus, before the stream takes it, so that one that ends the process is there as well;
+- its outcome: a checksum of the instructions, or the error.
+
+A frame is in the file when the call that writes it returns, so a crash of the process loses nothing
+before it, and a crash of the machine what the system has not written yet. What is torn at the end
+is left out and told; other damage is refused with its place. The query is kept as SQL. One with
+parts in Python has no text: it is known by its names, and has to be given again.
+
+Memory: one frame.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import struct
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from outpace.engine.codec.table import write_table
+from outpace.engine.message import EventsArrived, Instruction, Stimulus
+from outpace.engine.wire import instructions_checksum, write_stimulus
+from outpace.errors import DataError, OutpaceError, StateError
+from outpace.files.small_file import open_regular
+from outpace.ingest.log.folder import read_about, write_about
+from outpace.ingest.log.frame import (
+    HEADER_BYTES,
+    Frame,
+    FrameKind,
+    frame_bytes,
+    payload_checksum,
+    read_header,
+    write_header,
+)
+from outpace.ingest.log.segment import SegmentReader
+from outpace.ingest.log.segment_writer import write_all
+from outpace.pattern.argument import a_path
+from outpace.pattern.notation.print_disorder import disorder_clauses
+from outpace.pattern.notation.print_query import print_identity
+from outpace.pattern.query import Query
+
+VERSION: Final = 1
+_FORMAT: Final = "outpace.recording"
+_ABOUT: Final = "recording.json"
+_STEPS: Final = "steps"
+_HINT: Final = "op.open(query, record=path) and outpace stream --record make one"
+_OUTCOME: Final = struct.Struct("<BI")
+#: A frame says its length in four bytes.
+_BYTES_MAX: Final = 2**32 - 1
+#: How much of a torn end is looked at in one piece.
+_PIECE_BYTES: Final = 1 << 20
+
+_LOG: Final = logging.getLogger("outpace.stream")
+
+
+class Ending(IntEnum):
+    """How a step ended."""
+
+    DONE = 0
+    FAILED = 1
+    INTERRUPTED = 2
+    """By Ctrl-C, say: it depends on the moment, so a replay leaves the step out."""
+
+
+class Outcome(NamedTuple):
+    """What came of a step: how it ended, the checksum of its instructions, the error's text."""
+
+    ending: Ending
+    checksum: int = 0
+    error: str = ""
+
+    def write(self) -> bytes:
+        """Return the outcome as bytes."""
+        return _OUTCOME.pack(self.ending, self.checksum) + self.error.encode(errors="replace")
+
+    @staticmethod
+    def read(data: pa.Buffer) -> Outcome:
+        """Read what `write` wrote."""
+        ending, checksum = _OUTCOME.unpack_from(data)
+        return Outcome(Ending(ending), checksum, data.to_pybytes()[_OUTCOME.size :].decode())
+
+
+def outcome_of(instructions: list[Instruction]) -> Outcome:
+    """Return the outcome of a step that was done."""
+    return Outcome(Ending.DONE, instructions_checksum(instructions))
+
+
+def failure_of(error: Exception) -> Outcome:
+    """Return the outcome of a step that failed."""
+    if isinstance(error, OutpaceError):
+        return Outcome(Ending.FAILED, error=f"[{error.code}] {error.message}")
+    return Outcome(Ending.FAILED, error=f"{type(error).__name__}: {error}")
+
+
+class Recorder:
+    """Writes what happens in a stream to a new recording.
+
+    Parameters
+    ----------
+    path
+        A folder that is new or empty.
+    query, sources, timeouts
+        How the stream is opened.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        query: Query,
+        *,
+        sources: tuple[str, ...] | None = None,
+        timeouts: bool = False,
+    ) -> None:
+        self.path = Path(a_path(path, "the path of a recording", error=DataError)).absolute()
+        self._salt = secrets.randbits(32)
+        about = {
+            "format": _FORMAT,
+            "version": VERSION,
+            "name": query.name,
+            "query": _text(query),
+            "identity": identity_of(query),
+            "sources": None if sources is None else list(sources),
+            "timeouts": timeouts,
+            "salt": self._salt,
+        }
+        write_about(self.path, _ABOUT, about, "recording")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            self._handle = os.open(self.path / _STEPS, flags, 0o666)
+        except OSError as error:
+            raise DataError(f"cannot record to '{self.path}'", detail=str(error)) from error
+        weakref.finalize(self, os.close, self._handle)
+        self._end = self._number = 0
+        self._broken: str | None = None
+
+    def bound(self, schema: pa.Schema) -> None:
+        """Note the columns that rows have from now on."""
+        self._write(FrameKind.SCHEMA, write_table(schema.empty_table()))
+
+    def restored(self, state: bytes) -> None:
+        """Note the saved state that the stream goes on from."""
+        self._write(FrameKind.STATE, pa.py_buffer(state))
+
+    def step(
+        self, stimulus: Stimulus, take: Callable[[Stimulus], list[Instruction]]
+    ) -> list[Instruction]:
+        """Note a stimulus, let the stream take it, and note what comes of it."""
+        if self._broken is not None:
+            raise DataError(
+                f"the recording in '{self.path}' cannot go on",
+                detail=self._broken,
+                hint="save the state and resume the query with another recording, or without one",
+            )
+        self._number += 1
+        rows = stimulus.rows.num_rows if isinstance(stimulus, EventsArrived) else 0
+        try:
+            self._write(FrameKind.STIMULUS, write_stimulus(stimulus), rows)
+        except BaseException:
+            self._number -= 1
+            raise
+        try:
+            instructions = take(stimulus)
+        except Exception as error:
+            self._end_step(failure_of(error))
+            raise
+        except BaseException:
+            self._end_step(Outcome(Ending.INTERRUPTED))
+            raise
+        self._end_step(outcome_of(instructions))
+        return instructions
+
+    def _end_step(self, outcome: Outcome) -> None:
+        """Note an outcome; what the stream has found must not be lost where that fails."""
+        try:
+            self._write(FrameKind.OUTCOME, outcome.write())
+        except DataError as error:
+            self._broken = f"what came of step {self._number} could not be written"
+            _LOG.warning("%s: %s", error.message, error.detail)
+
+    def _write(self, kind: FrameKind, payload: bytes | pa.Buffer, rows: int = 0) -> None:
+        length = len(payload)
+        if length > _BYTES_MAX:
+            raise DataError(
+                f"{length:,} bytes are too many for one step of a recording",
+                hint="push the rows in smaller pieces",
+            )
+        checksum = payload_checksum(payload, self._salt)
+        now = time.time_ns() // 1000
+        frame = Frame(kind, self._end, length, self._number, rows, 0, 0, now, checksum)
+        padding = bytes(frame_bytes(length) - HEADER_BYTES - length)
+        try:
+            write_all(self._handle, [write_header(frame, self._salt), payload, padding], self._end)
+            self._end = frame.end
+        except OSError as error:
+            self._cut()
+            raise DataError(f"cannot record to '{self.path}'", detail=str(error)) from error
+        except BaseException:
+            self._cut()
+            raise
+
+    def _cut(self) -> None:
+        """Cut off what was half written."""
+        try:
+            os.ftruncate(self._handle, self._end)
+        except OSError as error:
+            self._broken = f"what was half written cannot be cut: {error}"
+
+
+@dataclass
+class Recording:
+    """A recording, for reading.
+
+    Parameters
+    ----------
+    path
+        Its folder.
+    name, text, identity
+        The name of the query, its SQL, None where it has none, and what tells it from others.
+    sources, timeouts
+        How the stream was opened.
+    torn
+        What was left out at the end, once that is read; None where nothing was.
+    """
+
+    path: Path
+    name: str
+    text: str | None
+    identity: str
+    sources: tuple[str, ...] | None
+    timeouts: bool
+    salt: int
+    torn: str | None = None
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> Recording:
+        """Read what a recording says of itself."""
+        place = Path(a_path(path, "the path of a recording", error=DataError)).absolute()
+        about = place / _ABOUT
+        said = read_about(about, _FORMAT, VERSION, "recording", _HINT)
+        name, text, identity = (said.get(key) for key in ("name", "query", "identity"))
+        sources, timeouts, salt = (said.get(key) for key in ("sources", "timeouts", "salt"))
+        texts = [name, identity, *([] if text is None else [text]), *(sources or ())]
+        fits = isinstance(sources, list | None) and all(isinstance(one, str) for one in texts)
+        fits = fits and type(timeouts) is bool and type(salt) is int and 0 <= salt < 2**32
+        if not fits:
+            raise DataError(f"'{about}' is damaged", detail="no release writes what it says")
+        known = None if sources is None else tuple(sources)
+        return Recording(place, str(name), text, str(identity), known, bool(timeouts), salt or 0)
+
+    def query(self, given: Query | None = None) -> Query:
+        """Return the query that was recorded, which may have to be given."""
+        if given is not None:
+            if identity_of(given) != self.identity:
+                raise StateError(
+                    f"the recording in '{self.path}' is of another query",
+                    detail=self.identity,
+                    hint="leave query out, or give the one that was recorded",
+                )
+            return given
+        if self.text is None:
+            raise StateError(
+                f"the query '{self.name}' has parts in Python, which are not in its recording",
+                detail=self.identity,
+                hint="op.replay(path, query=...), or outpace replay --query FILE",
+            )
+        try:
+            query = Query.from_sql(self.text, name=self.name)
+        except OutpaceError as error:
+            error.where = f"{self.path / _ABOUT}: {error.where or 'query'}"
+            raise
+        if identity_of(query) != self.identity:
+            raise StateError(
+                f"'{self.path / _ABOUT}' contradicts itself", detail="it names two queries"
+            )
+        return query
+
+    def frames(self) -> Iterator[tuple[Frame, pa.Buffer]]:
+        """Yield the frames with their payloads, up to a torn end.
+
+        Raises
+        ------
+        StateError
+            If a frame is damaged, or does not follow the one before it.
+        """
+        path = self.path / _STEPS
+        self.torn = None
+        try:
+            handle = open_regular(path)
+        except FileNotFoundError:
+            raise StateError(
+                f"the recording in '{self.path}' has no steps", detail=f"there is no {_STEPS}"
+            ) from None
+        try:
+            reader = SegmentReader(path, handle, self.salt)
+            size, position, number, open_step = reader.size(), 0, 0, False
+            while position < size:
+                frame = read_header(reader.read(position, HEADER_BYTES), self.salt)
+                whole = frame is not None and frame.position == position
+                payload = reader.payload(frame) if frame is not None and whole else None
+                if frame is None or payload is None:
+                    short = frame.end > size if frame is not None and whole else False
+                    if not (short or _ends_in_zeros(reader, position, size)):
+                        raise self.damaged(position, number, "what is there is no whole step")
+                    self.torn = self._place(position, number)
+                    return
+                if frame.kind is FrameKind.STIMULUS:
+                    number, follows, open_step = number + 1, True, True
+                elif frame.kind is FrameKind.OUTCOME:
+                    follows, open_step = open_step, False
+                else:
+                    follows = frame.kind in (FrameKind.SCHEMA, FrameKind.STATE)
+                if not follows or frame.first != number:
+                    raise self.damaged(position, number, "a step does not follow the one before it")
+                yield frame, payload
+                position = frame.end
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def reading(self, frame: Frame) -> Iterator[None]:
+        """Name the place of what goes wrong while the payload of a frame is read and believed."""
+        try:
+            yield
+        except OutpaceError as error:
+            if frame.kind in (FrameKind.SCHEMA, FrameKind.STATE):
+                error.where = error.where or self._place(frame.position, frame.first)
+                raise
+            why = error.detail or error.message
+            raise self.damaged(frame.position, frame.first, why) from error
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise self.damaged(frame.position, frame.first, why) from error
+
+    def damaged(self, position: int, number: int, why: str) -> StateError:
+        """Return the error of damage at some byte, after some step."""
+        return StateError(
+            "the recording is damaged",
+            where=self._place(position, number),
+            detail=why,
+        )
+
+    def _place(self, position: int, number: int) -> str:
+        return f"{self.path / _STEPS}, byte {position}, after step {number}"
+
+
+def _ends_in_zeros(reader: SegmentReader, position: int, size: int) -> bool:
+    """Whether a file ends before there is a header, or with zeros that a crash has left."""
+    if size - position < HEADER_BYTES:
+        return True
+    pieces = range(position, size, _PIECE_BYTES)
+    return not any(any(reader.read(place, _PIECE_BYTES).to_pybytes()) for place in pieces)
+
+
+def identity_of(query: Query) -> str:
+    """Return what tells a query from others, also in what it does with late events."""
+    return "\n".join([print_identity(query), *disorder_clauses(query)])
+
+
+def _text(query: Query) -> str | None:
+    """Return a query as SQL that reads back as the same query, where there is such a text."""
+    alone = replace(query, instance_count=1, scheduler=None)
+    if query.operator is not None:
+        return None
+    try:
+        text = alone.to_sql()
+        return text if Query.from_sql(text, name=query.name) == alone else None
+    except OutpaceError:
+        return None

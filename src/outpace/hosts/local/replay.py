@@ -1,0 +1,372 @@
+"""Replay of a recorded stream: the same stimuli, step by step, and what comes of each.
+
+Steps are a function of what was kept before and of what came, so a replay gives the instructions
+that the stream gave. Where it does not, this release or the user's own code decides otherwise than
+the one that recorded it: each step says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from outpace.engine.codec.table import read_table
+from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
+from outpace.engine.message import Aside, Emit, EventsArrived, Instruction, Stimulus, TimeTold
+from outpace.engine.wire import read_stimulus
+from outpace.errors import DataError
+from outpace.hosts.local.recording import Ending, Recording, failure_of, outcome_of
+from outpace.hosts.local.recording import Outcome as Recorded
+from outpace.hosts.local.stream import StreamMatcher, check_stream, compiled_soon
+from outpace.ingest.log.frame import Frame, FrameKind
+from outpace.pattern.argument import a_whole_number
+from outpace.pattern.notebook import Text
+from outpace.pattern.query import Query, checked_query
+
+_LOG: Final = logging.getLogger("outpace.stream")
+
+
+def replay(
+    path: str | os.PathLike[str], *, until: int | None = None, query: Query | None = None
+) -> Replay:
+    """Replay a stream that was recorded with `open_query(record=...)`.
+
+    Parameters
+    ----------
+    path
+        The folder of the recording.
+    until
+        The last step that is taken; all of them by default.
+    query
+        The query, where it has parts in Python: those are not in the recording.
+
+    Returns
+    -------
+    Replay
+        Yields the steps, one after the other. What is torn at the end of the recording, by a crash
+        say, is left out, with a warning.
+
+    Raises
+    ------
+    StateError, DataError
+        If the folder holds no recording, or one of another version or another query, or a step is
+        damaged: then the place is named, and the steps before it have been yielded.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> from outpace.hosts.local.stream import open_query
+    >>> rise = (Query("rise").order_by("ts").pattern("A B")
+    ...         .define(B="price > A.price").measures(at="B.ts"))
+    >>> matcher = open_query(rise, record=folder.name)
+    >>> matcher.push({"ts": [1], "price": [5.0]}).to_pylist()
+    []
+    >>> matcher.push({"ts": [2], "price": [6.0]}).to_pylist()
+    [{'at': 2}]
+    >>> for step in replay(folder.name):
+    ...     print(step.number, step.matches.to_pylist(), step.state.rows_kept, step.as_recorded)
+    1 [] 1 True
+    2 [{'at': 2}] 0 True
+    >>> folder.cleanup()
+    """
+    if until is not None:
+        until = a_whole_number(until, "until", least=0, error=DataError)
+    return Replay(Recording.open(path), until, None if query is None else checked_query(query))
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """What a stream keeps after a step, as numbers.
+
+    Parameters
+    ----------
+    rows_kept
+        Rows that an undecided match may still need.
+    open_windows, partitions
+        Windows that are open, and partitions that are known.
+    buffered
+        Rows that wait for others that may come before them.
+    watermark
+        No later row has a time before this; None where it is not known.
+    """
+
+    rows_kept: int
+    open_windows: int
+    partitions: int
+    buffered: int
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a matcher was asked, and what it said."""
+
+    task: Task
+    block: Block
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class ReplayedStep:
+    """A step of a replay.
+
+    Parameters
+    ----------
+    number, arrival_us
+        Its number, from 1, and when it was recorded, in microseconds since 1970.
+    stimulus, title
+        What happened, as a value and in words.
+    instructions
+        What came of it.
+    error
+        Why it was refused; None where it was not.
+    as_recorded
+        Whether it gave the same as when it was recorded; None where the recording does not tell,
+        because the process ended in this step, or it is skipped.
+    skipped
+        Whether it was interrupted when it was recorded, by Ctrl-C say, and so is not taken again.
+    state
+        What the stream keeps after it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from outpace.hosts.local.stream import open_query
+    >>> query = Query("pair").order_by("ts").pattern("A B").measures(at="B.ts")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = open_query(query, record=folder).push({"ts": [1, 2, 3]})
+    ...     (step,) = replay(folder)
+    >>> step.title, step.matches.to_pylist()
+    ('3 rows', [{'at': 2}])
+    >>> print(step.explain())
+    match 0, rows 0 to 1, 2 events, match number 1
+    <BLANKLINE>
+      row  ts  label  position  follows  condition
+      0    1   A      0         first    no condition
+      1    2   B      1         at once  no condition
+    <BLANKLINE>
+    complete at row 1
+    after match skip past last row: the search goes on at row 2
+    <BLANKLINE>
+    undecided:
+      A is row 2: waits for B
+    """
+
+    number: int
+    arrival_us: int
+    stimulus: Stimulus
+    title: str
+    instructions: list[Instruction]
+    error: Exception | None
+    as_recorded: bool | None
+    skipped: bool
+    state: StreamState
+    _seen: list[Seen] = field(default_factory=list, repr=False)
+
+    @property
+    def matches(self) -> pa.Table:
+        """The matches that became final."""
+        return self._emitted.matches
+
+    @property
+    def timed_out(self) -> pa.Table:
+        """The partial matches that WITHIN ended, where the stream collects them."""
+        return self._emitted.timed_out
+
+    @property
+    def late(self) -> pa.Table:
+        """The rows that came late."""
+        return self._aside(Aside.LATE)
+
+    @property
+    def invalid(self) -> pa.Table:
+        """The rows that cannot be used, with the reason in the first column."""
+        return self._aside(Aside.INVALID)
+
+    def explain(self, limit: int = 20) -> str:
+        """Explain why each match is one, and which rows a match may still start with.
+
+        Both are told where the query has no windows. Rows are those of the partitions that the step
+        looked at, and are numbered from the beginning of the stream.
+
+        Parameters
+        ----------
+        limit
+            How many matches are explained.
+        """
+        from outpace.explanation.undecided import undecided
+        from outpace.explanation.why import why
+
+        parts = []
+        for seen in self._seen:
+            found = seen.outcome.found
+            shown = range(min(len(found.start), limit))
+            parts += [why(seen.task, seen.block, found, index) for index in shown]
+            if len(found.start) > limit:
+                parts.append(f"and {len(found.start) - limit:,} more")
+            lines = undecided(seen.task, seen.block, seen.outcome.resume)
+            if lines:
+                parts.append("\n".join(["undecided:", *(f"  {line}" for line in lines)]))
+        return Text("\n\n".join(parts))
+
+    @property
+    def _emitted(self) -> Emit:
+        for one in self.instructions:
+            if isinstance(one, Emit):
+                return one
+        return Emit(pa.table({}), pa.table({}))
+
+    def _aside(self, kind: Aside) -> pa.Table:
+        for one in self.instructions:
+            if not isinstance(one, Emit) and one.kind is kind:
+                return one.rows
+        return pa.table({})
+
+
+class Replay(Iterator[ReplayedStep]):
+    """The steps of a recorded stream, as they are taken again; see `replay`.
+
+    Attributes
+    ----------
+    query
+        The query that was recorded.
+    stream
+        The stream after the last step that was yielded: it can be pushed to, or its state saved.
+    torn
+        The place of what was torn at the end of the recording, once that is reached.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from outpace.hosts.local.stream import open_query
+    >>> query = Query("pair").order_by("ts").pattern("A B").measures(at="B.ts")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     matcher = open_query(query, record=folder)
+    ...     found = [matcher.push({"ts": [time]}).to_pylist() for time in (1, 2, 3)]
+    ...     steps = replay(folder, until=1)
+    ...     print([step.number for step in steps])
+    [1]
+    >>> steps.stream.push({"ts": [7]}).to_pylist()
+    [{'at': 7}]
+    """
+
+    def __init__(self, recording: Recording, until: int | None, query: Query | None) -> None:
+        self._recording = recording
+        self.query = recording.query(query)
+        self._until = until
+        #: What the matcher was asked in the present step.
+        self._seen: list[Seen] = []
+        self.stream = self._opened()
+        self._steps = self._replayed()
+
+    @property
+    def torn(self) -> str | None:
+        """The place of what was torn at the end of the recording, once that is reached."""
+        return self._recording.torn
+
+    def __next__(self) -> ReplayedStep:
+        return next(self._steps)
+
+    def _opened(self) -> StreamMatcher:
+        recording = self._recording
+        sources = check_stream(self.query, recording.sources, timeouts=recording.timeouts)
+        return StreamMatcher(
+            self.query,
+            sources=sources,
+            timeouts=recording.timeouts,
+            choose=self._observed if self.query.windows is None else None,
+        )
+
+    def _observed(self, task: Task) -> Matcher:
+        return _Observed(task, compiled_soon(task), self._seen)
+
+    def _replayed(self) -> Iterator[ReplayedStep]:
+        pending: tuple[Frame, Stimulus] | None = None
+        for frame, payload in self._recording.frames():
+            recorded = None
+            if frame.kind is FrameKind.OUTCOME:
+                with self._recording.reading(frame):
+                    recorded = Recorded.read(payload)
+            if pending is not None:
+                yield self._step(*pending, recorded)
+                pending = None
+            if frame.kind is FrameKind.STIMULUS:
+                if self._until is not None and frame.first > self._until:
+                    return
+                with self._recording.reading(frame):
+                    pending = frame, read_stimulus(payload)
+            elif frame.kind is not FrameKind.OUTCOME:
+                with self._recording.reading(frame):
+                    self._begin(frame.kind, payload)
+        if pending is not None:
+            yield self._step(*pending, None)
+        if self.torn is not None:
+            _LOG.warning("the recording is torn at its end: %s", self.torn)
+
+    def _begin(self, kind: FrameKind, payload: pa.Buffer) -> None:
+        if kind is FrameKind.SCHEMA:
+            self.stream.bind(read_table(payload).schema)
+        else:
+            self.stream.restore(payload.to_pybytes())
+
+    def _step(self, frame: Frame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
+        self._seen.clear()
+        stream = self.stream
+        instructions: list[Instruction] = []
+        error: Exception | None = None
+        same: bool | None = None
+        skipped = recorded is not None and recorded.ending is Ending.INTERRUPTED
+        if not skipped:
+            try:
+                instructions = stream.take(stimulus)
+                outcome = outcome_of(instructions)
+            except Exception as failure:
+                error, outcome = failure, failure_of(failure)
+            same = None if recorded is None else outcome == recorded
+        state = StreamState(
+            stream.rows_kept,
+            stream.open_windows,
+            stream.partitions,
+            stream.buffered,
+            stream.watermark,
+        )
+        return ReplayedStep(
+            frame.first,
+            frame.arrival,
+            stimulus,
+            self._title(stimulus),
+            instructions,
+            error,
+            same,
+            skipped,
+            state,
+            list(self._seen),
+        )
+
+    def _title(self, stimulus: Stimulus) -> str:
+        of = "" if stimulus.source is None else f" of {stimulus.source}"
+        if isinstance(stimulus, EventsArrived):
+            rows = stimulus.rows.num_rows
+            return f"{rows:,} row{'' if rows == 1 else 's'}{of}"
+        if isinstance(stimulus, TimeTold):
+            return f"time {self.stream.time_text(stimulus.watermark)}{of}"
+        return f"end{of}"
+
+
+class _Observed:
+    """A matcher that lets others see what it is asked and what it says."""
+
+    def __init__(self, task: Task, matcher: Matcher, seen: list[Seen]) -> None:
+        self._task, self._matcher, self._seen = task, matcher, seen
+
+    def __call__(self, block: Block, resume: Resume) -> Outcome:
+        """Match a block from where an earlier call stopped."""
+        outcome = self._matcher(block, resume)
+        self._seen.append(Seen(self._task, block, outcome))
+        return outcome
