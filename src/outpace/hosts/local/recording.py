@@ -50,7 +50,7 @@ from outpace.ingest.log.frame import (
 from outpace.ingest.log.segment import SegmentReader
 from outpace.ingest.log.segment_writer import write_all
 from outpace.pattern.argument import a_path
-from outpace.pattern.notation.print_disorder import disorder_clauses
+from outpace.pattern.notation.disorder import disorder_clauses
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
 
