@@ -19,7 +19,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
 from outpace.engine.message import Aside, Emit, EventsArrived, Instruction, Stimulus, TimeTold
 from outpace.engine.wire import read_stimulus
-from outpace.errors import DataError
+from outpace.errors import DataError, OutpaceError
 from outpace.hosts.local.recording import Ending, Recording, failure_of, outcome_of
 from outpace.hosts.local.recording import Outcome as Recorded
 from outpace.hosts.local.stream import StreamMatcher, check_stream, compiled_soon
@@ -275,13 +275,17 @@ class Replay(Iterator[ReplayedStep]):
 
     def _opened(self) -> StreamMatcher:
         recording = self._recording
-        sources = check_stream(self.query, recording.sources, timeouts=recording.timeouts)
-        return StreamMatcher(
-            self.query,
-            sources=sources,
-            timeouts=recording.timeouts,
-            choose=self._observed if self.query.windows is None else None,
-        )
+        try:
+            sources = check_stream(self.query, recording.sources, timeouts=recording.timeouts)
+            return StreamMatcher(
+                self.query,
+                sources=sources,
+                timeouts=recording.timeouts,
+                choose=self._observed if self.query.windows is None else None,
+            )
+        except OutpaceError as error:
+            error.where = error.where or str(recording.path)
+            raise
 
     def _observed(self, task: Task) -> Matcher:
         return _Observed(task, compiled_soon(task), self._seen)

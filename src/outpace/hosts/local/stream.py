@@ -126,10 +126,10 @@ def open_query(
     """
     sources = check_stream(query, sources, timeouts=timeouts)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
-    if record is not None:
-        matcher.record(record)
     if schema is not None:
         matcher.bind(schema)
+    if record is not None:
+        matcher.record(record)
     return matcher
 
 
@@ -220,6 +220,8 @@ class StreamMatcher:
         self._timeouts = timeouts
         self._choose = compiled_soon if choose is None else choose
         self._recorder: Recorder | None = None
+        #: Whether anything may be kept.
+        self._begun = False
         self._identifiers = None if sources is None else SourceMerge(sources).sources
         self._operator: Operator | None = None
         self._schema: pa.Schema | None = None
@@ -273,10 +275,12 @@ class StreamMatcher:
         """
         from outpace.hosts.local.recording import Recorder
 
-        state = None if self._operator is None else self.state()
+        state = self.state() if self._begun else None
         recorder = Recorder(path, self._query, sources=self._identifiers, timeouts=self._timeouts)
         if state is not None:
             recorder.restored(state)
+        elif self._schema is not None:
+            recorder.bound(self._schema)
         self._recorder = recorder
 
     def push(self, data: TableLike, source: str | None = None) -> pa.Table:
@@ -428,6 +432,7 @@ class StreamMatcher:
         with reading():
             (schema,) = saved.tables
             self._bind(schema.schema)
+            self._begun = True
             assert self._operator is not None
             if header.get("follows"):
                 self._begin_to_follow()
@@ -441,6 +446,7 @@ class StreamMatcher:
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         operator = self._bound("go on")
+        self._begun = True
         if isinstance(stimulus, EventsArrived) and stimulus.watermark != NO_TIME:
             self._follow(stimulus.rows, stimulus.watermark)
         return operator.step(stimulus)

@@ -331,6 +331,21 @@ def test_recording_begins_where_it_is_asked_for(folder: Path) -> None:
     assert [step.as_recorded for step in op.replay(folder)] == [True, True]
 
 
+def test_a_stream_that_cannot_be_opened_leaves_no_folder(folder: Path) -> None:
+    with pytest.raises(op.BindError):
+        op.open(RISE, schema=pa.schema({"ts": pa.int64()}), record=folder)
+    with pytest.raises(op.UnsupportedError):
+        op.open(RISE.all_rows_per_match(unmatched=True), record=folder)
+    assert not folder.exists()
+
+
+def test_a_recording_that_is_no_stream_is_refused_with_its_place(folder: Path) -> None:
+    Recorder(folder, RISE.all_rows_per_match(unmatched=True))
+    with pytest.raises(op.UnsupportedError) as caught:
+        op.replay(folder)
+    assert caught.value.where == str(folder)
+
+
 def test_a_folder_that_holds_something_is_refused(recorded: Path) -> None:
     with pytest.raises(op.DataError, match="not empty"):
         op.open(RISE, record=recorded)
