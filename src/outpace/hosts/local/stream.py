@@ -241,11 +241,6 @@ class StreamMatcher:
 
     def bind(self, schema: pa.Schema) -> None:
         """Fit the query to the input's schema; a push does this by itself."""
-        self._bind(schema)
-        if self._recorder is not None:
-            self._recorder.bound(schema)
-
-    def _bind(self, schema: pa.Schema) -> None:
         hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
         an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
         disorder = None
@@ -263,6 +258,8 @@ class StreamMatcher:
         operator = Operator(spec)
         if spec.reach is not None:
             self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
+        if self._recorder is not None:
+            self._recorder.bound(schema)
         self._operator, self._schema = operator, schema
 
     def record(self, path: str | os.PathLike[str]) -> None:
@@ -431,7 +428,7 @@ class StreamMatcher:
             return
         with reading():
             (schema,) = saved.tables
-            self._bind(schema.schema)
+            self.bind(schema.schema)
             self._begun = True
             assert self._operator is not None
             if header.get("follows"):
