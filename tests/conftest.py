@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
-from postgres_server import programs, server
-from properties import USUAL
+from support.postgres_server import programs, server
+from support.properties import USUAL
 from xdist.scheduler import LoadScopeScheduling
 
 from outpace.engine.kernels.compiled import load_numba

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import postgres_server
 import typer
 from chaos.burst import run_burst
 from chaos.harness import Outcome, run_scenario
@@ -19,6 +18,7 @@ from chaos.scenario import Scenario, Sink, make_scenario
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from support import postgres_server
 
 CONSOLE = Console()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from streamed import END, kinds
+from support.streamed import END, kinds
 
 import outpace as op
 from outpace.pattern.query import Query

@@ -4,7 +4,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from statements import answer, public_cases
+from support.statements import answer, public_cases
 
 from outpace.errors import OutpaceError
 from outpace.hosts.local.sql import sql

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from streamed import PROVIDER
+from support.streamed import PROVIDER
 
 from outpace.hosts.spark.session import ROCKSDB, classic_settings
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import streamed
 from pyspark.sql import SparkSession
+from support import streamed
 
 from outpace.cli.simulate_measure import setting_of
 from outpace.hosts.spark.session import ROCKSDB

@@ -14,17 +14,16 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
-import streamed
-import windowed_parity
-from connect_session import STREAM, STREAMED
-from file_parity import in_process
-from run_inputs import bad_csv, expected, rows, write_inputs
-from statements import ERRORS, PARITY, answer, is_sample, read_public_cases, ticks
-from stream_command import CLAUSE
+from support import streamed, windowed_parity
+from support.connect_session import STREAM, STREAMED
+from support.file_parity import in_process
+from support.run_inputs import bad_csv, expected, rows, write_inputs
+from support.statements import ERRORS, PARITY, answer, is_sample, read_public_cases, ticks
+from support.stream_command import CLAUSE
 
 import outpace as op
 
-PROGRAM = Path(__file__).resolve().parents[1] / "connect_session.py"
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) -> None:
@@ -131,8 +130,10 @@ def on_connect(questions: list[tuple[str, str, str]], folder: Path) -> dict[str,
     environment |= {"SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable}
     kept = ("SPARK_HOME", "SPARK_SUBMIT_OPTS")
     environment |= {name: os.environ[name] for name in kept if name in os.environ}
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = path
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder)],
+        [sys.executable, "-m", "support.connect_session", str(folder)],
         env=environment,
         capture_output=True,
         text=True,

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from file_parity import from_files, in_process, write_files
 from pyspark.sql import DataFrame, SparkSession
+from support.file_parity import from_files, in_process, write_files
 
 import outpace as op
 from outpace.files import blocks

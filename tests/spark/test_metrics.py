@@ -22,7 +22,7 @@ from outpace.hosts.spark.metrics import Watch
 from outpace.ingest.event_options import read_options
 
 OUTPACE = Path(sysconfig.get_path("scripts")) / "outpace"
-CONNECT = Path(__file__).resolve().parents[1] / "connect_metrics.py"
+CONNECT = Path(__file__).resolve().parents[1] / "support" / "connect_metrics.py"
 EVENTS = 3000
 OPTIONS = {
     "rate": "1000",

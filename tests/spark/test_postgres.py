@@ -18,16 +18,16 @@ import psycopg
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from properties import examples
 from psycopg import sql
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from support.properties import examples
 
 import outpace as op
 from outpace.hosts.spark import postgres as sink
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "postgres" / "dips_to_postgres.py"
-PROGRAM = Path(__file__).resolve().parents[1] / "connect_postgres.py"
+PROGRAM = Path(__file__).resolve().parents[1] / "support" / "connect_postgres.py"
 COUNTER = itertools.count()
 
 

@@ -26,7 +26,7 @@ import pytest
 from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 from rich.console import Console
-from run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
+from support.run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
 from typer.testing import CliRunner
 
 from outpace.cli.main import app

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from statements import DIP, ERRORS, PARITY, answer, public_cases, ticks
+from support.statements import DIP, ERRORS, PARITY, answer, public_cases, ticks
 
 import outpace as op
 

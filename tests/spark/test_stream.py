@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
-from streamed import (
+from support.streamed import (
     END,
     PROVIDER,
     QUERIES,

@@ -21,8 +21,8 @@ import pyarrow.dataset as ds
 import pytest
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
-from stream_command import CLAUSE, events_per_second, free_port, written
-from streamed import events, ordered
+from support.stream_command import CLAUSE, events_per_second, free_port, written
+from support.streamed import events, ordered
 from typer.testing import CliRunner
 
 import outpace as op

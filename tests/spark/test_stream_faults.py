@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from streamed import END, events, kinds, ordered, rows_of, run
+from support.streamed import END, events, kinds, ordered, rows_of, run
 
 import outpace as op
 from outpace.hosts.spark.failure import spark_error

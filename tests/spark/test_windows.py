@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from windowed_parity import QUERIES, from_files, from_frame, in_process, write_files
+from support.windowed_parity import QUERIES, from_files, from_frame, in_process, write_files
 
 import outpace as op
 

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
+from support.run_inputs import CLAUSE, NAMES, STATEMENT, bad_csv, expected, rows, write_inputs
 from typer.testing import CliRunner
 
 from outpace.cli import run_local

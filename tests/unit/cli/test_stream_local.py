@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from run_inputs import CLAUSE, TICKS, write_inputs
+from support.run_inputs import CLAUSE, TICKS, write_inputs
 from typer.testing import CliRunner
 
 import outpace as op

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from stage_reports import observed
+from support.stage_reports import observed
 from typer.testing import CliRunner
 
 from outpace.cli import top as top_module

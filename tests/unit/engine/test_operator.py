@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import match_windows
-from parallel_operators import Rises
+from support.operators import match_windows
+from support.parallel_operators import Rises
 
 from outpace.engine.message import (
     Deliver,

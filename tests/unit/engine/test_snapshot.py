@@ -7,7 +7,7 @@ import random
 
 import pyarrow as pa
 import pytest
-from hostile_states import queries
+from support.hostile_states import queries
 
 import outpace as op
 from outpace.engine.message import EventsArrived, Instruction, SourceEnded, Stimulus

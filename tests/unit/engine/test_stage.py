@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import FedOperator
-from properties import examples
+from support.operators import FedOperator
+from support.properties import examples
 
 import outpace as op
 from outpace.engine.arrays import NO_TIME

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import FedOperator, match_windows
-from window_queries import KINDS, PATTERNS, Bounded, pattern, tables
+from support.operators import FedOperator, match_windows
+from support.window_queries import KINDS, PATTERNS, Bounded, pattern, tables
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, Kind

@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ET
 
 import pyarrow as pa
 import pytest
-from explaining import CONDITIONS
 from hypothesis import given
 from hypothesis import strategies as st
+from support.explaining import CONDITIONS
 
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.explanation.explain import explain

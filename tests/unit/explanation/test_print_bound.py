@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from explaining import searched
+from support.explaining import searched
 
 from outpace.explanation.print_bound import BoundPrinter
 from outpace.explanation.why import why

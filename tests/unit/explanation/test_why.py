@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from explaining import Searched, events_queries, searched
 from hypothesis import given
 from hypothesis import strategies as st
+from support.explaining import Searched, events_queries, searched
 
 from outpace.errors import MatchError
 from outpace.explanation.evidence import Evidence, Run

@@ -4,8 +4,8 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from explaining import Searched, events_queries, searched
 from hypothesis import given
+from support.explaining import Searched, events_queries, searched
 
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError

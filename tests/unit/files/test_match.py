@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 import outpace as op
 from outpace.files import blocks

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.match.contract import Task

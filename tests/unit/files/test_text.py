@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 from outpace.errors import DataError, OutpaceError
 from outpace.files import text_lines

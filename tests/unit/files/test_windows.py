@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import match_windows
-from properties import examples
-from window_queries import KINDS, PATTERNS, rows, tables
+from support.operators import match_windows
+from support.properties import examples
+from support.window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.files import blocks
 from outpace.files import windows as window_files

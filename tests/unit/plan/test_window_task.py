@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import match_windows
-from properties import examples
-from window_queries import KINDS, PATTERNS, rows, tables
+from support.operators import match_windows
+from support.properties import examples
+from support.window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.bits import bit_columns

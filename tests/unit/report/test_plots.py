@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from simulated import chain
+from support.simulated import chain
 
 from outpace.report.plots import CURVES, plots_over_time
 from outpace.simulate import VM, Consumer, Operator, Producer, Scenario, Uniform, simulate

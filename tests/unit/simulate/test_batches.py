@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from simulated import chain
+from support.simulated import chain
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
-from simulated import scenarios
+from support.properties import examples
+from support.simulated import scenarios
 
 from outpace.simulate import (
     VM,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 from hypothesis import given
-from properties import examples
-from simulated import chain, scenarios
+from support.properties import examples
+from support.simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

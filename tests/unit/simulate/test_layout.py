@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from simulated import chain
+from support.simulated import chain
 
 from outpace.simulate import (
     VM,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from simulated import chain
+from support.simulated import chain
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
-from simulated import chain, queries
+from support.properties import examples
+from support.simulated import chain, queries
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

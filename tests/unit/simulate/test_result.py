@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import chain
+from support.simulated import chain
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

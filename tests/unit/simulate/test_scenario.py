@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulated import chain
+from support.simulated import chain
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
-from simulated import chain, scenarios
+from support.properties import examples
+from support.simulated import chain, scenarios
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from properties import examples
-from simulated import chain, scenarios
+from support.properties import examples
+from support.simulated import chain, scenarios
 
 from outpace.simulate import (
     VM,

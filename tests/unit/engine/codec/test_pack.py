@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 from outpace.engine.codec.pack import BlockMatcher, Packer
 from outpace.engine.kernels import hashing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 from outpace.engine.arrays import Integers
 from outpace.engine.divide.batches import (

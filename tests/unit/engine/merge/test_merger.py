@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import written
+from support.operators import written
 
 from outpace.engine.merge.merger import ENDED, Merger
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import written
-from properties import examples
+from support.operators import written
+from support.properties import examples
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.order.clock import Clock, spans_of

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import written
-from properties import examples
+from support.operators import written
+from support.properties import examples
 
 from outpace.engine.kernels.merge import merge_runs
 from outpace.engine.order.sources import Ordered, SourceMerge

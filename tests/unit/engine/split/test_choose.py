@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import written
+from support.operators import written
 
 import outpace as op
 from outpace.engine.event import Events

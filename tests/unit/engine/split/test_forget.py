@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import FedOperator, match_windows
-from window_queries import KINDS, PATTERNS, tables
+from support.operators import FedOperator, match_windows
+from support.window_queries import KINDS, PATTERNS, tables
 
 from outpace.pattern.query import Query
 from outpace.pattern.windows import TimeWindows, Windows

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operators import written
+from support.operators import written
 
 from outpace.engine.event import Events
 from outpace.engine.split.schedule import Schedule, batch_size, scheduler_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from operators import FedOperator, match_windows
+from support.operators import FedOperator, match_windows
 
 from outpace.engine.window_match.by_key import MANY_MIN, TouchedWindows
 from outpace.engine.window_match.matcher import WindowMatcher

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from windowed import Stream, Window, run
+from support.windowed import Stream, Window, run
 
 from outpace.engine.match.contract import Pace
 from outpace.engine.match.graph import GraphMatcher

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from window_queries import KINDS, PATTERNS, Bounded
+from support.properties import examples
+from support.window_queries import KINDS, PATTERNS, Bounded
 
 import outpace as op
 from outpace.engine.message import Emit, EventsArrived, SetAside, SourceEnded, Stimulus, TimeTold
@@ -132,7 +133,7 @@ def replayed(path: Path) -> list[list[Any] | str]:
     return outcomes
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.sampled_from(sorted(QUERIES)), actions(), st.integers(0, 3))
 def test_a_replay_gives_the_same_step_by_step(name: str, told: Actions, cut: int) -> None:
     query = QUERIES[name]
@@ -154,7 +155,7 @@ def test_a_replay_gives_the_same_step_by_step(name: str, told: Actions, cut: int
             assert last.stream.state() == matcher.state()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(queries())
 def test_the_text_of_a_query_reads_back_as_the_same_query(query: op.Query) -> None:
     with TemporaryDirectory() as home:
@@ -399,7 +400,7 @@ def damaged(recorded: Path, home: str, change: Callable[[bytearray], None], file
     return path
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_changed_byte_is_refused_with_its_place(recorded: Path, data: st.DataObject) -> None:
     size = (recorded / "steps").stat().st_size
@@ -435,7 +436,7 @@ def until_damage(path: Path) -> tuple[list[int], StateError | None]:
     return seen, None
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_what_is_before_a_cut_is_replayed(recorded: Path, data: st.DataObject) -> None:
     size = (recorded / "steps").stat().st_size
@@ -485,7 +486,7 @@ def test_a_torn_end_is_told(
     assert [step.number for step in steps] == [1, 2, 3]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_changed_description_is_refused(recorded: Path, data: st.DataObject) -> None:
     content = (recorded / "recording.json").read_bytes()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 import outpace as op
 from outpace.engine.order import arrival

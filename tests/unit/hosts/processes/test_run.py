@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from parallel_operators import Dies, Fails, Loses, Rises, Sleeps
+from support.parallel_operators import Dies, Fails, Loses, Rises, Sleeps
 
 import outpace as op
 from outpace.engine.message import SourceEnded
@@ -477,7 +477,7 @@ def test_sources_are_needed() -> None:
 
 STUCK = """
 import outpace as op
-from parallel_operators import Stuck
+from support.parallel_operators import Stuck
 
 query = op.Query().order_by("ts").apply(Stuck).over(op.windows.count(10)).instances(2)
 op.match({"ts": list(range(100))}, query)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stage_reports import observed
+from support.stage_reports import observed
 
 from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import OutpaceError

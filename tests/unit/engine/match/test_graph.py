@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from matching import Case, block_of, cases, push_all
-from properties import examples
+from support.matching import Case, block_of, cases, push_all
+from support.properties import examples
 
 from outpace.engine.kernels import graph_match as graph_match_module
 from outpace.engine.kernels.compiled import call

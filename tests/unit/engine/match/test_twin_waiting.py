@@ -5,8 +5,8 @@ from itertools import product
 
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from matching import Case, cases, push_all
-from properties import examples
+from support.matching import Case, cases, push_all
+from support.properties import examples
 
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.pattern import ast

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from matching import cases
-from properties import examples
+from support.matching import cases
+from support.properties import examples
 
 from outpace.engine.match.program import (
     ACCEPT,

@@ -14,7 +14,7 @@ import pytest
 
 import outpace as op
 
-PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "conformance" / "match_recognize.jsonl"
+PUBLIC = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "match_recognize.jsonl"
 
 DIP = """MATCH_RECOGNIZE (
     PARTITION BY symbol ORDER BY ts

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from operators import written
+from support.operators import written
 
 from outpace.engine.event import Events
 from outpace.engine.split.windows import OPEN, Split, Windows

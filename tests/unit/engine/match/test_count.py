@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from matching import LETTERS, Case, block_of, cases, push_all
+from support.matching import LETTERS, Case, block_of, cases, push_all
 
 from outpace.engine.kernels.count_rows import BY_START
 from outpace.engine.match import graph as graph_module

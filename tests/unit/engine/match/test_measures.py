@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
 from outpace.engine.match.contract import Found

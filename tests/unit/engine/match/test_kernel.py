@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from properties import examples
+from support.properties import examples
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.kernels.compiled import head_start

@@ -21,13 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import streamed
-import windowed_parity
-from file_parity import from_files, write_files
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from statements import answer, ticks
-from stream_command import events_per_second, free_port, written
+from support import streamed, windowed_parity
+from support.file_parity import from_files, write_files
+from support.statements import answer, ticks
+from support.stream_command import events_per_second, free_port, written
 from typer.testing import CliRunner
 
 import outpace as op

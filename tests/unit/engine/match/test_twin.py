@@ -2,8 +2,8 @@
 
 from hypothesis import given, note
 from hypothesis import strategies as st
-from matching import Case, cases, push_all
-from properties import examples
+from support.matching import Case, cases, push_all
+from support.properties import examples
 
 from outpace.testing.oracle import answer
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from operators import FedOperator
-from properties import examples
+from support.operators import FedOperator
+from support.properties import examples
 
 import outpace as op
 from outpace.engine.match.task import prepare

@@ -6,13 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "hostile_states.py"
+TESTS = Path(__file__).parents[3]
 
 
 def test_states_that_nobody_wrote_end_no_process_and_raise_nothing_else() -> None:
-    """Longer runs, by hand: `python tests/hostile_states.py SEED COUNT`."""
+    """Longer runs, by hand: `PYTHONPATH=tests python -m support.hostile_states SEED COUNT`."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "1", "200"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "support.hostile_states", "1", "200"],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 0, f"state {last} ended the process"

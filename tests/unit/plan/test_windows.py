@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from window_queries import KINDS, PATTERNS, pattern
+from support.window_queries import KINDS, PATTERNS, pattern
 
 from outpace.explanation.explain import explain
 from outpace.pattern.operator import EventOperator

@@ -1,7 +1,8 @@
 """Saved states with a right checksum and content that nobody wrote, and what comes of them.
 
-`python hostile_states.py SEED COUNT` tries so many and prints what went wrong: anything but a
-`StateError` at `resume`, or a stream that goes on and raises nothing but errors of the library.
+`python -m support.hostile_states SEED COUNT` tries so many and prints what went wrong: anything
+but a `StateError` at `resume`, or a stream that goes on and raises nothing but errors of the
+library.
 """
 
 from __future__ import annotations
