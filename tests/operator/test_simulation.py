@@ -18,7 +18,7 @@ from outpace.engine.merge.merger import Merger
 from outpace.testing import SimulationError, simulate_operator
 
 #: Seeds of `make test`; `make soak` takes others.
-SEEDS = 250
+SEEDS = 400
 AT_ONCE = 25
 
 EVENTS = pa.table(

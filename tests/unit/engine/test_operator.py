@@ -3,118 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.operators import match_windows
-from support.parallel_operators import Rises
 
 from outpace.engine.message import (
     Deliver,
     Delivered,
     EventsArrived,
     SetAside,
-    SourceEnded,
     Stimulus,
-    TimeTold,
 )
 from outpace.engine.operator import Back, Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed, unpacked
-from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
-    Batches,
-    ByKey,
-    Candidate,
-    LeastLoaded,
     RoundRobin,
-    Scheduler,
 )
 from outpace.pattern.windows import (
-    BetweenWindows,
     CountWindows,
-    LandmarkWindows,
-    OpenWindow,
-    SessionWindows,
     TimeWindows,
-    WindowPredicate,
-    Windows,
 )
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("x", pa.int64())])
-
-
-class Backwards(Scheduler):
-    """A scheduler of a user."""
-
-    def assign(self, window: Candidate, loads: Sequence[float]) -> int:
-        return len(loads) - 1 - window.number % len(loads)
-
-
-class ThreeEvents(WindowPredicate):
-    """Windows of three events that begin where x is 1, and not within one that is just open."""
-
-    def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
-        return event["x"] == 1 and all(window.events > 1 for window in windows)
-
-    def closes(self, event: Mapping[str, object], window: OpenWindow) -> bool:
-        return window.events == 2
-
-    def clone(self) -> ThreeEvents:
-        return ThreeEvents()
-
-
-WINDOWS: list[Windows] = [
-    CountWindows(4, 4),
-    CountWindows(5, 2),
-    CountWindows(6, 1, -2),
-    CountWindows(2, 5),
-    TimeWindows(6, 2),
-    TimeWindows(3, 3, 1),
-    SessionWindows(3),
-    LandmarkWindows(),
-    LandmarkWindows(parse_expression("x = 0")),
-    BetweenWindows(parse_expression("x <= 1"), parse_expression("x = 3")),
-    BetweenWindows(predicate=ThreeEvents()),
-]
-SCHEDULERS = [None, RoundRobin(), Batches(), Batches(size=2), LeastLoaded(), ByKey(), Backwards()]
-PATTERNS = [
-    Query().pattern("A B+").define(A="x > 0", B="x > PREV(x)"),
-    Query().pattern("A -> B").define(A="x = 0", B="x = 2").no_skip(),
-    Query().pattern("A B* $").define(B="x >= PREV(x)"),
-    Query().pattern("A ->> B").define(A="x = 1", B="x = 2"),
-    Query().pattern("A -> !B").define(A="x = 2", B="x = 0").within(4),
-]
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> pa.Table:
-    size = draw(st.integers(0, 24))
-    steps = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
-    times = [sum(steps[: row + 1]) for row in range(size)]
-    keys = draw(st.lists(st.sampled_from("ab"), min_size=size, max_size=size))
-    values = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
-    return pa.table({"ts": times, "key": keys, "x": values}, schema=SCHEMA)
-
-
-@st.composite
-def queries(draw: st.DrawFn) -> Query:
-    query = draw(st.sampled_from([*PATTERNS, Query().apply(Rises)])).order_by("ts")
-    if query.operator is None:
-        query = query.measures(first="FIRST(ts)", last="LAST(ts)", n="MATCH_NUMBER()")
-        if draw(st.booleans()):
-            query = query.all_rows_per_match()
-    if draw(st.booleans()):
-        query = query.partition_by("key")
-    query = query.over(
-        draw(st.sampled_from(WINDOWS)), duplicates=draw(st.booleans()), numbered=True
-    )
-    return query.instances(draw(st.integers(1, 3)), draw(st.sampled_from(SCHEDULERS)))
 
 
 class Driver:
@@ -157,33 +70,6 @@ class Driver:
 
     def _take(self) -> None:
         self.results += [emit.matches for emit in self.back.complete()]
-
-
-@given(data=st.data())
-def test_any_turns_give_the_result_of_one_instance(data: st.DataObject) -> None:
-    query = data.draw(queries())
-    table = data.draw(tables())
-    driver = Driver(query)
-    rest = table
-    finished = False
-    while not driver.back.settled:
-        turns = [*driver.busy, *([] if finished else ["push"])]
-        turn = data.draw(st.sampled_from(turns))
-        if turn != "push":
-            assert isinstance(turn, int)
-            driver.answer(turn)
-        elif rest.num_rows:
-            size = data.draw(st.integers(1, rest.num_rows))
-            driver.push(rest.slice(0, size))
-            driver.step(TimeTold(rest["ts"][size - 1].as_py()))
-            rest = rest.slice(size)
-        else:
-            driver.step(SourceEnded())
-            finished = True
-    found = pa.concat_tables(driver.results)
-    assert found.to_pylist() == match_windows(query, table).to_pylist()
-    assert driver.back.merger.waiting == 0
-    assert driver.front.loads == [0] * query.instance_count
 
 
 def test_an_instance_that_gets_nothing_holds_nobody_back() -> None:

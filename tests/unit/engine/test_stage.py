@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -143,73 +142,8 @@ QUERIES = {
 }
 
 
-@st.composite
-def shuffled(draw: st.DrawFn) -> tuple[pa.Table, pa.Table, int]:
-    """Draw events in order, the same as they arrive, and how far they are out of order then."""
-    size = draw(st.integers(0, 14))
-    slack = draw(st.integers(0, 6))
-    numbers = st.lists(st.integers(0, 3), min_size=size, max_size=size)
-    gaps, kind, keys, values = (draw(numbers) for _ in range(4))
-    delays = draw(st.lists(st.integers(0, slack), min_size=size, max_size=size))
-    times = list(itertools.accumulate(gaps))
-    rows = [
-        (row, times[row], row, f"k{keys[row]}", "abcx"[kind[row]], values[row])
-        for row in range(size)
-    ]
-    end = (size, END, size, "end", "end", 0)
-    arrival = sorted(range(size), key=lambda row: (times[row] + delays[row], -row))
-    return table([*rows, end]), table([*(rows[row] for row in arrival), end]), slack
-
-
 def table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
-
-
-def as_set(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(map(repr, rows))
-
-
-def parts_of(rows: pa.Table, places: list[int]) -> list[pa.Table]:
-    bounds = [0, *sorted(place % rows.num_rows for place in places), rows.num_rows]
-    return [rows.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@examples(8)
-@given(
-    drawn=shuffled(),
-    places=st.lists(st.integers(0, 14), max_size=4),
-    keyed=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_batches_with_crashes_give_what_the_table_gives(name, drawn, places, keyed, seed):
-    ordered, arriving, slack = drawn
-    query = QUERIES[name].partition_by("key") if keyed else QUERIES[name]
-    query = query.disorder(op.KSlack(slack))
-    chain = simulated(query, instances=3, seed=seed)
-    for part in parts_of(arriving, places):
-        chain.batch(part)
-    expected = op.match(ordered, query).to_pylist()
-    if name == "operator":
-        # The window of the last event is open.
-        expected = [row for row in expected if row["first_time"] < END]
-    assert as_set(chain.out[Kind.MATCHES]) == as_set(expected)
-    assert chain.out[Kind.LATE] == chain.out[Kind.INVALID] == []
-
-
-@examples(15)
-@given(shuffled(), st.lists(st.integers(0, 14), max_size=4), st.integers(1, 4))
-def test_partial_matches_time_out_on_every_instance(drawn, places, instances):
-    ordered, arriving, slack = drawn
-    query = kinds("A -> B -> C").partition_by("key")
-    chain = simulated(query.disorder(op.KSlack(slack)), instances, timeouts=True)
-    for part in parts_of(arriving, places):
-        chain.batch(part)
-    matcher = op.open(query, timeouts=True)
-    matcher.push(ordered)
-    # Rows are numbered by instance.
-    expected = [{**row, "rows": None} for row in matcher.timed_out.to_pylist()]
-    assert as_set([{**row, "rows": None} for row in chain.out[Kind.TIMED_OUT]]) == as_set(expected)
 
 
 def event(number: int, time: int | None, kind: str = "x", key: str = "k") -> tuple[Any, ...]:

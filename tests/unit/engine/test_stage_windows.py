@@ -10,10 +10,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.operators import FedOperator, match_windows
-from support.window_queries import KINDS, PATTERNS, Bounded, pattern, tables
+from support.operators import FedOperator
+from support.window_queries import KINDS, PATTERNS, Bounded, pattern
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, Kind
@@ -24,10 +22,10 @@ from outpace.engine.packing import Packing
 from outpace.engine.stage import Part, StageSpec, restore_stage
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
+from outpace.pattern.disorder import Invalid, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
-from outpace.pattern.schedulers import Batches, ByKey, Candidate, LeastLoaded, RoundRobin, Scheduler
+from outpace.pattern.schedulers import Batches, LeastLoaded, RoundRobin, Scheduler
 from outpace.pattern.windows import (
     BetweenWindows,
     CountWindows,
@@ -35,7 +33,6 @@ from outpace.pattern.windows import (
     TimeWindows,
     Windows,
 )
-from outpace.plan.stream import plan_stream
 from outpace.testing.stream_chain import Chain, Given
 from outpace.windows import between
 
@@ -49,14 +46,6 @@ SCHEMA = pa.schema(
     ]
 )
 SLACK = 4
-FAR = 1 << 40
-
-
-class Backwards(Scheduler):
-    """A scheduler of a user."""
-
-    def assign(self, window: Candidate, loads: Sequence[float]) -> int:
-        return len(loads) - 1 - window.number % len(loads)
 
 
 class SavedBounded(Bounded):
@@ -98,7 +87,6 @@ class Climbs(EventOperator):
 
 WINDOWS = {**KINDS, "predicate": BetweenWindows(predicate=SavedBounded())}
 QUERIES = {**PATTERNS, "operator": Query("q").order_by("ts").apply(Climbs)}
-SCHEDULERS = [None, RoundRobin(), Batches(), Batches(size=2), LeastLoaded(), ByKey(), Backwards()]
 
 
 def bits_of(query: Query, schema: pa.Schema) -> BitTask:
@@ -213,91 +201,6 @@ class Simulation:
         self._waiting = rows.slice(ready)
         if watermark != NO_TIME:
             self.expected.append(self._operator.advance(watermark).matches)
-
-
-@st.composite
-def queries(draw: st.DrawFn) -> Query:
-    """Return a query over windows of any kind, with instances and an order."""
-    query = draw(st.sampled_from(list(QUERIES.values())))
-    numbered = draw(st.booleans())
-    if numbered and draw(st.booleans()):
-        query = query.partition_by("key")
-    windows = draw(st.sampled_from(list(WINDOWS.values())))
-    query = query.over(windows, duplicates=draw(st.booleans()), numbered=numbered)
-    query = query.instances(draw(st.integers(1, 4)), draw(st.sampled_from(SCHEDULERS)))
-    return query.disorder(draw(st.sampled_from([InOrder(), KSlack(SLACK), Watermark()])))
-
-
-def shuffled(table: pa.Table, query: Query, seed: int) -> pa.Table:
-    """Return events out of order, but none further behind than the slack."""
-    if isinstance(query.order_of_arrival, InOrder):
-        return table
-    rng = np.random.default_rng(seed)
-    keys = table["ts"].to_numpy() + rng.integers(0, SLACK + 1, table.num_rows)
-    return table.take(pa.array(np.argsort(keys, kind="stable")))
-
-
-def cut(data: st.DataObject, table: pa.Table, parts: int) -> list[pa.Table]:
-    """Cut a table at random places."""
-    places = sorted(data.draw(st.lists(st.integers(0, table.num_rows), max_size=parts)))
-    bounds = zip([0, *places], [*places, table.num_rows], strict=True)
-    return [table.slice(low, high - low) for low, high in bounds]
-
-
-@given(data=st.data())
-def test_the_chain_gives_what_one_operator_gives_batch_by_batch(data: st.DataObject) -> None:
-    query = data.draw(queries())
-    table = data.draw(tables())
-    table = table.append_column("seq", pa.array(np.arange(table.num_rows)))
-    simulation = Simulation(query, table.schema, bits=data.draw(st.booleans()))
-    rows = shuffled(table, query, data.draw(st.integers(0, 99)))
-    told = isinstance(query.order_of_arrival, Watermark)
-    left = table["ts"].to_pylist()
-    for batch in cut(data, rows, 4):
-        for time in batch["ts"].to_pylist():
-            left.remove(time)
-        # What is told holds for later batches alone.
-        watermark = min(left, default=FAR) if told and data.draw(st.booleans()) else NO_TIME
-        tasks = cut(data, batch, 1)
-        if data.draw(st.booleans()):
-            cells = simulation.cells(tasks, watermark)
-            (lost, saved), (again, same) = map(simulation.chain.crash, (cells, cells[::-1]))
-            assert lost.own_cells == again.own_cells
-            assert saved == same
-        simulation.run(tasks, watermark)
-    simulation.run([table.slice(0, 0)], FAR)
-    whole = match_windows(query, table).to_pylist()
-    found = simulation.result()
-    if isinstance(query.windows, SessionWindows | TimeWindows) and query.partitions:
-        # Time closes the sessions of keys one after the other, whatever their numbers are, and
-        # windows of time at once.
-        assert [row["match_event"] for row in found] == [row["match_event"] for row in whole]
-        assert sorted(map(repr, found)) == sorted(map(repr, whole))
-    elif isinstance(query.windows, SessionWindows | TimeWindows):
-        assert found == whole
-    else:
-        assert found == whole[: len(found)]
-
-
-@given(data=st.data())
-def test_rows_that_no_step_can_use_need_not_travel(data: st.DataObject) -> None:
-    query = data.draw(st.sampled_from([PATTERNS[name] for name in ("next", "within", "any")]))
-    windows = data.draw(st.sampled_from([one for one in WINDOWS.values() if is_timed(one)]))
-    query = query.over(windows, duplicates=data.draw(st.booleans())).instances(3)
-    table = data.draw(tables())
-    plan = plan_stream(query, table.schema, 2)
-    assert plan.packing.drop
-    chain = Chain(plan.stages)
-    found = [plan.bound.output.empty_table()]
-    batches = [(batch, NO_TIME) for batch in cut(data, table, 3)]
-    for batch, told in [*batches, (table.slice(0, 0), FAR)]:
-        found += chain.run(plan.packing.pack(batch, told)).tables(Kind.MATCHES)
-    assert pa.concat_tables(found).to_pylist() == match_windows(query, table).to_pylist()
-
-
-def is_timed(windows: Windows) -> bool:
-    """Say whether windows are of time."""
-    return isinstance(windows, TimeWindows)
 
 
 def events(**columns: object) -> pa.Table:

@@ -48,6 +48,9 @@ class Arrival:
         The events that take part, in their order.
     time
         How far time has come before the end.
+    progress
+        After each step: how many events have had their turn, and how far time has come. None where
+        nobody looks.
     late, invalid
         Which events are set aside, by their `id`.
     """
@@ -57,6 +60,7 @@ class Arrival:
     steps: tuple[Stimulus, ...]
     events: pa.Table
     time: int
+    progress: tuple[tuple[int, int], ...] | None = None
     late: tuple[int, ...] = ()
     invalid: tuple[int, ...] = ()
 
@@ -71,15 +75,18 @@ def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -
     """Cut events that come in order, and tell the time between."""
     times = _times(query, events)
     steps: list[Stimulus] = []
+    progress = []
     time = int(NO_TIME)
     for low, high in _cuts(random, events.num_rows, pieces):
         steps.append(EventsArrived(events.slice(low, high - low)))
+        progress.append((high, max([time, *times[:high]])))
         if times and high and random.random() < 0.3:
             least = times[high - 1]
             told = random.randint(least, times[high] if high < len(times) else least + 9)
             steps.append(TimeTold(told))
             time = max(time, told)
-    return Arrival(query, None, tuple(steps), events, max([time, *times]))
+            progress.append((high, max([time, *times[:high]])))
+    return Arrival(query, None, tuple(steps), events, max([time, *times]), tuple(progress))
 
 
 def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) -> Arrival:
@@ -141,11 +148,13 @@ def draw_disorder(
         arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
     model = _Model(query.disorder(disorder), slack)
     steps: list[Stimulus] = []
+    progress: list[tuple[int, int]] = []
     told = int(NO_TIME)
     for low, high in _cuts(random, arriving.num_rows, pieces):
         piece = arriving.slice(low, high - low)
         steps.append(EventsArrived(piece))
         model.push(piece)
+        progress.append((len(model.released), model.time))
         later = [time for time in _times(query, arriving.slice(high)) if time < _FAR]
         if random.random() < 0.4 and times and not isinstance(disorder, InOrder):
             # Told too early where the slack is not enough, too.
@@ -153,6 +162,7 @@ def draw_disorder(
             told += 0 if enough else random.randint(0, 2) * unit
             steps.append(TimeTold(told))
             model.tell(told)
+            progress.append((len(model.released), model.time))
     model.finish()
     return Arrival(
         model.query,
@@ -160,6 +170,7 @@ def draw_disorder(
         tuple(steps),
         model.taken(events.schema),
         model.time,
+        tuple(progress),
         tuple(model.late),
         tuple(model.invalid),
     )
@@ -168,7 +179,7 @@ def draw_disorder(
 def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bool) -> Disorder:
     late = random.choice(["drop", "pass", "side"])
     invalid = "quarantine" if own else "fail"
-    ahead = _duration(_AHEAD, unit) if own else None
+    ahead = _duration(_AHEAD, unit) if own and random.random() < 0.5 else None
     if random.random() < 0.2:
         return Watermark(late=late, invalid=invalid)
     if in_order and random.random() < 0.4:

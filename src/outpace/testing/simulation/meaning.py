@@ -67,20 +67,24 @@ def meaning_of(asked: Asked, events: pa.Table, time: int, *, timeouts: bool) -> 
         found = windowed_matches(query, events, cut_windows(query, events))
         return Meaning([row for match in found for row in match.output])
     if asked.holds is None:
-        return Meaning(rows_of(fed_at_once(query, events, None)))
+        return Meaning(fed_at_once(query, events, None)[0])
     return _by_oracle(query, asked.holds, events, time, timeouts=timeouts)
 
 
-def fed_at_once(query: Query, events: pa.Table, time: int | None) -> pa.Table:
+def fed_at_once(
+    query: Query, events: pa.Table, time: int | None, *, timeouts: bool = False
+) -> tuple[list[Row], list[Row]]:
     """Return what an operator gives that takes all events at once, with the plainest matcher.
 
-    They have ended, or time has come so far.
+    They have ended, or time has come so far. With the matches come partial matches that time ended.
     """
     query = replace(query, order_of_arrival=None)
-    operator = Operator(OperatorSpec(query, events.schema, choose=make_twin))
+    operator = Operator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=make_twin))
     instructions: list[Instruction] = operator.step(EventsArrived(events))
     instructions += operator.step(SourceEnded() if time is None else TimeTold(time))
-    return pa.concat_tables([one.matches for one in instructions if isinstance(one, Emit)])
+    emitted = [one for one in instructions if isinstance(one, Emit)]
+    matches = [row for emit in emitted for row in rows_of(emit.matches)]
+    return matches, [row for emit in emitted for row in rows_of(emit.timed_out)]
 
 
 def cut_windows(query: Query, events: pa.Table) -> list[CutWindow]:

@@ -242,7 +242,8 @@ class Places:
         self._to_back: list[deque[Delivered]] = [deque() for _ in range(count)]
         #: How deliveries travel: as in one process, through shared memory, or as bytes.
         self._way = random.choice(["as it is", "memory", "bytes"])
-        #: How often each instance gets its turn: some are slow.
+        #: How often something arrives, and how often each instance gets its turn: some are slow.
+        self._pace = random.choice([0.05, 1.0, 5.0])
         self._speeds = [random.choice([0.05, 1.0, 1.0, 3.0]) for _ in range(count)]
         self.outcome = Outcome()
 
@@ -252,7 +253,7 @@ class Places:
         while True:
             turns: list[tuple[Callable[[], None], float]] = []
             if waiting:
-                turns.append((lambda: self._arrive(waiting.popleft()), 1.0))
+                turns.append((lambda: self._arrive(waiting.popleft()), self._pace))
             for number, speed in enumerate(self._speeds):
                 for queue, act in (
                     (self._sent, self._work),
@@ -354,11 +355,29 @@ class Stages:
     """A query as stages that are run batch by batch, as a cluster does.
 
     The cells of a batch come in any order, its rows in any number of tasks. A batch that was lost
-    is run again from the states before it, and must give the same cells and states.
+    is run again from the states before it, and must give the same cells and states. After each
+    batch all has come out that must have by then.
+
+    Parameters
+    ----------
+    plan
+        The stages.
+    expected
+        Returns what must have come out where so many events have had their turn, and time has come
+        so far.
+    random, trace
+        What decides, and where it is noted.
     """
 
-    def __init__(self, plan: StreamPlan, random: Random, trace: Trace) -> None:
+    def __init__(
+        self,
+        plan: StreamPlan,
+        expected: Callable[[int, int], list[Any]],
+        random: Random,
+        trace: Trace,
+    ) -> None:
         self._plan = plan
+        self._expected = expected
         self._random, self._trace = random, trace
         self._chain = Chain(plan.stages)
         self.outcome = Outcome()
@@ -369,9 +388,13 @@ class Stages:
 
     def run(self, arrival: Arrival) -> None:
         """Run all batches, and one that lets time pass."""
-        nothing = arrival.events.schema.empty_table()
-        for rows, time in [*batches(arrival), (nothing, END)]:
+        assert arrival.progress is not None
+        nothing, events = arrival.events.schema.empty_table(), arrival.events.num_rows
+        steps = [*batches(arrival), (nothing, END)]
+        for (rows, time), now in zip(steps, [*arrival.progress, (events, END)], strict=True):
             self._batch(rows, time)
+            found, expected = self.outcome.matches, self._expected(*now)
+            check_same("by now", sorted(map(repr, found)), sorted(map(repr, expected)))
 
     def _batch(self, rows: pa.Table, time: int) -> None:
         self._trace.say(f"batch until {time}: {rows.to_pylist()}")

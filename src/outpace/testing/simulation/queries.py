@@ -211,11 +211,14 @@ class Bounded(WindowPredicate):
 
 def draw_windows(random: Random, span: Span) -> Windows:
     """Draw windows of any kind."""
-    kind = random.choice(["count", "time", "session", "between", "predicate", "landmark"])
-    size, slide = random.randint(1, 12), random.randint(1, 6)
+    kinds = ["count", "count", "time", "time", "session", "between", "predicate", "landmark"]
+    kind = random.choice(kinds)
+    # Most overlap, so that several windows have a match.
+    size = random.randint(1, 12)
+    slide = random.choice([random.randint(1, 6), random.randint(1, max(1, size // 2))])
     offset = random.choice([0, 0, random.randint(-4, 4)])
     if kind == "count":
-        return windows.count(size + 2, slide=slide, offset=offset)
+        return windows.count(size, slide=slide, offset=offset)
     if kind == "time":
         return windows.time(span(size), slide=span(slide), offset=span(offset))
     if kind == "session":

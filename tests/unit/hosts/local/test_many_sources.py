@@ -6,14 +6,8 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.properties import examples
 
 import outpace as op
-
-LETTERS = "abc"
-SOURCES = ["s0", "s1", "s2"]
 
 CHAIN = (
     op.Query("chain")
@@ -30,57 +24,6 @@ ABSENCE = (
     .measures(first="A.ts")
     .within(3)
 )
-QUERIES = {
-    "plain": CHAIN,
-    "within": CHAIN.within(4),
-    "absence": ABSENCE,
-    "count windows": CHAIN.over(op.windows.count(5, slide=2)),
-    "time windows": CHAIN.over(op.windows.time(6, slide=3)),
-    "sessions": CHAIN.over(op.windows.session(2)),
-}
-
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(["push", "push", "push", "heartbeat", "save"]),
-        st.integers(0, 2),
-        st.lists(st.tuples(st.integers(0, 2), st.sampled_from(LETTERS)), max_size=4),
-    ),
-    max_size=25,
-)
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@examples(40)
-@given(script=steps)
-def test_a_stream_of_sources_gives_what_the_sorted_table_gives(name, script):
-    query = QUERIES[name]
-    schema = pa.schema([("ts", pa.int64()), ("kind", pa.string()), ("seq", pa.int64())])
-    matcher = op.open(query, sources=SOURCES, schema=schema)
-    ends = dict.fromkeys(SOURCES, (0, 0))
-    rows, found = [], []
-    for action, which, events in script:
-        source = SOURCES[which]
-        time, number = ends[source]
-        if action == "save":
-            matcher = op.resume(query, matcher.state())
-        elif action == "heartbeat":
-            time += sum(later for later, _ in events)
-            found += matcher.heartbeat(source, time).to_pylist()
-        else:
-            block = []
-            for later, kind in events:
-                time += later
-                block.append({"ts": time, "kind": kind, "seq": number})
-                number += 1
-            rows += [(row["ts"], row["seq"], source, row) for row in block]
-            table = pa.Table.from_pylist(block, schema=schema)
-            found += matcher.push(table, source=source).to_pylist()
-        ends[source] = time, number
-    found += matcher.finish().to_pylist()
-    ordered = [row for *_, row in sorted(rows, key=lambda row: row[:3])]
-    expected = op.open(query, schema=schema)
-    whole = expected.push(pa.Table.from_pylist(ordered, schema=schema)).to_pylist()
-    assert found == whole + expected.finish().to_pylist()
 
 
 def test_a_heartbeat_releases_what_waits():

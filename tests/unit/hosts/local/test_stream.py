@@ -13,14 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.properties import examples
 
 import outpace as op
 from outpace.engine.order import arrival
-
-LETTERS = "abc"
 
 PATTERNS = [
     "A B+ C",
@@ -86,43 +81,6 @@ def events(kinds: list[str], gaps: list[int], keys: list[int]) -> pa.Table:
             "key": pa.array(keys, pa.int32()),
         }
     )
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> pa.Table:
-    size = draw(st.integers(0, 12))
-    kinds = draw(st.lists(st.sampled_from(LETTERS), min_size=size, max_size=size))
-    gaps = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
-    keys = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
-    return events(kinds, gaps, keys)
-
-
-def feed(
-    query: op.Query, table: pa.Table, cuts: list[int], *, resume: bool
-) -> list[dict[str, object]]:
-    matcher = op.open(query, schema=table.schema)
-    found: list[dict[str, object]] = []
-    bounds = [0, *sorted(cut % (table.num_rows + 1) for cut in cuts), table.num_rows]
-    for start, end in itertools.pairwise(bounds):
-        found += matcher.push(table.slice(start, end - start)).to_pylist()
-        if resume:
-            matcher = op.resume(query, matcher.state())
-    return found + matcher.finish().to_pylist()
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@examples(20)
-@given(table=tables(), cuts=st.lists(st.integers(0, 12), max_size=4), resume=st.booleans())
-def test_any_cut_gives_the_same_matches_in_the_same_order(
-    name: str, table: pa.Table, cuts: list[int], resume: bool
-) -> None:
-    query = QUERIES[name]
-    whole = op.match(table, query).to_pylist()
-    assert feed(query, table, cuts, resume=resume) == whole
-    keyed = query.partition_by("key")
-    in_one = feed(keyed, table, [], resume=False)
-    assert feed(keyed, table, cuts, resume=resume) == in_one
-    assert sorted(map(repr, in_one)) == sorted(map(repr, op.match(table, keyed).to_pylist()))
 
 
 def shown_after(query: op.Query, kinds: str) -> list[list[object]]:
