@@ -22,7 +22,7 @@ from outpace.engine.packing import Packing
 from outpace.engine.stage import Part, StageSpec, restore_stage
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.disorder import Invalid, KSlack, Watermark
+from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, LeastLoaded, RoundRobin, Scheduler
