@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from outpace.bench.spark import SMALLER, Runs, Timing, measure
+from outpace.bench.spark import SMALLER, PairedRuns, Timing, measure
 from outpace.bench.worker import run
 from outpace.cli.bench import INPUTS
 from outpace.cli.main import app
@@ -99,7 +99,7 @@ def test_there_is_no_steady_rate_where_the_larger_run_is_not_slower():
 
 def test_runs_that_find_different_numbers_fail():
     answers = iter([1, 2, 1, 2, 1, 3])
-    runs = Runs(lambda path: next(answers))
+    runs = PairedRuns(lambda path: next(answers))
     runs.add(["small", "large"])
     runs.add(["small", "large"])
     assert runs.answer("w1") == 2

@@ -45,7 +45,7 @@ _COUNT_SCHEMA: Final = "rows bigint"
 Answer = TypeVar("Answer")
 
 
-class Found(NamedTuple):
+class MatchSums(NamedTuple):
     """What a job found, in numbers that other systems can be compared with."""
 
     matches: int
@@ -86,7 +86,7 @@ class Timing:
         return self.large / self.seconds
 
 
-class Runs(Generic[Answer]):
+class PairedRuns(Generic[Answer]):
     """Collects the seconds and the answers of pairs of runs, the smaller size first."""
 
     def __init__(self, run: Callable[[str], Answer]) -> None:
@@ -134,7 +134,7 @@ def measure(
     for _ in range(warm_runs):
         run(paths[0])
         ceiling(paths[0])
-    jobs, ceilings = Runs(run), Runs(ceiling)
+    jobs, ceilings = PairedRuns(run), PairedRuns(ceiling)
     for _ in range(repeat):
         jobs.add(paths)
         ceilings.add(paths)
@@ -162,13 +162,13 @@ def measure(
     }
 
 
-def job(session: SparkSession, query: Query, kind: str, path: str) -> Found:
+def job(session: SparkSession, query: Query, kind: str, path: str) -> MatchSums:
     """Run a whole job: from the files to the sums of what was found, which the JVM adds up."""
     source = parquet(path) if kind == "parquet" else session.read.parquet(path)
     sums = [sf.coalesce(sf.sum(name), sf.lit(0)) for name in ("start", "end", "length")]
     row = match(source, query).agg(sf.count("*"), *sums).first()
     assert row is not None
-    return Found(*row)
+    return MatchSums(*row)
 
 
 def _ceiling(session: SparkSession, query: Query, kind: str, path: str) -> int:

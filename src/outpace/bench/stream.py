@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from outpace import log
 from outpace.api import match
 from outpace.bench.data import events_file
-from outpace.bench.spark import Found, Runs, Timing
+from outpace.bench.spark import MatchSums, PairedRuns, Timing
 from outpace.errors import DataError, MatchError
 from outpace.hosts.local.stream import open_query
 from outpace.ingest.workloads import WORKLOADS, event_pieces, events
@@ -61,7 +61,7 @@ def measure(
     run = partial(stream, session, query, kind)
     for _ in range(warm_runs):
         run(paths[0])
-    runs = Runs(run)
+    runs = PairedRuns(run)
     for _ in range(repeat):
         runs.add(paths)
     timing = Timing(small, large, tuple(runs.pairs))
@@ -90,7 +90,7 @@ def measure(
     }
 
 
-def stream(session: SparkSession, query: Query, kind: str, path: str) -> Found:
+def stream(session: SparkSession, query: Query, kind: str, path: str) -> MatchSums:
     """Run a streaming query over all events of a log or of files, and sum up what it wrote."""
     with tempfile.TemporaryDirectory(prefix="outpace-bench-") as folder:
         written = Path(folder, "matches")
@@ -106,7 +106,7 @@ def stream(session: SparkSession, query: Query, kind: str, path: str) -> Found:
         return _sums(ds.dataset(written, format="parquet").to_table(columns=list(_SUMMED)))
 
 
-def in_process(query: Query, n: int) -> Found:
+def in_process(query: Query, n: int) -> MatchSums:
     """Return what is final once all events have come, but not their end."""
     matcher = open_query(query, schema=events(0).schema)
     return _sums(pa.concat_tables([matcher.push(piece) for piece in event_pieces(n)]))
@@ -154,8 +154,8 @@ def _source(session: SparkSession, kind: str, path: str) -> DataFrame:
     return source.option("maxEventsPerTrigger", BATCH_EVENTS).load(path)
 
 
-def _sums(found: pa.Table) -> Found:
-    return Found(
+def _sums(found: pa.Table) -> MatchSums:
+    return MatchSums(
         found.num_rows,
         *(pc.sum(found.column(name)).as_py() or 0 for name in _SUMMED),
     )

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from outpace.cli.progress import spark_progress
 from outpace.demo.page import cell_text, page_of
-from outpace.demo.search import Findings, Host, deepest, find, local_host, spark_host
+from outpace.demo.search import DemoHost, Findings, deepest, find, local_host, spark_host
 from outpace.errors import OutpaceError
 from outpace.hosts.spark.session import own_session
 from outpace.ingest.ticks import generate_ticks
@@ -70,7 +70,7 @@ def demo(
 @contextmanager
 def _host(
     console: Console, ticks: pa.Table, file: Path | None, master: str | None
-) -> Iterator[Host]:
+) -> Iterator[DemoHost]:
     """Give a host for the search: Spark where there is a file, and this process where not.
 
     Where Spark cannot start this process does it too, unless somebody has said where Spark runs.

@@ -39,7 +39,7 @@ class Tasks:
         return Tasks(self.done + other.done, self.total + other.total)
 
 
-class Feed(Protocol):
+class TaskFeed(Protocol):
     """Where a bar gets its numbers."""
 
     def tasks(self) -> Tasks:
@@ -95,7 +95,7 @@ def spark_progress(
         feed.close()
 
 
-def feed_of(session: SparkSession) -> Feed:
+def feed_of(session: SparkSession) -> TaskFeed:
     """Return the feed of a session."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
         return ConnectFeed(session)
@@ -162,7 +162,7 @@ class ConnectFeed:
 
 
 def _watch(
-    feed: Feed, label: str, console: Console, patience_seconds: float, over: threading.Event
+    feed: TaskFeed, label: str, console: Console, patience_seconds: float, over: threading.Event
 ) -> None:
     if over.wait(patience_seconds):
         return

@@ -36,7 +36,7 @@ from outpace.cli.run_local import (
     size_text,
     why_spark,
 )
-from outpace.cli.run_output import Result, Target, print_rows, target_of, write_rows
+from outpace.cli.run_output import CommandResult, Target, print_rows, target_of, write_rows
 from outpace.cli.run_query import SqlText, read_query
 from outpace.errors import BindError, DataError
 from outpace.files.parquet import FileList
@@ -178,7 +178,7 @@ def _check_number(asked: Query | SqlText, inputs: Sequence[Input]) -> None:
 
 
 def _deliver(
-    found: Result, target: Target, limit: int, before_printing: Callable[[], None]
+    found: CommandResult, target: Target, limit: int, before_printing: Callable[[], None]
 ) -> None:
     if target.path is not None:
         rows = write_rows(found, target)

@@ -55,7 +55,7 @@ class Target:
     overwrite: bool = False
 
 
-class Result(Protocol):
+class CommandResult(Protocol):
     """What a query finds, on some host; nothing is computed before it is asked for."""
 
     @property
@@ -145,7 +145,7 @@ def _check_free(path: Path, folder: bool, overwrite: bool, inputs: Sequence[str]
             )
 
 
-def write_rows(result: Result, target: Target) -> int:
+def write_rows(result: CommandResult, target: Target) -> int:
     """Write the rows of a result and return how many there are."""
     assert target.path is not None
     assert target.format is not None
@@ -163,7 +163,7 @@ def write_rows(result: Result, target: Target) -> int:
 
 
 def print_rows(
-    result: Result, format: DataFormat, out: BinaryIO, before_printing: Callable[[], None]
+    result: CommandResult, format: DataFormat, out: BinaryIO, before_printing: Callable[[], None]
 ) -> int:
     """Write the rows of a result to a stream as CSV or JSON lines."""
     with tempfile.TemporaryDirectory(prefix="outpace-") as folder:

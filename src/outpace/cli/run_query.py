@@ -17,7 +17,7 @@ from typing import Final
 
 from outpace.errors import BindError, DataError, OutpaceError, Span, did_you_mean
 from outpace.files.small_file import read_small
-from outpace.pattern.notation.lexer import Source, tokenize
+from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import OWN
 from outpace.statement.split import MOST_NESTED, Statement, split
@@ -55,7 +55,7 @@ class SqlText:
     def column_place(self, column: str) -> Span | None:
         """Return where a column is named first outside MATCH_RECOGNIZE."""
         clauses = [step.span for step in self.statement().steps]
-        for token in tokenize(Source(self.text, dialect=self.written)):
+        for token in tokenize(SourceText(self.text, dialect=self.written)):
             inside = any(one.start <= token.start < one.end for one in clauses)
             if token.is_name and token.value.lower() == column.lower() and not inside:
                 return token.span
@@ -63,7 +63,7 @@ class SqlText:
 
     def table_place(self, table: str) -> Span | None:
         """Return where a table is read first."""
-        tokens = tokenize(Source(self.text, dialect=self.dialect))
+        tokens = tokenize(SourceText(self.text, dialect=self.dialect))
         places = [
             token.span
             for before, token in pairwise(tokens)
@@ -104,7 +104,7 @@ def _from_sql(path: Path, dialect: str) -> Query | SqlText:
     text = read_small(path, _BYTES_MAX)
     statement = SqlText(text, dialect, path)
     try:
-        first = tokenize(Source(text, where=str(path), dialect=dialect), MOST_NESTED)[0]
+        first = tokenize(SourceText(text, where=str(path), dialect=dialect), MOST_NESTED)[0]
         if first.key == "MATCH_RECOGNIZE":
             return Query.from_sql(text, dialect=dialect, name=path.stem)
     except OutpaceError as error:

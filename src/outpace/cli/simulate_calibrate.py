@@ -29,13 +29,18 @@ from outpace.cli.simulate_output import (
 )
 from outpace.errors import BindError
 from outpace.pattern.duration import parse_duration
-from outpace.simulate.calibration.procedure import ESTIMATED_AT, Found, Pace, measure_costs
+from outpace.simulate.calibration.procedure import (
+    ESTIMATED_AT,
+    CalibrationPace,
+    CalibrationResult,
+    measure_costs,
+)
 from outpace.simulate.calibration.written import Measured, calibrated, calibrated_text
 from outpace.simulate.scenario import Scenario
 
 #: How long is measured, and with `--quick`.
-PACE: Final = Pace(warm=90.0, seconds=40.0, turns=2, full=6)
-QUICK: Final = Pace(warm=5.0, seconds=8.0, turns=1, full=3)
+PACE: Final = CalibrationPace(warm=90.0, seconds=40.0, turns=2, full=6)
+QUICK: Final = CalibrationPace(warm=5.0, seconds=8.0, turns=1, full=3)
 
 #: The rate of the scenario's producer, as a part of the maximum throughput.
 _WRITTEN_AT: Final = 0.5
@@ -158,7 +163,7 @@ def _path(out: Path, subject: Measured, count: int) -> Path:
     return out if count == 1 else out.with_name(f"{out.stem}-{subject.name}{out.suffix}")
 
 
-def _said(subject: Measured, found: Found, mips: float) -> list[str]:
+def _said(subject: Measured, found: CalibrationResult, mips: float) -> list[str]:
     """Return what the file says of how it was measured."""
     costs, counts = found.costs, found.counts
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -187,7 +192,7 @@ def _hidden(exact: bool) -> str:
     return "" if exact else " (too large: noise hid what a batch costs)"
 
 
-def _rows(subject: Measured, found: Found, scenario: Scenario) -> list[dict[str, Any]]:
+def _rows(subject: Measured, found: CalibrationResult, scenario: Scenario) -> list[dict[str, Any]]:
     costs = found.costs
     speed = scenario.vms[0].capacity * 1e6
     rows = []
@@ -209,7 +214,9 @@ def _rows(subject: Measured, found: Found, scenario: Scenario) -> list[dict[str,
     return rows
 
 
-def _show(subject: Measured, found: Found, scenario: Scenario, path: Path, as_json: bool) -> None:
+def _show(
+    subject: Measured, found: CalibrationResult, scenario: Scenario, path: Path, as_json: bool
+) -> None:
     rows = _rows(subject, found, scenario)
     if as_json:
         typer.echo(

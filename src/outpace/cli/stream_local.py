@@ -62,7 +62,7 @@ def why_spark(
     return None
 
 
-class Feed(Protocol):
+class RowFeed(Protocol):
     """A source of events that is asked for the next batch."""
 
     @property
@@ -182,7 +182,7 @@ class FilesFeed:
         return pa.concat_tables(tables)
 
 
-def feed_of(source: StreamInput, columns: TextOptions) -> Feed | str:
+def feed_of(source: StreamInput, columns: TextOptions) -> RowFeed | str:
     """Return what reads an input in process, or why it is read on Spark."""
     if source.format == EVENTS:
         events = EventsFeed(source.options)
@@ -235,7 +235,7 @@ class LocalStatus:
 
 def run_in_process(
     query: Query,
-    feed: Feed,
+    feed: RowFeed,
     writer: ConsoleWriter,
     timing: Mapping[str, Any],
     stop: StopRequest,

@@ -78,7 +78,7 @@ ORDER BY symbol
 
 
 @dataclass(frozen=True)
-class Host:
+class DemoHost:
     """Where the trades are, and how to ask there.
 
     Parameters
@@ -116,13 +116,13 @@ class Findings:
     picture: str
 
 
-def local_host(ticks: pa.Table, watch: Callable[[str], AbstractContextManager[object]]) -> Host:
+def local_host(ticks: pa.Table, watch: Callable[[str], AbstractContextManager[object]]) -> DemoHost:
     """Return the host that searches in this process, with DuckDB around patterns in SQL."""
     import duckdb
 
     connection = duckdb.connect()
     connection.register("ticks", ticks)
-    return Host(
+    return DemoHost(
         name="in process",
         match=lambda query: op.match(ticks, query),
         sql=lambda text: op.sql(connection, text),
@@ -133,14 +133,14 @@ def local_host(ticks: pa.Table, watch: Callable[[str], AbstractContextManager[ob
 
 def spark_host(
     session: SparkSession, path: Path, watch: Callable[[str], AbstractContextManager[object]]
-) -> Host:
+) -> DemoHost:
     """Return the host that searches a Parquet file on Spark.
 
     Spark's tasks read the file for the queries; the statement reads it as a view of the session.
     """
     files = op.parquet(path)
     session.read.parquet(str(path)).createOrReplaceTempView("ticks")
-    return Host(
+    return DemoHost(
         name=f"on Spark {session.version}",
         match=lambda query: op.match(files, query).toArrow(),
         sql=lambda text: op.sql(session, text).toArrow(),
@@ -149,7 +149,7 @@ def spark_host(
     )
 
 
-def find(ticks: pa.Table, host: Host) -> Findings:
+def find(ticks: pa.Table, host: DemoHost) -> Findings:
     """Search trades on a host that has them."""
     with host.watch("find dips"):
         dips = host.match(DIP)

@@ -41,7 +41,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order
-from outpace.engine.order.in_order import InOrder
+from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
@@ -135,7 +135,7 @@ class Front(Stateful):
 
     def take_back(self) -> bool:
         """Undo the last step, whose delivery nobody could take; say whether that is possible."""
-        if not isinstance(self.order, InOrder) or self.splitter is not None:
+        if not isinstance(self.order, OrderedInput) or self.splitter is not None:
             return False
         self.order.take_back()
         self._numbers.take_back()
@@ -179,7 +179,7 @@ class Front(Stateful):
             events = self._numbers.number(rows.select(spec.events.names))
             split = NO_SPLIT if self.splitter is None else self.splitter.push(events)
         except BaseException:
-            if isinstance(self.order, InOrder):
+            if isinstance(self.order, OrderedInput):
                 self.order.take_back()
             raise
         self._numbers.take()
@@ -532,7 +532,9 @@ def _make_order(spec: OperatorSpec) -> Order:
         else spec.bound.partition_by
     )
     tells_time = spec.reach is not None and spec.checked
-    return InOrder(spec.bound, keys, checked=spec.checked, tells_time=tells_time, read=spec.time)
+    return OrderedInput(
+        spec.bound, keys, checked=spec.checked, tells_time=tells_time, read=spec.time
+    )
 
 
 def _emitted(answers: Sequence[Answer]) -> Emit:

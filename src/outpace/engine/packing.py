@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.codec.cell import Cell, Counters, Kind
+from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.codec.pack import pack
 from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import write_times
@@ -103,7 +103,7 @@ class Packing:
         blocks = dict(zip(packed["bucket"].to_pylist(), packed["block"], strict=True))
         cells = [
             Cell(
-                Kind.EVENTS,
+                CellKind.EVENTS,
                 number,
                 blocks[number].as_buffer() if number in blocks else b"",
                 watermark=watermark,
@@ -112,15 +112,15 @@ class Packing:
             for number in range(self.instances)
         ]
         if used is not None and not used.all():
-            cells.append(Cell(Kind.UNUSED, block=write_times(times[used == 0])))
+            cells.append(Cell(CellKind.UNUSED, block=write_times(times[used == 0])))
         if invalid.num_rows:
-            cells.append(Cell(Kind.INVALID, block=write_table(invalid)))
+            cells.append(Cell(CellKind.INVALID, block=write_table(invalid)))
         counters = Counters(events=table.num_rows, invalid=invalid.num_rows)
-        return [*cells, Cell(Kind.REPORT, counters=counters)]
+        return [*cells, Cell(CellKind.REPORT, counters=counters)]
 
     def pulse(self, watermark: int) -> list[Cell]:
         """Tell every instance how far time has come."""
-        return [Cell(Kind.EVENTS, n, watermark=watermark) for n in range(self.instances)]
+        return [Cell(CellKind.EVENTS, n, watermark=watermark) for n in range(self.instances)]
 
     def _without_invalid(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the rows that can be used, and the others with the reason."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
-from outpace.engine.codec.cell import Cell, Counters, Kind, add_reports, in_order
+from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
 from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import read_times
 from outpace.engine.event import no_events
@@ -46,7 +46,7 @@ from outpace.errors import StateError
 from outpace.pattern.disorder import Late
 
 
-class Part(Enum):
+class StagePart(Enum):
     """Which part of the operator a stage is, by its name in `explain()` and in metrics."""
 
     WHOLE = "order + match"
@@ -75,7 +75,7 @@ class StageSpec:
         Over how many partitions of the host its instances are spread.
     """
 
-    part: Part
+    part: StagePart
     instances: int
     operator: Callable[[], OperatorSpec]
     identity: str
@@ -89,7 +89,7 @@ class StageSpec:
     @property
     def matcher(self) -> Matcher | None:
         """What its instances match with, so that it can be compiled before it is worth it."""
-        matches = self.part in (Part.WHOLE, Part.INSTANCE)
+        matches = self.part in (StagePart.WHOLE, StagePart.INSTANCE)
         return self.operator().matcher if matches else None
 
     def make(self) -> Stage:
@@ -100,7 +100,7 @@ class StageSpec:
 class _Arriving:
     """The input of a stage that takes events as they were packed."""
 
-    takes = frozenset({Kind.EVENTS, Kind.UNUSED})
+    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED})
 
     def __init__(self, spec: OperatorSpec, front: Front) -> None:
         assert spec.disorder is not None
@@ -111,7 +111,7 @@ class _Arriving:
 
     def stimulus(self, cells: Sequence[Cell]) -> EventsArrived:
         """Return the cells of a batch as one piece of the stream."""
-        events = [cell for cell in cells if cell.kind is Kind.EVENTS]
+        events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
         blocks = [self._read(cell) for cell in events if len(cell.block)]
         rows = pa.concat_tables([self._schema.empty_table(), *blocks])
         spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in events)])
@@ -123,7 +123,7 @@ class _Arriving:
     def unused_late(self, cells: Sequence[Cell]) -> int:
         """Count the events that no step can use, known by their times alone, that are late."""
         order = self._front.order
-        blocks = [cell.block for cell in cells if cell.kind is Kind.UNUSED]
+        blocks = [cell.block for cell in cells if cell.kind is CellKind.UNUSED]
         return sum(int(np.searchsorted(read_times(block), order.watermark)) for block in blocks)
 
     def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
@@ -135,11 +135,11 @@ class _Arriving:
         given = []
         if Aside.LATE in aside and self._to_side:
             late = aside[Aside.LATE].select(self._shown)
-            given.append(Cell(Kind.LATE, block=write_table(late)))
+            given.append(Cell(CellKind.LATE, block=write_table(late)))
         if Aside.INVALID in aside:
             invalid = aside[Aside.INVALID]
             shown = invalid.select([invalid.column_names[0], *self._shown])
-            given.append(Cell(Kind.INVALID, block=write_table(shown)))
+            given.append(Cell(CellKind.INVALID, block=write_table(shown)))
         return given
 
     def counters(
@@ -187,7 +187,7 @@ class WholeStage:
             open_windows=instance.open_windows,
             keys=instance.partitions_kept,
         )
-        told = [Cell(Kind.PULSE, watermark=emit.watermark)] if emit.watermark != NO_TIME else []
+        told = [Cell(CellKind.PULSE, watermark=emit.watermark)] if emit.watermark != NO_TIME else []
         return [*_emitted(emit), *arriving.cells(aside), *told]
 
 
@@ -222,7 +222,7 @@ class FrontStage:
         return [
             *(
                 Cell(
-                    Kind.EVENTS,
+                    CellKind.EVENTS,
                     number,
                     write_delivery(delivery, self._columns, keyed=self._keyed),
                     watermark=routed.watermark,
@@ -236,7 +236,7 @@ class FrontStage:
 class InstanceStage:
     """An instance alone: it finds the matches of the windows that it is given."""
 
-    takes = frozenset({Kind.EVENTS})
+    takes = frozenset({CellKind.EVENTS})
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Instance(spec, tells_time=True)
@@ -259,13 +259,13 @@ class InstanceStage:
             open_windows=self.part.open_windows,
             keys=self.part.partitions_kept,
         )
-        return Cell(Kind.EVENTS, block=write_answer(answer), watermark=answer.watermark)
+        return Cell(CellKind.EVENTS, block=write_answer(answer), watermark=answer.watermark)
 
 
 class BackStage:
     """The back alone: what the instances found in a batch is complete and comes out at once."""
 
-    takes = frozenset({Kind.EVENTS})
+    takes = frozenset({CellKind.EVENTS})
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Back(spec)
@@ -280,16 +280,16 @@ class BackStage:
             self.part.step(Delivered(cell.sender, answer))
         (emit,) = self.part.step(AllAnswered())
         self.counters = Counters(matches=emit.matches.num_rows)
-        return [*_emitted(emit), Cell(Kind.PULSE, watermark=emit.watermark)]
+        return [*_emitted(emit), Cell(CellKind.PULSE, watermark=emit.watermark)]
 
 
 Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage
 
-_STAGES: dict[Part, Callable[[OperatorSpec], Stage]] = {
-    Part.WHOLE: WholeStage,
-    Part.FRONT: FrontStage,
-    Part.INSTANCE: InstanceStage,
-    Part.BACK: BackStage,
+_STAGES: dict[StagePart, Callable[[OperatorSpec], Stage]] = {
+    StagePart.WHOLE: WholeStage,
+    StagePart.FRONT: FrontStage,
+    StagePart.INSTANCE: InstanceStage,
+    StagePart.BACK: BackStage,
 }
 
 
@@ -340,7 +340,7 @@ def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> li
     reports: list[Cell] = []
     for cell in cells:
         taken = cell.kind in stage.takes
-        (mine if taken else reports if cell.kind is Kind.REPORT else others).append(cell)
+        (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     given = stage.step(in_order(mine))
     return [
         *others,
@@ -354,7 +354,7 @@ def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> li
 
 def _emitted(emit: Emit) -> list[Cell]:
     """Return what came out."""
-    given = [(Kind.MATCHES, emit.matches), (Kind.TIMED_OUT, emit.timed_out)]
+    given = [(CellKind.MATCHES, emit.matches), (CellKind.TIMED_OUT, emit.timed_out)]
     return [
         Cell(kind, block=write_table(table), watermark=emit.watermark)
         for kind, table in given

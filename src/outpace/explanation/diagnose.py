@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from outpace.engine.match.program import ACCEPT, Move, Negation
-from outpace.explanation.evidence import Evidence, Finding, Run
+from outpace.engine.match.program import ACCEPT, Negation, Transition
+from outpace.explanation.evidence import Evidence, Finding, TracedRun
 from outpace.explanation.text_table import text_table
 from outpace.pattern.ast import Link
 from outpace.pattern.query import WithinKind
@@ -51,7 +51,9 @@ class Obstacle:
     variable: int | None = None
 
 
-def first_obstacle(evidence: Evidence, run: Run, move: Move, number: int = 1) -> Obstacle:
+def first_obstacle(
+    evidence: Evidence, run: TracedRun, move: Transition, number: int = 1
+) -> Obstacle:
     """Follow one move from a run to the first row that it can take, or to what stops it."""
     last = run.rows[-1]
     ends = evidence.task.program.ends[run.positions[-1]]
@@ -88,14 +90,18 @@ def first_obstacle(evidence: Evidence, run: Run, move: Move, number: int = 1) ->
     raise AssertionError("the rows after a run end at the partition's end")
 
 
-def is_too_late(evidence: Evidence, run: Run, row: int) -> bool:
+def is_too_late(evidence: Evidence, run: TracedRun, row: int) -> bool:
     """Whether WITHIN forbids to take a row after a run."""
     within = evidence.task.bound.within
     return within is not None and evidence.elapsed(_measured_from(evidence, run), row) >= within
 
 
 def explain_move(
-    evidence: Evidence, run: Run, move: Move, number: int = 1, expected: Sequence[int] = ()
+    evidence: Evidence,
+    run: TracedRun,
+    move: Transition,
+    number: int = 1,
+    expected: Sequence[int] = (),
 ) -> list[str]:
     """Say in lines of text what stops a move; `expected` are rows that the user has in mind."""
     if move.target == ACCEPT:
@@ -137,7 +143,9 @@ def explain_move(
     return lines + _example(evidence, run, variable, looked, number, expected)
 
 
-def explain_accept(evidence: Evidence, run: Run, move: Move, number: int = 1) -> list[str]:
+def explain_accept(
+    evidence: Evidence, run: TracedRun, move: Transition, number: int = 1
+) -> list[str]:
     """Say what keeps a complete run from being a match, or nothing."""
     last = run.rows[-1]
     if move.at_end and last + 1 < evidence.size:
@@ -151,7 +159,9 @@ def explain_accept(evidence: Evidence, run: Run, move: Move, number: int = 1) ->
     return []
 
 
-def _trailing_hit(evidence: Evidence, run: Run, negation: Negation, number: int) -> int | None:
+def _trailing_hit(
+    evidence: Evidence, run: TracedRun, negation: Negation, number: int
+) -> int | None:
     """Return the row that a negation at the end of the pattern forbids."""
     first = run.rows[-1] + 1
     final = first + 1 if negation.immediate else first + ROWS_MAX
@@ -164,7 +174,7 @@ def _trailing_hit(evidence: Evidence, run: Run, negation: Negation, number: int)
 
 
 def _hit(
-    evidence: Evidence, run: Run, row: int, ends: Sequence[Negation], number: int
+    evidence: Evidence, run: TracedRun, row: int, ends: Sequence[Negation], number: int
 ) -> int | None:
     for negation in ends:
         if negation.immediate and evidence.holds(negation.variable, row, run, number):
@@ -172,13 +182,13 @@ def _hit(
     return None
 
 
-def _measured_from(evidence: Evidence, run: Run) -> int:
+def _measured_from(evidence: Evidence, run: TracedRun) -> int:
     bound = evidence.task.bound.query.bound
     first_to_last = bound is None or bound.kind is WithinKind.FIRST_TO_LAST
     return run.rows[0] if first_to_last else run.rows[-1]
 
 
-def _lateness(evidence: Evidence, run: Run, row: int) -> str:
+def _lateness(evidence: Evidence, run: TracedRun, row: int) -> str:
     within = evidence.task.bound.within
     assert within is not None
     start = _measured_from(evidence, run)
@@ -205,7 +215,12 @@ def _forbidden(evidence: Evidence, obstacle: Obstacle) -> str:
 
 
 def _fits_later(
-    evidence: Evidence, run: Run, variable: int, row: int, number: int, expected: Sequence[int]
+    evidence: Evidence,
+    run: TracedRun,
+    variable: int,
+    row: int,
+    number: int,
+    expected: Sequence[int],
 ) -> list[str]:
     """Say which expected row would have fitted had rows in between been allowed."""
     for later in expected:
@@ -220,7 +235,7 @@ def _fits_later(
 
 def _example(
     evidence: Evidence,
-    run: Run,
+    run: TracedRun,
     variable: int,
     looked: range,
     number: int,

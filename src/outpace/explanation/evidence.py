@@ -24,7 +24,7 @@ from outpace.pattern.values import column_values
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TracedRun:
     """The rows that a run took, the position of each, and its variable."""
 
     rows: Sequence[int] = ()
@@ -70,14 +70,14 @@ class Evidence:
         #: By the identity of the expression, which the task keeps alive.
         self._compiled: dict[int, Evaluate] = {}
 
-    def holds(self, variable: int, row: int, run: Run, number: int = 1) -> bool:
+    def holds(self, variable: int, row: int, run: TracedRun, number: int = 1) -> bool:
         """Whether a row satisfies a variable's predicate, given the run so far."""
         expression = self.task.bound.predicates[variable].expression
         if expression is None:
             return True
         return self._value(expression, self._looking_at(variable, row, run, number)) is True
 
-    def findings(self, variable: int, row: int, run: Run, number: int = 1) -> list[Finding]:
+    def findings(self, variable: int, row: int, run: TracedRun, number: int = 1) -> list[Finding]:
         """Return every condition of a variable's predicate with the row's values."""
         expression = self.task.bound.predicates[variable].expression
         if expression is None:
@@ -124,10 +124,10 @@ class Evidence:
             return str(duration)
         return print_duration(datetime.timedelta(microseconds=duration))
 
-    def _looking_at(self, variable: int, row: int, run: Run, number: int) -> RowContext:
+    def _looking_at(self, variable: int, row: int, run: TracedRun, number: int) -> RowContext:
         context = self._context
         if self.task.bound.predicates[variable].kind is not PredicateClass.PATH:
-            run = Run()
+            run = TracedRun()
         context.rows, context.labels = (*run.rows, row), (*run.labels, variable)
         context.current, context.match_number = len(run.rows), number
         return context

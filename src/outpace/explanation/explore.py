@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from outpace.engine.match.program import ACCEPT, Move, Program
+from outpace.engine.match.program import ACCEPT, Program, Transition
 from outpace.explanation.diagnose import ROWS_MAX, explain_accept, is_too_late
-from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
 
@@ -41,7 +41,7 @@ class Exploration:
         Whether the search was given up before everything was seen.
     """
 
-    furthest: Run
+    furthest: TracedRun
     missing: int
     candidate: bool
     cut_off: bool
@@ -86,12 +86,12 @@ class _Search:
         self.rows: list[int] = []
         self.positions: list[int] = []
         self.labels: list[int] = []
-        self.path = Run(self.rows, self.positions, self.labels)
+        self.path = TracedRun(self.rows, self.positions, self.labels)
         reads_run = any(p.kind is PredicateClass.PATH for p in evidence.task.bound.predicates)
         self.seen: set[tuple[int, int]] | None = None if reads_run else set()
 
     def run(self, start: int) -> Exploration:
-        best, best_score = Run(), (-len(self.missing) - 2, 0, 0)
+        best, best_score = TracedRun(), (-len(self.missing) - 2, 0, 0)
         stack = [self._first(start)]
         named = [0]
         while stack and self.steps < STEPS_MAX:
@@ -124,8 +124,8 @@ class _Search:
             self.positions.pop()
             self.labels.pop()
 
-    def _snapshot(self) -> Run:
-        return Run(tuple(self.rows), tuple(self.positions), tuple(self.labels))
+    def _snapshot(self) -> TracedRun:
+        return TracedRun(tuple(self.rows), tuple(self.positions), tuple(self.labels))
 
     def _is_known(self, take: tuple[int, int]) -> bool:
         if self.seen is None:
@@ -139,7 +139,7 @@ class _Search:
             if move.target != ACCEPT and may_start(self.evidence, move, start, self.number):
                 yield start, move.target
 
-    def _next(self, run: Run) -> Iterator[tuple[int, int]]:
+    def _next(self, run: TracedRun) -> Iterator[tuple[int, int]]:
         """Offer what can follow a run, in order of preference."""
         moves = self.program.follow[run.positions[-1]]
         for accepts, group in groupby(moves, key=lambda move: move.target == ACCEPT):
@@ -148,7 +148,7 @@ class _Search:
             elif any(not explain_accept(self.evidence, run, move, self.number) for move in group):
                 yield _ACCEPTED
 
-    def _takes(self, run: Run, active: list[Move]) -> Iterator[tuple[int, int]]:
+    def _takes(self, run: TracedRun, active: list[Transition]) -> Iterator[tuple[int, int]]:
         """Offer what some moves can take after a run, by row and then by move."""
         last = run.rows[-1]
         ends = self.program.ends[run.positions[-1]]
@@ -179,15 +179,15 @@ class _Search:
             if any(not n.immediate and self._holds(n.variable, row, run) for n in ends):
                 return
 
-    def _holds(self, variable: int, row: int, run: Run) -> bool:
+    def _holds(self, variable: int, row: int, run: TracedRun) -> bool:
         return self.evidence.holds(variable, row, run, self.number)
 
 
-def may_start(evidence: Evidence, move: Move, start: int, number: int) -> bool:
+def may_start(evidence: Evidence, move: Transition, start: int, number: int) -> bool:
     """Whether a match may begin with this row by this move."""
     if move.at_start and int(evidence.block.ordinals[evidence.low + start]) != 0:
         return False
-    empty = Run()
+    empty = TracedRun()
     variable = evidence.task.program.positions[move.target].variable
     return (
         evidence.holds(variable, start, empty, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outpace.engine.match.program import ACCEPT, Move, Program
+from outpace.engine.match.program import ACCEPT, Program, Transition
 from outpace.pattern import ast
 from outpace.pattern.ast import Link
 
@@ -154,7 +154,7 @@ def _waiting_negations(program: Program, position: int) -> list[str]:
     ]
 
 
-def _move_text(program: Program, move: Move, *, is_first: bool) -> str:
+def _move_text(program: Program, move: Transition, *, is_first: bool) -> str:
     names = program.names
     words = ["accept" if move.target == ACCEPT else _position_text(program, move.target)]
     if move.target != ACCEPT and not is_first:

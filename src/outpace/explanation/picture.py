@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outpace.engine.match.program import ACCEPT, Move, Program
+from outpace.engine.match.program import ACCEPT, Program, Transition
 from outpace.pattern.ast import Link
 
 #: Above this many positions, copies are drawn as one node.
@@ -134,12 +134,12 @@ def dot(picture: Picture) -> str:
     return "\n".join([*lines, "}"])
 
 
-def notes_of(move: Move, names: Sequence[str]) -> tuple[str, ...]:
+def notes_of(move: Transition, names: Sequence[str]) -> tuple[str, ...]:
     """Return what guards a move, a few words each.
 
     Examples
     --------
-    >>> notes_of(Move(0, at_start=True, untils=(1,)), ("A", "U"))
+    >>> notes_of(Transition(0, at_start=True, untils=(1,)), ("A", "U"))
     ('^', 'until U')
     """
     return (

@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Layout:
+class PictureLayout:
     """Places of nodes and bends.
 
     Parameters
@@ -44,7 +44,7 @@ class Layout:
 
 def lay_out(
     count: int, arcs: Iterable[tuple[int, int, float]], spacing: Mapping[int, float], bend: float
-) -> Layout:
+) -> PictureLayout:
     """Place the nodes `0 .. count - 1`; node 0 is the entry and the last one stands at the right.
 
     Parameters
@@ -78,7 +78,7 @@ def lay_out(
     grid.order()
     grid.align()
     bends = {pair: tuple(grid.height[key] for key in chain) for pair, chain in grid.chains.items()}
-    return Layout(layer, {node: grid.height[node] for node in range(count)}, bends, backward)
+    return PictureLayout(layer, {node: grid.height[node] for node in range(count)}, bends, backward)
 
 
 def _visited(count: int, arcs: Iterable[Pair]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from outpace.explanation.picture import Arc, Node, Picture
-from outpace.explanation.picture_layout import Layout, lay_out
+from outpace.explanation.picture_layout import PictureLayout, lay_out
 from outpace.pattern.ast import Link
 
 _RADIUS: Final = 23.0
@@ -399,7 +399,7 @@ class _Drawing:
         return _words(x, y, text, 10.5, _GREY, anchor="start")
 
 
-def _laid_out(picture: Picture) -> Layout:
+def _laid_out(picture: Picture) -> PictureLayout:
     spacing = {}
     for index, node in enumerate(picture.nodes):
         loops = [arc for arc in picture.arcs if arc.source == arc.target == index]
@@ -409,7 +409,7 @@ def _laid_out(picture: Picture) -> Layout:
     return lay_out(len(picture.nodes), weighted, spacing, _BEND)
 
 
-def _boxes(picture: Picture, layout: Layout) -> list[_Box]:
+def _boxes(picture: Picture, layout: PictureLayout) -> list[_Box]:
     """Place each layer to the right of the one before, with room for the notes between them."""
     halves, radii = [], []
     for node in picture.nodes:

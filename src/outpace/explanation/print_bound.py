@@ -19,8 +19,8 @@ from outpace.pattern.bound import (
     Constant,
     Label,
     Number,
-    Place,
     Read,
+    ReadPlace,
     guarded,
 )
 from outpace.pattern.duration import print_duration
@@ -67,8 +67,8 @@ class BoundPrinter:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> price = Read(pa.float64(), "price", (), Place("last"))
-    >>> before = Read(pa.float64(), "price", (), Place("last", shift=-1))
+    >>> price = Read(pa.float64(), "price", (), ReadPlace("last"))
+    >>> before = Read(pa.float64(), "price", (), ReadPlace("last", shift=-1))
     >>> BoundPrinter(("A",)).text(Apply(pa.bool_(), "<", (price, before)))
     'price < PREV(price)'
     """
@@ -145,19 +145,19 @@ class BoundPrinter:
             case _:
                 raise AssertionError(f"no leaf: {node!r}")
 
-    def _guarded(self, place: Place, operand: BoundExpression) -> str:
+    def _guarded(self, place: ReadPlace, operand: BoundExpression) -> str:
         """Return a navigation around more than a read, as the user wrote it."""
 
         def here(leaf: BoundExpression) -> str:
             if isinstance(leaf, Read | Label):
-                leaf = replace(leaf, place=Place("last", place.variables))
+                leaf = replace(leaf, place=ReadPlace("last", place.variables))
             return self.leaf(leaf)
 
         text = self.text(operand, here)
         navigated = _navigated(text, place)
         return f"LAST({text})" if navigated == text else navigated
 
-    def _placed(self, column: str, place: Place) -> str:
+    def _placed(self, column: str, place: ReadPlace) -> str:
         prefix = "" if place.variables is None else f"{self._variable(place.variables)}."
         return _navigated(prefix + column, place)
 
@@ -245,7 +245,7 @@ def _joined(function: str, parts: list[str]) -> str:
             return f" {function.upper()} ".join(parts)
 
 
-def _navigated(inner: str, place: Place) -> str:
+def _navigated(inner: str, place: ReadPlace) -> str:
     text = inner
     if place.origin == "first" or place.steps:
         steps = f", {place.steps}" if place.steps else ""

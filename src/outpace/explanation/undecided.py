@@ -9,7 +9,7 @@ import numpy as np
 
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.program import ACCEPT
-from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.explore import explore
 
 #: How many starts are shown, and how many rows are tried.
@@ -49,7 +49,7 @@ def _starts(task: Task, block: Block, resume: Resume) -> Iterator[tuple[Evidence
             yield evidence, start, int(resume.number[segment]) + 1
 
 
-def _line(evidence: Evidence, run: Run, *, candidate: bool) -> str:
+def _line(evidence: Evidence, run: TracedRun, *, candidate: bool) -> str:
     program = evidence.task.program
     partition = evidence.partition_text()
     taken = ", ".join(

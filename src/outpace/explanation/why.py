@@ -6,10 +6,10 @@ from typing import Final
 
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import Block, Found, Task
-from outpace.engine.match.program import ACCEPT, Move
+from outpace.engine.match.program import ACCEPT, Transition
 from outpace.errors import MatchError
 from outpace.explanation.diagnose import explain_move
-from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.text_table import text_table
 from outpace.pattern.ast import Link
 from outpace.pattern.query import Selection, Skip
@@ -41,18 +41,18 @@ def why(task: Task, block: Block, found: Found, index: int) -> str:
     return "\n".join(lines)
 
 
-def run_of(task: Task, evidence: Evidence, found: Found, index: int) -> Run:
+def run_of(task: Task, evidence: Evidence, found: Found, index: int) -> TracedRun:
     """Return the takes of a match, rows numbered from the start of its partition."""
     takes = slice(int(found.offsets[index]), int(found.offsets[index + 1]))
     positions = tuple(int(position) for position in found.positions[takes])
-    return Run(
+    return TracedRun(
         tuple(int(row) - evidence.low for row in found.rows[takes]),
         positions,
         tuple(task.program.positions[position].variable for position in positions),
     )
 
 
-def takes_table(evidence: Evidence, run: Run, number: int) -> list[str]:
+def takes_table(evidence: Evidence, run: TracedRun, number: int) -> list[str]:
     """Return the lines of a table of takes, a line for each condition."""
     rows: list[list[str]] = []
     for index in _shown(len(run.rows)):
@@ -66,9 +66,9 @@ def takes_table(evidence: Evidence, run: Run, number: int) -> list[str]:
     )
 
 
-def _take_lines(evidence: Evidence, run: Run, index: int, number: int) -> list[list[str]]:
+def _take_lines(evidence: Evidence, run: TracedRun, index: int, number: int) -> list[list[str]]:
     row, label = run.rows[index], run.labels[index]
-    before = Run(run.rows[:index], run.positions[:index], run.labels[:index])
+    before = TracedRun(run.rows[:index], run.positions[:index], run.labels[:index])
     lead = [
         str(evidence.input_row(row)),
         evidence.order_text(row),
@@ -85,7 +85,7 @@ def _take_lines(evidence: Evidence, run: Run, index: int, number: int) -> list[l
     ]
 
 
-def _follows(evidence: Evidence, run: Run, index: int) -> str:
+def _follows(evidence: Evidence, run: TracedRun, index: int) -> str:
     if index == 0:
         return "first"
     skipped = run.rows[index] - run.rows[index - 1] - 1
@@ -97,7 +97,7 @@ def _follows(evidence: Evidence, run: Run, index: int) -> str:
     return f"{kind}, {skipped} skipped" if skipped else kind
 
 
-def _move_taken(moves: tuple[Move, ...], target: int, skipped: int) -> Move:
+def _move_taken(moves: tuple[Transition, ...], target: int, skipped: int) -> Transition:
     """Return the preferred move that can have been taken."""
     return next(
         move
@@ -128,7 +128,7 @@ def _headline(evidence: Evidence, found: Found, index: int) -> str:
     return ", ".join([*parts, f"match number {int(found.number[index])}"])
 
 
-def _ending(evidence: Evidence, run: Run, number: int) -> list[str]:
+def _ending(evidence: Evidence, run: TracedRun, number: int) -> list[str]:
     """Say why the match ends where it does."""
     last = evidence.row_name(run.rows[-1])
     moves = evidence.task.program.follow[run.positions[-1]]
@@ -142,7 +142,7 @@ def _ending(evidence: Evidence, run: Run, number: int) -> list[str]:
     return lines
 
 
-def _continuation(evidence: Evidence, found: Found, index: int, run: Run) -> str:
+def _continuation(evidence: Evidence, found: Found, index: int, run: TracedRun) -> str:
     """Say where the search goes on."""
     bound = evidence.task.bound
     after, selection = bound.query.effective_skip, bound.query.effective_selection

@@ -19,7 +19,7 @@ from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.program import ACCEPT
 from outpace.errors import DataError
 from outpace.explanation.diagnose import condition_lines, explain_move
-from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.explore import STEPS_MAX, Exploration, explore, may_start
 from outpace.explanation.why import run_of, takes_table
 from outpace.pattern.query import Consume, Query, Selection, Skip
@@ -145,7 +145,7 @@ def _only(block: Block, segment: int) -> Block:
 
 
 def _own_matches(
-    evidence: Evidence, runs: list[tuple[int, Run]], own: list[int], named: list[int]
+    evidence: Evidence, runs: list[tuple[int, TracedRun]], own: list[int], named: list[int]
 ) -> list[str]:
     """Say that the first named row does start a match, and which named rows it leaves out."""
     index = max(own, key=lambda i: len(set(runs[i][1].rows) & set(named)))
@@ -182,7 +182,7 @@ def _stopped(
     return lines
 
 
-def _after_run(evidence: Evidence, run: Run, named: list[int], number: int) -> list[str]:
+def _after_run(evidence: Evidence, run: TracedRun, named: list[int], number: int) -> list[str]:
     """Say what stops each move out of the last position of a run."""
     later = [row for row in named if row > run.rows[-1]]
     reasons: dict[tuple[str, ...], None] = {}
@@ -203,7 +203,7 @@ def _not_first(evidence: Evidence, start: int, number: int) -> list[str]:
         if move.at_start and int(evidence.block.ordinals[evidence.low + start]) != 0:
             lines.append(f"  ^ {name}: it is not the first row of its partition")
             continue
-        findings = evidence.findings(variable, start, Run(), number)
+        findings = evidence.findings(variable, start, TracedRun(), number)
         if all(finding.holds for finding in findings):
             lines.append(f"  {name}: it fits, but the repetition cannot begin or end there")
             continue
@@ -237,7 +237,7 @@ def _other_start(
     ]
 
 
-def _ruled_out(evidence: Evidence, run: Run, runs: list[tuple[int, Run]]) -> list[str]:
+def _ruled_out(evidence: Evidence, run: TracedRun, runs: list[tuple[int, TracedRun]]) -> list[str]:
     """Name the match, or the limit, that kept a complete run from being a match."""
     start = evidence.row_name(run.rows[0])
     head = [
@@ -256,7 +256,7 @@ def _ruled_out(evidence: Evidence, run: Run, runs: list[tuple[int, Run]]) -> lis
     return [*head, "a match that was found with other rows is preferred"]
 
 
-def _skipped(evidence: Evidence, run: Run, first: int, taken: Run) -> str:
+def _skipped(evidence: Evidence, run: TracedRun, first: int, taken: TracedRun) -> str:
     bound = evidence.task.bound
     after, selection = bound.query.effective_skip, bound.query.effective_selection
     if first > run.rows[0]:
@@ -272,7 +272,7 @@ def _skipped(evidence: Evidence, run: Run, first: int, taken: Run) -> str:
     return f"AFTER MATCH SKIP {mode} goes on at {evidence.row_name(barrier + 1)}"
 
 
-def _consumed(evidence: Evidence, run: Run, taken: Run) -> str:
+def _consumed(evidence: Evidence, run: TracedRun, taken: TracedRun) -> str:
     consumption = evidence.task.bound.query.consumption
     if consumption is Consume.NONE or not taken.rows:
         return ""

@@ -23,7 +23,7 @@ _MAGIC = frozenset("*?[")
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePlace:
     """A file that was found, and the folder that was asked for (its own where none was)."""
 
     path: str
@@ -32,9 +32,9 @@ class Place:
 
 def find_files(
     paths: Sequence[str], filesystem: fs.FileSystem | None
-) -> tuple[fs.FileSystem, tuple[Place, ...]]:
+) -> tuple[fs.FileSystem, tuple[FilePlace, ...]]:
     """Return the file system and the files of the paths, sorted; an error names what is missing."""
-    found: dict[str, Place] = {}
+    found: dict[str, FilePlace] = {}
     common: fs.FileSystem | None = filesystem
     for path in paths:
         try:
@@ -81,7 +81,7 @@ def _resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem
     return system, inner + rest
 
 
-def _expand(system: fs.FileSystem, path: str) -> Iterator[Place]:
+def _expand(system: fs.FileSystem, path: str) -> Iterator[FilePlace]:
     info = system.get_file_info(path)
     if info.type is fs.FileType.NotFound and _is_glob(path):
         head, segments = _split(path)
@@ -93,13 +93,13 @@ def _expand(system: fs.FileSystem, path: str) -> Iterator[Place]:
     yield from _inside(system, info)
 
 
-def _inside(system: fs.FileSystem, info: fs.FileInfo) -> Iterator[Place]:
+def _inside(system: fs.FileSystem, info: fs.FileInfo) -> Iterator[FilePlace]:
     """Yield a file, or the files of a folder and the folders in it."""
     if info.type is fs.FileType.Unknown:
         # A pipe or a device may never end.
         raise DataError(f"'{info.path}' is neither a file nor a folder")
     if info.type is fs.FileType.File:
-        yield Place(info.path, posixpath.dirname(info.path))
+        yield FilePlace(info.path, posixpath.dirname(info.path))
         return
     folder = info.path.rstrip("/")
     if isinstance(system, fs.LocalFileSystem):
@@ -109,7 +109,7 @@ def _inside(system: fs.FileSystem, info: fs.FileInfo) -> Iterator[Place]:
     for entry in below:
         parts = entry.path[len(folder) :].strip("/").split("/")
         if entry.type is fs.FileType.File and not any(map(_hidden, parts)):
-            yield Place(entry.path, folder)
+            yield FilePlace(entry.path, folder)
 
 
 def _walk(system: fs.FileSystem, folder: str) -> Iterator[tuple[str, list[fs.FileInfo]]]:

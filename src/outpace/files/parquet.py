@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from outpace.errors import DataError
-from outpace.files.find import Place, find_files
+from outpace.files.find import FilePlace, find_files
 from outpace.pattern.argument import a_flag, a_path, shown
 
 #: Footers that are read at the same time; on object stores each waits for the network.
@@ -313,7 +313,7 @@ def check_same(first: str, schema: pa.Schema, path: str, other: pa.Schema) -> No
             )
 
 
-def _folder_columns(places: Sequence[Place]) -> dict[str, dict[str, Any]]:
+def _folder_columns(places: Sequence[FilePlace]) -> dict[str, dict[str, Any]]:
     """Return for each file the columns that its folders below the folder asked for give."""
     given = {place.path: _folder_values(place) for place in places}
     names = dict.fromkeys(name for values in given.values() for name in values)
@@ -333,7 +333,7 @@ def _folder_columns(places: Sequence[Place]) -> dict[str, dict[str, Any]]:
     return given
 
 
-def _folder_values(place: Place) -> dict[str, Any]:
+def _folder_values(place: FilePlace) -> dict[str, Any]:
     folders = place.path[len(place.folder) :].strip("/").split("/")[:-1]
     pairs = [folder.partition("=") for folder in folders if "=" in folder]
     return {

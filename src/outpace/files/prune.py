@@ -16,12 +16,12 @@ import pyarrow as pa
 from outpace.engine.match.contract import Task
 from outpace.files.parquet import RowGroup, Statistics
 from outpace.pattern import types
-from outpace.pattern.bound import Apply, BoundExpression, Constant, Place, Predicate, Read
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Predicate, Read, ReadPlace
 
 #: Integers up to here are floating-point numbers exactly.
 _EXACT: Final = 1 << 53
 
-_OWN: Final = Place("last")
+_OWN: Final = ReadPlace("last")
 _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
-from outpace.engine.divide.batches import Batch, count_windows
+from outpace.engine.divide.batches import WindowBatch, count_windows
 from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.rows.times import as_integers
@@ -57,7 +57,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True)
-class Share:
+class FileShare:
     """Units of row groups that a task has, and the windows that start in them.
 
     Parameters
@@ -124,7 +124,7 @@ class WindowFilesPlan:
     way: Way
     places: tuple[tuple[int, int], ...]
     units: tuple[Unit, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[FileShare, ...]
     buckets: int
 
     @property
@@ -281,7 +281,7 @@ def _times(plan: WindowPlan, files: FileList, first: int, stop: int) -> tuple[in
     return least, greatest
 
 
-def _shares(plan: WindowPlan, units: Sequence[Unit]) -> tuple[Share, ...]:
+def _shares(plan: WindowPlan, units: Sequence[Unit]) -> tuple[FileShare, ...]:
     """Divide windows by the units that they start in.
 
     A share is much longer than what it needs of others, as far as a task can hold that.
@@ -299,7 +299,7 @@ def _shares(plan: WindowPlan, units: Sequence[Unit]) -> tuple[Share, ...]:
             edges.append(number)
             start = unit
     edges.append(_NO_NUMBER)
-    return tuple(Share(*pair) for pair in pairwise(edges))
+    return tuple(FileShare(*pair) for pair in pairwise(edges))
 
 
 def _spans(plan: WindowPlan) -> tuple[int, int, int]:
@@ -346,14 +346,14 @@ class FileWindows:
             return self._match_time(rows, units[0].before, (low, high), held, own)
         return self._match_count(rows, units[0].before, held, own)
 
-    def split(self) -> Iterator[Batch]:
+    def split(self) -> Iterator[WindowBatch]:
         """Yield the batches of all rows, reading what opens and closes windows."""
         columns = self._plan.split_columns
         ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
         for batch, _ in self.task.split(ordered):
             yield batch
 
-    def match_batch(self, batch: Batch) -> pa.Table:
+    def match_batch(self, batch: WindowBatch) -> pa.Table:
         """Return the matches that count for a batch, reading its rows."""
         low, high = batch.rows
         units = [
@@ -410,7 +410,7 @@ class FileWindows:
             times = EventNumbers(rows.schema, (), bound.time).number(rows).times
             first, last = times[windows.first - low], times[windows.stop - 1 - low]
             windows = replace(windows, start_time=first, end_time=last)
-        return self._matcher.match_batch(rows, Batch(windows, *own))
+        return self._matcher.match_batch(rows, WindowBatch(windows, *own))
 
     @cached_property
     def _matcher(self) -> BatchMatcher:

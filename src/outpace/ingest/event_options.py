@@ -16,7 +16,7 @@ from outpace.pattern.duration import parse_duration
 
 
 @dataclass(frozen=True)
-class Settings:
+class EventSettings:
     """What the options say.
 
     Parameters
@@ -51,7 +51,7 @@ class Settings:
         return zlib.crc32(json.dumps(told, sort_keys=True).encode())
 
 
-def read_options(options: Mapping[str, str]) -> Settings:
+def read_options(options: Mapping[str, str]) -> EventSettings:
     """Return what options say.
 
     Examples
@@ -68,7 +68,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
             )
     read = {_OPTIONS[name][0]: _value(name, text) for name, text in given.items()}
     own = {name: read.pop(name) for name in _OWN if name in read}
-    settings = Settings(stream_of(read), **own, from_now="beginning_us" not in read)
+    settings = EventSettings(stream_of(read), **own, from_now="beginning_us" not in read)
     if not settings.paced and settings.stream.limit is None:
         raise BindError(
             "events that are all there at once need an end", hint='set the option "limit"'

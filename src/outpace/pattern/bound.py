@@ -2,7 +2,7 @@
 
 Binding (`bind.py`) turns a `Query` and a schema into these values once; matchers, measures and
 `explain()` work from them alone. Navigation is pushed down to the leaves: a `Read` says by its
-`Place` which row it takes its value from, so evaluators need no notion of nesting. A navigated
+`ReadPlace` which row it takes its value from, so evaluators need no notion of nesting. A navigated
 expression that would have a value although its row does not exist is guarded by a `Present`.
 """
 
@@ -25,7 +25,7 @@ NUMBERING: Final = ("match_event", "window", "window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPlace:
     """Which row a leaf reads, relative to a match and the row that is being looked at.
 
     First the rows of the match are narrowed: to those with a label in `variables` (None: all), and,
@@ -76,21 +76,21 @@ class Read(BoundExpression):
 
     column: str
     path: tuple[str, ...]
-    place: Place
+    place: ReadPlace
 
 
 @dataclass(frozen=True, slots=True)
 class Label(BoundExpression):
     """The variable that labels the row at a place; NULL where that row is not in the match."""
 
-    place: Place
+    place: ReadPlace
 
 
 @dataclass(frozen=True, slots=True)
 class Present(BoundExpression):
     """Whether there is a row at a place; never NULL."""
 
-    place: Place
+    place: ReadPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,18 +218,18 @@ def parts(node: BoundExpression) -> tuple[BoundExpression, ...]:
     return node.arguments if isinstance(node, Apply | Aggregate) else ()
 
 
-def guard(place: Place, operand: BoundExpression) -> BoundExpression:
+def guard(place: ReadPlace, operand: BoundExpression) -> BoundExpression:
     """Return an expression that is the operand where there is a row at the place, else NULL."""
     otherwise = Constant(operand.type, None)
     return Apply(operand.type, "case", (Present(pa.bool_(), place), operand, otherwise))
 
 
-def guarded(node: BoundExpression) -> tuple[Place, BoundExpression] | None:
+def guarded(node: BoundExpression) -> tuple[ReadPlace, BoundExpression] | None:
     """Return the place and the operand of what `guard` made; None for any other node.
 
     Examples
     --------
-    >>> before, one = Place("last", shift=-1), Constant(pa.int32(), 1)
+    >>> before, one = ReadPlace("last", shift=-1), Constant(pa.int32(), 1)
     >>> guarded(guard(before, one)) == (before, one), guarded(one)
     (True, None)
     """

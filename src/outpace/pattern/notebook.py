@@ -11,7 +11,7 @@ from html import escape
 import pyarrow as pa
 
 from outpace.errors import OutpaceError
-from outpace.pattern.notation.lexer import Kind, Source, tokenize
+from outpace.pattern.notation.lexer import SourceText, TokenKind, tokenize
 from outpace.pattern.query import Query
 
 #: What the words of MATCH_RECOGNIZE begin or are part of.
@@ -27,7 +27,7 @@ _KEYWORDS = frozenset(
         "WITHIN",
     }
 )  # fmt: skip
-_COLOURS = {Kind.STRING: "#2e7d32", Kind.NUMBER: "#b35c00"}
+_COLOURS = {TokenKind.STRING: "#2e7d32", TokenKind.NUMBER: "#b35c00"}
 _KEYWORD_STYLE = "color:#1f77b4;font-weight:bold"
 _PRE = '<pre style="white-space:pre;overflow-x:auto;line-height:1.35">'
 
@@ -117,7 +117,7 @@ def _coloured(sql: str) -> str:
     parts: list[str] = []
     place = 0
     try:
-        tokens = tokenize(Source(sql, "query"))
+        tokens = tokenize(SourceText(sql, "query"))
     except OutpaceError:
         return escape(sql)
     for token in tokens:

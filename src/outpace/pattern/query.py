@@ -541,11 +541,11 @@ def _order_item(column: str | OrderItem) -> OrderItem:
 
 def _order_words(column: str) -> tuple[str, list[str]]:
     """Split the text of an ORDER BY item into the column's name and the words behind it."""
-    from outpace.pattern.notation.lexer import Kind, Source, tokenize
+    from outpace.pattern.notation.lexer import SourceText, TokenKind, tokenize
 
     if column.lstrip()[:1] in ('"', "`"):
-        name, *rest = tokenize(Source(column, "order by"))
-        return name.value, [token.value for token in rest if token.kind is not Kind.END]
+        name, *rest = tokenize(SourceText(column, "order by"))
+        return name.value, [token.value for token in rest if token.kind is not TokenKind.END]
     first, *words = column.split() or [""]
     return first, words
 

@@ -112,8 +112,8 @@ def catalyst_text(condition: BoundExpression) -> str | None:
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Place
-    >>> price = Read(pa.float64(), "price", (), Place("last"))
+    >>> from outpace.pattern.bound import ReadPlace
+    >>> price = Read(pa.float64(), "price", (), ReadPlace("last"))
     >>> catalyst_text(Apply(pa.bool_(), "<", (price, Constant(pa.float64(), 5.0))))
     '(`price` < 5.0D)'
     >>> catalyst_text(Apply(pa.bool_(), ">", (price, Constant(pa.float64(), 5.0))))

@@ -20,7 +20,7 @@ from outpace.engine.match.task import fingerprint, kept_columns, prepare
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
-from outpace.engine.stage import Part, StageSpec
+from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bind.query import bind_operator
@@ -34,7 +34,7 @@ from outpace.plan.windows import shows_first_window
 
 
 @dataclass(frozen=True)
-class Layout:
+class StreamLayout:
     """What the events of a query look like on their way.
 
     Parameters
@@ -103,7 +103,7 @@ class StreamPlan(Crossing):
         Whether partial matches that WITHIN ended come out as well.
     """
 
-    layout: Layout
+    layout: StreamLayout
     packing: Packing
     stages: tuple[StageSpec, ...]
     timeouts: bool
@@ -239,7 +239,7 @@ def plan_stream(
 
 
 @lru_cache(maxsize=64)
-def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layout:
+def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> StreamLayout:
     """Decide what travels; a task that has seen the query before knows it still."""
     _check(query, timeouts=timeouts)
     disorder = bind_disorder(query, schema)
@@ -248,7 +248,7 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layou
     if query.operator is not None:
         bound = bind_operator(query, schema)
         names = tuple(schema.names)
-        return Layout(bound, None, None, (), windows, disorder, names, drop=False)
+        return StreamLayout(bound, None, None, (), windows, disorder, names, drop=False)
     task = prepare(query, schema, timeouts=timeouts)
     bits, computed = computed_by_catalyst(task)
     known = bits.task.bound.schema
@@ -260,7 +260,7 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Layou
     timed = windows is None or (
         isinstance(windows.kind, ByTime) and not shows_first_window(task.bound)
     )
-    return Layout(
+    return StreamLayout(
         bound=task.bound,
         task=bits.task,
         bits=bits if bits.predicates else None,
@@ -307,7 +307,7 @@ def _check(query: Query, *, timeouts: bool) -> None:
 
 
 def _stages(
-    query: Query, schema: pa.Schema, layout: Layout, partitions: int, *, timeouts: bool
+    query: Query, schema: pa.Schema, layout: StreamLayout, partitions: int, *, timeouts: bool
 ) -> tuple[StageSpec, ...]:
     keyed = bool(layout.bound.partition_by)
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
@@ -317,9 +317,9 @@ def _stages(
         # What the one instance of a stage keeps depends on how many there are beside it.
         identity = f"{layout.identity} instances={count}"
         return (
-            StageSpec(Part.FRONT, 1, make, identity),
-            StageSpec(Part.INSTANCE, count, make, identity),
-            StageSpec(Part.BACK, 1, make, identity),
+            StageSpec(StagePart.FRONT, 1, make, identity),
+            StageSpec(StagePart.INSTANCE, count, make, identity),
+            StageSpec(StagePart.BACK, 1, make, identity),
         )
     make = partial(operator_of, query, schema, None, timeouts=timeouts)
-    return (StageSpec(Part.WHOLE, count if keyed else 1, make, layout.identity),)
+    return (StageSpec(StagePart.WHOLE, count if keyed else 1, make, layout.identity),)

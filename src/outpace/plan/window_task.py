@@ -17,9 +17,9 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import (
-    Batch,
     BatchCutter,
     TimeBatches,
+    WindowBatch,
     read_windows,
     window_cells,
 )
@@ -169,7 +169,7 @@ class WindowTask:
         tables = [pa.table(read_block(block, self.rows)) for block in blocks]
         return pa.concat_tables(tables)
 
-    def split(self, ordered: Iterable[pa.Table]) -> Iterator[tuple[Batch, pa.Table]]:
+    def split(self, ordered: Iterable[pa.Table]) -> Iterator[tuple[WindowBatch, pa.Table]]:
         """Cut rows that come in order into batches, each with the rows that it needs.
 
         Memory: the rows of the batches that are not complete.
@@ -249,7 +249,7 @@ class WindowTask:
         return EventNumbers(rows.schema, (), self._windows.time).number(rows).times
 
 
-def pack_batch(number: int, batch: Batch, rows: pa.Table | None = None) -> pa.RecordBatch:
+def pack_batch(number: int, batch: WindowBatch, rows: pa.Table | None = None) -> pa.RecordBatch:
     """Return a batch as a row of `BATCHES`; without rows where they are read elsewhere."""
     block = pa.array([b""]) if rows is None else block_cells([narrow_rows(_arrays(rows))])
     columns = [pa.array([value]) for value in (number, batch.first, batch.stop)]
@@ -258,11 +258,11 @@ def pack_batch(number: int, batch: Batch, rows: pa.Table | None = None) -> pa.Re
     )
 
 
-def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[Batch, pa.Buffer]]:
+def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[WindowBatch, pa.Buffer]]:
     """Yield batches, and the blocks of their rows."""
     _, firsts, stops, windows, blocks = packed.columns
     for first, stop, cell, block in zip(firsts, stops, windows, blocks, strict=True):
-        batch = Batch(read_windows(cell.as_buffer()), first.as_py(), stop.as_py())
+        batch = WindowBatch(read_windows(cell.as_buffer()), first.as_py(), stop.as_py())
         yield batch, block.as_buffer()
 
 
@@ -295,7 +295,7 @@ def _chosen(windows: Windows, chosen: Booleans) -> Windows:
     return Windows(*(getattr(windows, field.name)[chosen] for field in fields(Windows)))
 
 
-def _part(held: pa.Table, batch: Batch, begin: int) -> pa.Table:
+def _part(held: pa.Table, batch: WindowBatch, begin: int) -> pa.Table:
     first, stop = batch.rows
     return held.slice(first - begin, stop - first)
 

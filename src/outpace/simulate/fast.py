@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from outpace.simulate.combination import Constant, Pairs, Share
-from outpace.simulate.fast_state import Group, Numbering, Part, make_state
+from outpace.simulate.fast_state import Group, Numbering, ScenarioPart, make_state
 from outpace.simulate.kernels.records import History, Settings, State
 from outpace.simulate.kernels.ticks import enter_phase, leave_phase, run_group
 from outpace.simulate.layout import Layout
@@ -96,7 +96,7 @@ def run_fast(
     parts = list(_parts(numbering.groups))
 
     def run(groups: Sequence[Group]) -> None:
-        _run_part(Part(numbering, state, groups), numbering, recording)
+        _run_part(ScenarioPart(numbering, state, groups), numbering, recording)
 
     threads = min(len(parts), threads or len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(threads) as pool:
@@ -115,7 +115,7 @@ def _parts(groups: Sequence[Group]) -> Iterator[Sequence[Group]]:
             first = after
 
 
-def _run_part(part: Part, numbering: Numbering, recording: Recording) -> None:
+def _run_part(part: ScenarioPart, numbering: Numbering, recording: Recording) -> None:
     """Run groups of machines through all phases."""
     settings = _settings(numbering.layout)
     history = History(*(getattr(recording, name) for name in History._fields))

@@ -28,10 +28,10 @@ from outpace.simulate.kernels.records import (
     Combining,
     Floats,
     Integers,
-    Kind,
     Records,
     State,
     Stores,
+    VertexKind,
     zeros,
 )
 from outpace.simulate.kernels.rings import HEADER
@@ -40,10 +40,10 @@ from outpace.simulate.model import Consumer, Operator, Producer, WindowedOperato
 from outpace.simulate.phases import Phase, links, new_events
 
 _KINDS = {
-    Producer: Kind.PRODUCER,
-    Operator: Kind.OPERATOR,
-    WindowedOperator: Kind.WINDOWED,
-    Consumer: Kind.CONSUMER,
+    Producer: VertexKind.PRODUCER,
+    Operator: VertexKind.OPERATOR,
+    WindowedOperator: VertexKind.WINDOWED,
+    Consumer: VertexKind.CONSUMER,
 }
 
 #: Sets that a ring has room for in the beginning.
@@ -228,7 +228,7 @@ def _queues(
 
 def _windows(numbering: Numbering, vertices: Records) -> tuple[Records, Floats, Floats]:
     """Return the windows with their slots and totals."""
-    windowed = np.flatnonzero(vertices["kind"] == Kind.WINDOWED)
+    windowed = np.flatnonzero(vertices["kind"] == VertexKind.WINDOWED)
     windows = np.zeros(len(windowed), WINDOW)
     slots = totals = 0
     for number, vertex in enumerate(windowed):
@@ -264,11 +264,11 @@ def _consumers(numbering: Numbering, vertices: Records) -> tuple[Records, Floats
     consumers["place"] = places
     widths = np.array([len(producers) for producers in paths], np.int64)
     consumers["first_total"] = np.cumsum(widths) - widths
-    vertices["detail"][vertices["kind"] == Kind.CONSUMER] = np.arange(len(places))
+    vertices["detail"][vertices["kind"] == VertexKind.CONSUMER] = np.arange(len(places))
     return consumers, np.array([float(n) for counts in paths for n in counts.values()])
 
 
-class Part:
+class ScenarioPart:
     """Some groups of machines, which run through all phases by themselves.
 
     Parameters
@@ -303,7 +303,7 @@ class Part:
         here = first + np.flatnonzero(running[self._vertices])
         # By machine, and there in the order of the layout.
         placement = here[np.lexsort((numbering.vertices[here], homes[here]))]
-        producers = placement[state.vertices["kind"][placement] == Kind.PRODUCER]
+        producers = placement[state.vertices["kind"][placement] == VertexKind.PRODUCER]
         machines = state.machines[self._machines]
         numbers = np.arange(self._machines.start, self._machines.stop)
         machines["first"] = np.searchsorted(homes[placement], numbers)
@@ -349,7 +349,7 @@ class Part:
         rows: dict[Hashable, int] = {}
         found: list[Integers] = []
         kinds = vertices["kind"][self._vertices]
-        for own in self._vertices.start + np.flatnonzero(kinds == Kind.PRODUCER):
+        for own in self._vertices.start + np.flatnonzero(kinds == VertexKind.PRODUCER):
             number = int(numbering.vertices[own])
             producer = layout.vertices[number]
             assert isinstance(producer, Producer)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from outpace.errors import OutpaceError, Span
-from outpace.pattern.notation.lexer import Source, tokenize
+from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.split import Statement, Step
 from outpace.statement.subquery import answer_subqueries
@@ -99,7 +99,7 @@ def database_error(
 
 def _named_place(message: str, statement: Statement, names: re.Pattern[str]) -> Span | None:
     """Return where the last name that a message quotes stands, if it stands in one place only."""
-    tokens = tokenize(Source(statement.text, dialect=statement.dialect))
+    tokens = tokenize(SourceText(statement.text, dialect=statement.dialect))
     for found in reversed(list(names.finditer(message))):
         name = next(group for group in found.groups() if group is not None).lower()
         places = [token.span for token in tokens if token.value.lower() == name]

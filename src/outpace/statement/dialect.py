@@ -15,7 +15,7 @@ from sqlglot import errors as sqlglot_errors
 from sqlglot import exp
 
 from outpace.errors import PatternSyntaxError, Span, UnsupportedError, did_you_mean
-from outpace.pattern.notation.lexer import Kind, Source, tokenize
+from outpace.pattern.notation.lexer import SourceText, TokenKind, tokenize
 from outpace.statement.dialect_division import keep_integer_division
 
 #: Dialects in which DECIMAL '1.50' has the digits of its text; after parsing it would be a cast to
@@ -122,9 +122,13 @@ def _with_plain_decimals(text: str, dialect: str) -> str:
     >>> _with_plain_decimals("SELECT DECIMAL '1.50', DECIMAL '7', CAST('1.5' AS DECIMAL)", "trino")
     "SELECT         1.50 ,         7. , CAST('1.5' AS DECIMAL)"
     """
-    tokens = tokenize(Source(text, dialect=dialect))
+    tokens = tokenize(SourceText(text, dialect=dialect))
     for word, string in pairwise(tokens):
-        if word.key == "DECIMAL" and string.kind is Kind.STRING and _DIGITS.fullmatch(string.value):
+        if (
+            word.key == "DECIMAL"
+            and string.kind is TokenKind.STRING
+            and _DIGITS.fullmatch(string.value)
+        ):
             number = string.value if "." in string.value else f"{string.value}."
             place = number.rjust(string.end - word.start - 1).ljust(string.end - word.start)
             text = text[: word.start] + place + text[string.end :]

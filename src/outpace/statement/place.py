@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from outpace.errors import OutpaceError, Span
-from outpace.pattern.notation.lexer import Source, Token, tokenize
+from outpace.pattern.notation.lexer import SourceText, Token, tokenize
 
 #: How the `where` of an error begins, or else its message, and the keyword of the clause.
 _CLAUSES = {
@@ -52,7 +52,7 @@ def place_in_clause(error: OutpaceError, text: str, clause: Span, dialect: str) 
     keyword = next((key for begin, key in _CLAUSES.items() if said.startswith(begin)), None)
     if keyword is None:
         return None
-    source = Source(text[clause.start : clause.end], offset=clause.start, dialect=dialect)
+    source = SourceText(text[clause.start : clause.end], offset=clause.start, dialect=dialect)
     tokens = _clause(tokenize(source), keyword)
     named = _QUOTED.search(error.message) or re.search(r"variable (\w+)", error.detail or "")
     if named is not None:

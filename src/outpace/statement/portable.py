@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from outpace.pattern.notation.lexer import Source, tokenize
+from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.statement.dialect import spark_select
 from outpace.statement.spark_on_duckdb import spark_name
 from outpace.statement.split import Statement
@@ -302,8 +302,10 @@ def _is_literal(side: exp.Expr, kind: str) -> bool:
 def _written(node: exp.Expr, statement: Statement) -> str:
     """Return a part of a statement in the words of its user, and its line, where it is found."""
     words = node.sql(dialect="spark")
-    looked_for = [token.value.lower() for token in tokenize(Source(words, dialect="spark"))[:-1]]
-    tokens = tokenize(Source(statement.text, dialect=statement.dialect))
+    looked_for = [
+        token.value.lower() for token in tokenize(SourceText(words, dialect="spark"))[:-1]
+    ]
+    tokens = tokenize(SourceText(statement.text, dialect=statement.dialect))
     values = [token.value.lower() for token in tokens]
     size, line = len(looked_for), ""
     for at in range(len(values) - size):

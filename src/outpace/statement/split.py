@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
 from outpace.pattern.expression import Expression, Subquery, walk
-from outpace.pattern.notation.lexer import Kind, Source, Token, tokenize
+from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokenize
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import check_dialect, translate
@@ -141,7 +141,7 @@ def split(
     'SELECT m.low FROM __outpace_1 AS m'
     """
     dialect = check_dialect(dialect)
-    source = Source(text, where="statement", dialect=dialect)
+    source = SourceText(text, where="statement", dialect=dialect)
     tokens = _one_statement(source, tokenize(source, MOST_NESTED))
     while prefix.lower() in text.lower():
         prefix += "_"
@@ -175,7 +175,7 @@ class _Unit:
 class _Splitter:
     """The state of splitting one statement."""
 
-    def __init__(self, source: Source, tokens: list[Token], database: str, prefix: str) -> None:
+    def __init__(self, source: SourceText, tokens: list[Token], database: str, prefix: str) -> None:
         self.source = source
         self.text = source.text
         self.tokens = tokens
@@ -430,7 +430,7 @@ class _Splitter:
         return kind(message, span=span, text=self.text, where="statement", hint=hint)
 
 
-def _one_statement(source: Source, tokens: list[Token]) -> list[Token]:
+def _one_statement(source: SourceText, tokens: list[Token]) -> list[Token]:
     """Drop the semicolons at the end; refuse an empty text and several statements."""
     last = len(tokens) - 1
     while last and tokens[last - 1].key == ";":
@@ -443,10 +443,10 @@ def _one_statement(source: Source, tokens: list[Token]) -> list[Token]:
             hint = "run them one after the other"
             raise source.error("only one statement at a time", following, hint=hint)
     end = tokens[last].start
-    return [*tokens[:last], Token(Kind.END, "", "", end, end)]
+    return [*tokens[:last], Token(TokenKind.END, "", "", end, end)]
 
 
-def _partners(source: Source, tokens: list[Token]) -> dict[int, int]:
+def _partners(source: SourceText, tokens: list[Token]) -> dict[int, int]:
     """Return for each parenthesis the index of the one that it belongs to."""
     partner: dict[int, int] = {}
     opened: list[int] = []

@@ -18,7 +18,7 @@ from outpace.studies.report import Row, Study
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class CepSimScale:
     """How much the study does.
 
     Parameters
@@ -53,7 +53,7 @@ class Scale:
     tick_seconds: float
 
 
-QUICK: Final = Scale(
+QUICK: Final = CepSimScale(
     seconds=90.0,
     network_seconds=90.0,
     rates=(10, 100, 1_000, 10_000, 20_000, 22_500),
@@ -68,7 +68,7 @@ QUICK: Final = Scale(
     tick_seconds=60.0,
 )
 
-WHOLE: Final = Scale(
+WHOLE: Final = CepSimScale(
     seconds=900.0,
     network_seconds=900.0,
     rates=(10, 50, 100, 500, 1_000, 5_000, 10_000, 15_000, 17_500, 20_000, 22_500, 25_000),
@@ -84,7 +84,7 @@ WHOLE: Final = Scale(
 )
 
 
-def cepsim_study(scale: Scale) -> Study:
+def cepsim_study(scale: CepSimScale) -> Study:
     """Return the study with its experiments set to a scale."""
     seconds, rates = scale.seconds, scale.rates
     return Study(
@@ -139,6 +139,6 @@ def cepsim_study(scale: Scale) -> Study:
     )
 
 
-def _many_vms(scale: Scale) -> Iterator[Row]:
+def _many_vms(scale: CepSimScale) -> Iterator[Row]:
     yield from cepsim_scale.many_vms(10, scale.vms_of_10, scale.repeat)
     yield from cepsim_scale.many_vms(100, scale.vms_of_100, scale.repeat)

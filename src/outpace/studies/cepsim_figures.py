@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from outpace.studies.report import Figure, Kind
+from outpace.studies.report import Figure, PlotKind
 
 SOURCE: Final = (
     "After W. A. Higashino, M. A. M. Capretz and L. F. Bittencourt: CEPSim: Modelling and "
@@ -33,7 +33,7 @@ Q1_LATENCY: Final = Figure(
     axis="input (events/s)",
     quantity="latency",
     unit="ms",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="The simulated latency is within 1 % of Storm's up to 1,000 events/s and within 7.5 % up "
     "to 20,000. At 22,500 Storm is overloaded and slower than simulated.",
     here=_VALIDATION,
@@ -45,7 +45,7 @@ Q1_THROUGHPUT: Final = Figure(
     axis="input (events/s)",
     quantity="throughput",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Almost no error up to 20,000 events/s; the highest throughput is around 21,000.",
     here=_VALIDATION + " With the published costs the processor is full at 22,800 events/s. The "
     "published simulator drops, when a window closes, as many of its results as still wait at "
@@ -59,7 +59,7 @@ Q2_LATENCY: Final = Figure(
     axis="input (events/s)",
     quantity="latency",
     unit="ms",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Measured values span five orders of magnitude. From 100 events/s up to the overload at "
     "22,500 the simulated latency is close to Storm's; after it the simulated one stays level, "
     "as queues are bounded and events are discarded.",
@@ -73,7 +73,7 @@ Q2_THROUGHPUT: Final = Figure(
     axis="input (events/s)",
     quantity="throughput",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="The throughput has very small errors; the highest is approximately 21,000 events/s.",
     here=_VALIDATION + " With the published costs the processor is full at 21,900 events/s.",
 )
@@ -88,7 +88,7 @@ NETWORKED_LATENCY: Final = Figure(
     axis="input (events/s)",
     quantity="latency",
     unit="ms",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Within 7 % of Storm's up to 27,500 events/s; at 30,000 Storm begins to overload.",
     here=_NETWORKED,
 )
@@ -99,7 +99,7 @@ NETWORKED_THROUGHPUT: Final = Figure(
     axis="input (events/s)",
     quantity="throughput",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="No error in the whole experiment.",
     here=_NETWORKED,
 )
@@ -110,7 +110,7 @@ PLACEMENTS: Final = Figure(
     axis="placement",
     quantity="latency",
     unit="ms",
-    kind=Kind.BARS,
+    kind=PlotKind.BARS,
     said="1: all on one VM; 2: two on each of two VMs; 3: the four database operators on one VM, "
     "the rest on another; 4: each on a VM of its own. 10,000 events/s for each query, on Amazon "
     "EC2, with a database operator that computes for 4.5 ms. Two queries on a VM are hardly slower "
@@ -129,7 +129,7 @@ TIME_ONE: Final = Figure(
     axis="queries",
     quantity="time to simulate",
     unit="s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="5 simulated minutes, 100 events/s for each query: approximately 7 s for 100 queries, "
     "growing less than in proportion, on a Xeon E5-2630.",
     here="The same setting, in a process that has simulated one query before.",
@@ -142,7 +142,7 @@ MEMORY_ONE: Final = Figure(
     axis="queries",
     quantity="memory",
     unit="MB",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Less than 40 MB for 100 queries.",
     here="By how much the simulation raises the peak of the memory that the process takes.",
 )
@@ -153,7 +153,7 @@ TIME_MANY: Final = Figure(
     axis="queries",
     quantity="time to simulate",
     unit="s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="10 or 100 queries on each VM, 5 simulated minutes; approximately 7 minutes for 10,000 "
     "queries, whichever way they are placed.",
     here="The same setting, in a process that has simulated one query before.",
@@ -166,7 +166,7 @@ MEMORY_MANY: Final = Figure(
     axis="queries",
     quantity="memory",
     unit="MB",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Less than 1 GB for 10,000 queries.",
     here="By how much the simulation raises the peak of the memory that the process takes.",
 )
@@ -182,7 +182,7 @@ STRATEGY_LATENCY: Final = Figure(
     axis="input (events/s)",
     quantity="latency",
     unit="ms",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Simple scheduling gives too long a latency at high rates, more so with weighted "
     "allocation; dynamic scheduling comes close to Storm, but weighted allocation makes it too "
     "fast at 10,000 events/s.",
@@ -197,7 +197,7 @@ STRATEGY_THROUGHPUT: Final = Figure(
     axis="input (events/s)",
     quantity="throughput",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Simple scheduling gives much too low a throughput at high rates: the database operator "
     "is given instructions in every tick and needs them only after a window.",
     here=_STRATEGIES,
@@ -209,7 +209,7 @@ TICK_LATENCY: Final = Figure(
     axis="tick (ms)",
     quantity="latency",
     unit="ms",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="A longer tick is less exact, above all with a network: what is sent to a VM that has had "
     "its turn waits for the next tick.",
     here="q1 with 10,000 events/s, on one VM and, as in figure 13, on two. The paper does not give "
@@ -222,7 +222,7 @@ TICK_TIME: Final = Figure(
     axis="tick (ms)",
     quantity="time to simulate",
     unit="s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="A longer tick is simulated in much less time (100 copies, the average of 10 runs).",
     here="The median of three runs; a VM has a processor for each query.",
     log=True,

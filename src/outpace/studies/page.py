@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from outpace.report.plots import curve as curve_of
 from outpace.report.plots import look, style
-from outpace.studies.report import Figure, Kind, Place, Row, Study, number_text, paper_text
+from outpace.studies.report import Figure, Place, PlotKind, Row, Study, number_text, paper_text
 
 #: Settings whose greatest is so many times the least are drawn on a logarithmic axis.
 _DECADES: Final = 30
@@ -111,14 +111,14 @@ def _section(figure: Figure, rows: Sequence[Row], *, with_script: bool) -> str:
     )
 
 
-def _trace(kind: Kind, curve: str, rows: Sequence[Row], number: int) -> go.Bar | go.Scatter:
+def _trace(kind: PlotKind, curve: str, rows: Sequence[Row], number: int) -> go.Bar | go.Scatter:
     places, values = [row.at for row in rows], [row.value for row in rows]
-    if kind is Kind.BARS:
+    if kind is PlotKind.BARS:
         return go.Bar(x=places, y=values, name=curve, marker={"color": look(number)[0]})
     return curve_of(curve, places, values, number)
 
 
-def _paper_traces(kind: Kind, curve: str, rows: Sequence[Row], number: int) -> list[go.Scatter]:
+def _paper_traces(kind: PlotKind, curve: str, rows: Sequence[Row], number: int) -> list[go.Scatter]:
     """Return the paper's numbers for a curve as marks, where it has any."""
     given = [row for row in rows if isinstance(row.paper, float | int)]
     if not given:
@@ -126,31 +126,31 @@ def _paper_traces(kind: Kind, curve: str, rows: Sequence[Row], number: int) -> l
     colour, _, symbol = look(number)
     places, values = [row.at for row in given], [row.paper for row in given]
     name = f"{curve}: the paper"
-    if kind is Kind.BARS:
+    if kind is PlotKind.BARS:
         hollow = {"color": "#ffffff", "line": {"color": colour, "width": 2}}
         return [go.Bar(x=places, y=values, name=name, marker=hollow)]
     marker = {"color": colour, "symbol": f"{symbol}-open", "size": 12, "line": {"width": 2}}
     return [go.Scatter(x=places, y=values, name=name, mode="markers", marker=marker)]
 
 
-def _axis(kind: Kind, places: Sequence[Place]) -> dict[str, object]:
+def _axis(kind: PlotKind, places: Sequence[Place]) -> dict[str, object]:
     """Return how the axis of settings is drawn: numbers where they belong, words in their order.
 
     Numbers that span more than a decade or two have a logarithmic axis; those that fall in the
     paper fall here.
     """
     numbers = [place for place in places if isinstance(place, int | float)]
-    if kind is Kind.BARS or not numbers or len(numbers) < len(places):
+    if kind is PlotKind.BARS or not numbers or len(numbers) < len(places):
         return {"type": "category"} if places else {}
     falls = numbers[0] > numbers[-1]
     direction = {"autorange": "reversed"} if falls else {}
-    if kind is Kind.TIME or min(numbers) <= 0 or max(numbers) < _DECADES * min(numbers):
+    if kind is PlotKind.TIME or min(numbers) <= 0 or max(numbers) < _DECADES * min(numbers):
         return {"type": "linear", **direction}
     return {"type": "log", "dtick": 1, **direction}
 
 
 def _table(figure: Figure, rows: Sequence[Row]) -> str:
-    listed = [row for row in rows if figure.kind is not Kind.TIME or row.at is None]
+    listed = [row for row in rows if figure.kind is not PlotKind.TIME or row.at is None]
     if not listed:
         return ""
     lines = "".join(

@@ -71,7 +71,7 @@ class Row:
         }
 
 
-class Kind(Enum):
+class PlotKind(Enum):
     """How a plot shows its rows."""
 
     BARS = "bars"
@@ -111,7 +111,7 @@ class Figure:
     axis: str
     quantity: str
     unit: str
-    kind: Kind
+    kind: PlotKind
     said: str
     here: str
     log: bool = False
@@ -180,7 +180,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 def print_table(study: Study, rows: Sequence[Row], console: Console) -> None:
     """Print a table "paper / here", a section for each figure."""
-    over_time = {figure.name for figure in study.figures if figure.kind is Kind.TIME}
+    over_time = {figure.name for figure in study.figures if figure.kind is PlotKind.TIME}
     table = Table(title=study.title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("figure", no_wrap=True)
     table.add_column("setting")

@@ -17,7 +17,7 @@ from outpace.studies.space_serialise import serialisation
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class SpaceScale:
     """How much the study does.
 
     Parameters
@@ -57,7 +57,7 @@ class Scale:
     duplication_parts: tuple[int, ...]
 
 
-QUICK: Final = Scale(
+QUICK: Final = SpaceScale(
     seconds=0.15,
     run_seconds=0.7,
     stability_seconds=6.0,
@@ -75,7 +75,7 @@ QUICK: Final = Scale(
     duplication_parts=(1, 4),
 )
 
-WHOLE: Final = Scale(
+WHOLE: Final = SpaceScale(
     seconds=2.0,
     run_seconds=8.0,
     stability_seconds=300.0,
@@ -100,7 +100,7 @@ OVERLAP_SIZE: Final = 1_000_000
 DUPLICATING: Final = (1, 2, 4)
 
 
-def space_study(scale: Scale) -> Study:
+def space_study(scale: SpaceScale) -> Study:
     """Return the study with its experiments set to a scale."""
     seconds, run_seconds, events = scale.seconds, scale.run_seconds, scale.events
     size = scale.duplication_size

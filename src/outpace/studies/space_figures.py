@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outpace.studies.report import Figure, Kind
+from outpace.studies.report import Figure, PlotKind
 
 SOURCE: Final = (
     "After M. Amann: Efficient Splitter for Data Parallel Complex Event Processing, bachelor's "
@@ -23,7 +23,7 @@ SIZES: Final = Figure(
     axis="event",
     quantity="size",
     unit="bytes",
-    kind=Kind.BARS,
+    kind=PlotKind.BARS,
     said="PACE sends strings: 63 bytes for a SimpleEvent (metadata and a character) and 155 for a "
     "StockEvent (metadata, a symbol and prices). SPACE sends Protocol Buffers: 16 and 38 bytes.",
     here="Events travel in blocks of columns. Each bar is the whole block divided by its events.",
@@ -35,7 +35,7 @@ CODING: Final = Figure(
     axis="event",
     quantity="rate",
     unit="events/s",
-    kind=Kind.BARS,
+    kind=PlotKind.BARS,
     said="Protocol Buffers are read about ten times as fast as PACE's strings.",
     here="Serialising and reading back, one core. Reading makes columns in memory, not objects. "
     "Protocol Buffers (where they are installed) and JSON text go event by event, in Python, which "
@@ -48,7 +48,7 @@ MAXIMUM: Final = Figure(
     axis="event",
     quantity="rate",
     unit="events/s",
-    kind=Kind.BARS,
+    kind=PlotKind.BARS,
     said="One source, one instance that discards what it gets, windows of 1000 events. SPACE has a "
     "speedup of 553 % over PACE, and is faster than Flink.",
     here="The same setting, measured where the splitter decides (windows and schedule), and over "
@@ -62,7 +62,7 @@ OVERLAP: Final = Figure(
     axis="slide (events)",
     quantity="rate",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="SPACE holds its rate with many open windows, but at a slide of 10, with 100 000 windows "
     "open, it falls severely, since the predicate is checked for every open window.",
     here="The splitter alone, one instance. Open windows are a range of numbers, not a list; with "
@@ -75,7 +75,7 @@ STABILITY: Final = Figure(
     axis="time (s)",
     quantity="rate",
     unit="events/s",
-    kind=Kind.TIME,
+    kind=PlotKind.TIME,
     said="PACE, slightly overloaded, loses speed clearly after a few seconds. The rate control of "
     "SPACE prevents this in some settings.",
     here="An instance computes for 1/35 000 s on every event; a source offers twice as many. Rate "
@@ -88,7 +88,7 @@ INSTANCES_SIMPLE: Final = Figure(
     axis="instances",
     quantity="rate",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Windows without overlap. SPACE shows no loss up to 254 instances, PACE falls beyond 64.",
     here="Windows of 1000 events without overlap. Instances are processes of this machine, so "
     "beyond its cores they share them: what is measured is what more instances cost, not what they "
@@ -101,7 +101,7 @@ INSTANCES_STOCK: Final = Figure(
     axis="instances",
     quantity="rate",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="SPACE gains a little with more instances; PACE neither gains nor loses.",
     here="As figure 5.5a.",
 )
@@ -112,7 +112,7 @@ SOURCES: Final = Figure(
     axis="sources",
     quantity="rate",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="From 1 source to 16 PACE loses 66 % with SimpleEvents and 14 % with StockEvents. SPACE "
     "has a shortcut for one source and loses, too, with more.",
     here="Sources whose times interleave, put into one order by (time, sequence number, source) "
@@ -126,7 +126,7 @@ DUPLICATION: Final = Figure(
     axis="slide (events)",
     quantity="rate",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Windows of a million events, given to the instances in turn. The more instances have a "
     "window open, the more often an event is sent; with more windows than instances it gets no "
     "worse. Where each event is sent twice, PACE reaches 201 859 events/s.",
@@ -142,7 +142,7 @@ BUSY: Final = Figure(
     axis="instances",
     quantity="rate",
     unit="events/s",
-    kind=Kind.STEPS,
+    kind=PlotKind.STEPS,
     said="Instances that can do 35 000 events a second each, windows of 1000 events, slides of "
     "500 and 250. Flink (5.8) grows to about 330 000 events/s and stays there. PACE (5.9) grows up "
     "to 4 instances, at most to 141 465 events/s, then breaks down. SPACE (5.10) grows to the "

@@ -25,7 +25,7 @@ from outpace.studies.space_figures import (
     SOURCES,
     STABILITY,
 )
-from outpace.studies.space_processes import Progress, TimedSource, busy, discarding, metrics_of
+from outpace.studies.space_processes import RateProgress, TimedSource, busy, discarding, metrics_of
 from outpace.studies.space_split import (
     IN_TURN,
     KEPT_AT_16_SOURCES,
@@ -134,7 +134,7 @@ def stability(seconds: float, interval: float) -> Iterator[Row]:
         The rate is that of so many seconds each.
     """
     metrics = _Load(WINDOW, 1, computes=True, overload=2).metrics(seconds)
-    ends, rates = Progress.of(metrics).rates(interval)
+    ends, rates = RateProgress.of(metrics).rates(interval)
     for end, rate in zip(ends.tolist(), rates.tolist(), strict=True):
         setting = f"after {end:g} s"
         yield Row(STABILITY.name, setting, rate, STABILITY.unit, None, "with rate control", end)
@@ -187,7 +187,7 @@ class _Load:
 
     def rate(self, seconds: float, sources: int = 1) -> float:
         """Return the events per second that are done."""
-        return Progress.of(self.metrics(seconds, sources)).rate()
+        return RateProgress.of(self.metrics(seconds, sources)).rate()
 
 
 def _discarding_rate(
@@ -200,4 +200,4 @@ def _discarding_rate(
 ) -> float:
     query = discarding().over(windows).instances(count, schedule=scheduler)
     read = [TimedSource(f"{number:03}", kind, seconds) for number in range(sources)]
-    return Progress.of(metrics_of(query, read)).rate()
+    return RateProgress.of(metrics_of(query, read)).rate()

@@ -130,7 +130,7 @@ def metrics_of(
 
 
 @dataclass(frozen=True)
-class Progress:
+class RateProgress:
     """How many events of the stream the instances had done at which time.
 
     Parameters
@@ -143,13 +143,13 @@ class Progress:
     events: Floats
 
     @staticmethod
-    def of(metrics: Metrics) -> Progress:
+    def of(metrics: Metrics) -> RateProgress:
         """Add up the instances, from the beginning on; an event that several get counts once."""
         table = metrics.over_time("instance", "events").group_by("seconds", use_threads=False)
         summed = table.aggregate([("value", "sum")])
         done = np.asarray(summed["value_sum"], np.float64) / metrics.operator.duplication
         seconds = np.asarray(summed["seconds"], np.float64)
-        return Progress(np.concatenate([[0.0], seconds]), np.concatenate([[0.0], done]))
+        return RateProgress(np.concatenate([[0.0], seconds]), np.concatenate([[0.0], done]))
 
     def rate(self) -> float:
         """Return the events per second, without the beginning."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from outpace.engine.codec.cell import Cell, Counters, Kind, cell_batch, read_cells
+from outpace.engine.codec.cell import Cell, CellKind, Counters, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 
@@ -30,7 +30,7 @@ class Given:
     cells: list[Cell]
     counters: list[list[Counters]]
 
-    def tables(self, kind: Kind) -> list[pa.Table]:
+    def tables(self, kind: CellKind) -> list[pa.Table]:
         """The content of the cells of a kind."""
         return [read_table(cell.block) for cell in self.cells if cell.kind is kind]
 
@@ -42,7 +42,7 @@ class Given:
     @property
     def pulse(self) -> int:
         """How far time has come for what reads the matches."""
-        (pulse,) = (cell.watermark for cell in self.cells if cell.kind is Kind.PULSE)
+        (pulse,) = (cell.watermark for cell in self.cells if cell.kind is CellKind.PULSE)
         return pulse
 
 

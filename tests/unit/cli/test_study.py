@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from outpace.cli.main import app
 from outpace.cli.study import conditions, run_study
 from outpace.errors import OutpaceError
-from outpace.studies.report import Figure, Kind, Row, Study
+from outpace.studies.report import Figure, PlotKind, Row, Study
 from outpace.studies.space_figures import FIGURES
 
-FIGURE = Figure("7.1", "a figure", "setting", "rate", "events/s", Kind.STEPS, "slow", "fast")
+FIGURE = Figure("7.1", "a figure", "setting", "rate", "events/s", PlotKind.STEPS, "slow", "fast")
 ROW = Row("7.1", "one", 2.0, "events/s", 1.0, "here", 1)
 
 

@@ -4,15 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.codec.cell import CELLS, Cell, Counters, Kind, cell_batch, read_cells
+from outpace.engine.codec.cell import CELLS, Cell, CellKind, Counters, cell_batch, read_cells
 from outpace.engine.codec.table import read_table, write_table
 from outpace.errors import DataError
 
 SPANS = np.array([[1, 2], [5, 9]], "<i8").tobytes()
 ROWS = cell_batch(
     [
-        Cell(Kind.EVENTS, 1, b"some bytes", 2, 3, 4, 5, SPANS),
-        Cell(Kind.REPORT, counters=Counters(events=3)),
+        Cell(CellKind.EVENTS, 1, b"some bytes", 2, 3, 4, 5, SPANS),
+        Cell(CellKind.REPORT, counters=Counters(events=3)),
     ]
 ).to_pylist()
 
@@ -22,7 +22,7 @@ def read(rows: list[dict[str, object]]) -> list[Cell]:
 
 
 def test_a_changed_bit_of_a_cell_is_refused() -> None:
-    assert [cell.kind for cell in read(ROWS)] == [Kind.EVENTS, Kind.REPORT]
+    assert [cell.kind for cell in read(ROWS)] == [CellKind.EVENTS, CellKind.REPORT]
     for name in ("head", "block"):
         whole = ROWS[0][name]
         for bit in range(8 * len(whole)):

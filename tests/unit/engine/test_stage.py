@@ -16,7 +16,7 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.codec.cell import Cell, Counters, Kind
+from outpace.engine.codec.cell import Cell, CellKind, Counters
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage
 from outpace.errors import DataError, StateError
@@ -47,7 +47,7 @@ class Simulated:
 
     plan: StreamPlan
     random: random.Random
-    out: dict[Kind, list[Any]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+    out: dict[CellKind, list[Any]] = field(default_factory=lambda: {kind: [] for kind in CellKind})
     pulse: int = int(NO_TIME)
     counters: list[Counters] = field(default_factory=list)
 
@@ -63,21 +63,21 @@ class Simulated:
         self.chain.states = states
         [self.counters] = given.counters
         for cell in given.cells:
-            if cell.kind is not Kind.PULSE:
+            if cell.kind is not CellKind.PULSE:
                 self.out[cell.kind] += read_table(cell.block).to_pylist()
-            if cell.kind is Kind.MATCHES:
+            if cell.kind is CellKind.MATCHES:
                 assert min(read_table(cell.block)["first_time"].to_pylist()) >= self.pulse
         # What a pulse promises is for the batches after it.
-        pulses = [cell.watermark for cell in given.cells if cell.kind is Kind.PULSE]
+        pulses = [cell.watermark for cell in given.cells if cell.kind is CellKind.PULSE]
         self.pulse = min(pulses, default=self.pulse)
 
     def packed(self, table: pa.Table, watermark: int) -> Iterable[Cell]:
         cut = self.random.randint(0, table.num_rows)
         for task, part in enumerate((table.slice(0, cut), table.slice(cut))):
             for position, cell in enumerate(self.plan.packing.pack(part, watermark)):
-                if cell.kind is Kind.INVALID:
-                    self.out[Kind.INVALID] += read_table(cell.block).to_pylist()
-                elif cell.kind is not Kind.REPORT:
+                if cell.kind is CellKind.INVALID:
+                    self.out[CellKind.INVALID] += read_table(cell.block).to_pylist()
+                elif cell.kind is not CellKind.REPORT:
                     yield replace(cell, sender=task, position=position)
 
     def run(self, cells: list[Cell]) -> tuple[Given, States]:
@@ -155,7 +155,7 @@ def test_rows_that_fit_no_variable_stand_between_rows_that_must_follow_each_othe
     chain = simulated(kinds(pattern))
     rows = [event(number, number, kind) for number, kind in enumerate("axbxc")]
     chain.batch(table([*rows, event(5, END)]))
-    assert chain.out[Kind.MATCHES] == []
+    assert chain.out[CellKind.MATCHES] == []
 
 
 @pytest.mark.parametrize("instances", [1, 3])
@@ -167,13 +167,13 @@ def test_late_and_invalid_events_come_out_with_the_columns_of_the_input(instance
     late, far = event(3, 9, "b", "p"), event(4, 500, "b", "q")
     chain.batch(table([late, far, event(5, 11, "b", "p")]))
     chain.batch(table([event(6, 20)]))
-    assert chain.out[Kind.LATE] == table([late]).to_pylist()
-    assert [row["reason"] for row in chain.out[Kind.INVALID]] == [
+    assert chain.out[CellKind.LATE] == table([late]).to_pylist()
+    assert [row["reason"] for row in chain.out[CellKind.INVALID]] == [
         "the time 'ts' is NULL",
         "the time 500 is too far ahead of 12",
     ]
-    assert list(chain.out[Kind.INVALID][1]) == ["reason", *SCHEMA.names]
-    assert [(row["first"], row["last"]) for row in chain.out[Kind.MATCHES]] == [(0, 5)]
+    assert list(chain.out[CellKind.INVALID][1]) == ["reason", *SCHEMA.names]
+    assert [(row["first"], row["last"]) for row in chain.out[CellKind.MATCHES]] == [(0, 5)]
 
 
 def test_dropped_late_events_are_counted_and_not_given():
@@ -182,7 +182,7 @@ def test_dropped_late_events_are_counted_and_not_given():
     chain.batch(table([event(1, 5, "b"), event(2, 11, "b"), event(3, 12)]))
     [counters] = chain.counters
     assert (counters.events, counters.late, counters.released, counters.buffered) == (2, 1, 2, 0)
-    assert (counters.matches, counters.kept, chain.out[Kind.LATE]) == (1, 0, [])
+    assert (counters.matches, counters.kept, chain.out[CellKind.LATE]) == (1, 0, [])
 
 
 @pytest.mark.parametrize(
@@ -253,17 +253,17 @@ def test_an_instance_without_events_hears_the_time():
     query = kinds("A -> !B").partition_by("key").disorder(op.KSlack(0))
     chain = simulated(query, instances=4)
     chain.batch(table([event(0, 1, "a", "p")]))
-    assert chain.out[Kind.MATCHES] == []
+    assert chain.out[CellKind.MATCHES] == []
     chain.batch(table([event(1, 7, "x", other) for other in "qrst"]))
-    assert [row["first"] for row in chain.out[Kind.MATCHES]] == [0]
+    assert [row["first"] for row in chain.out[CellKind.MATCHES]] == [0]
 
 
 def test_time_that_is_told_releases_events():
     chain = simulated(kinds("A -> B").disorder(op.Watermark()))
     chain.batch(table([event(0, 2, "b"), event(1, 1, "a")]), watermark=1)
-    assert chain.out[Kind.MATCHES] == []
+    assert chain.out[CellKind.MATCHES] == []
     chain.batch(SCHEMA.empty_table(), watermark=3)
-    assert [row["last"] for row in chain.out[Kind.MATCHES]] == [0]
+    assert [row["last"] for row in chain.out[CellKind.MATCHES]] == [0]
 
 
 def test_time_goes_as_far_as_all_who_tell_it_promise():

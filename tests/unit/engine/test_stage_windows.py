@@ -14,12 +14,12 @@ from support.operators import FedOperator
 from support.window_queries import KINDS, PATTERNS, Bounded, pattern
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.codec.cell import Cell, Kind
+from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.match.bits import BitTask, with_bits
 from outpace.engine.match.task import prepare
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.packing import Packing
-from outpace.engine.stage import Part, StageSpec, restore_stage
+from outpace.engine.stage import StagePart, StageSpec, restore_stage
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
@@ -106,7 +106,7 @@ def operator_of(query: Query, schema: pa.Schema, *, bits: bool) -> OperatorSpec:
 
 def split_specs(make: Callable[[], OperatorSpec], count: int, identity: str) -> list[StageSpec]:
     """Return the stages of a query over windows that several instances match."""
-    parts = [(Part.FRONT, 1), (Part.INSTANCE, count), (Part.BACK, 1)]
+    parts = [(StagePart.FRONT, 1), (StagePart.INSTANCE, count), (StagePart.BACK, 1)]
     return [StageSpec(part, several, make, identity) for part, several in parts]
 
 
@@ -160,7 +160,7 @@ class Simulation:
             for rows in tasks
             for event, time in zip(rows["id"].to_pylist(), rows["ts"].to_pylist(), strict=True)
         }
-        found = given.tables(Kind.MATCHES)
+        found = given.tables(CellKind.MATCHES)
         starts = [
             self._times[one]
             for rows in found
@@ -217,18 +217,18 @@ PAIRS = pattern("A -> B")
 def test_an_instance_without_windows_holds_nobody_back() -> None:
     query = PAIRS.over(CountWindows(2, 2)).instances(4, RoundRobin())
     given = Simulation(query, SCHEMA).run([events(ts=[1, 2], kind=["a", "b"])])
-    assert [rows["last"].to_pylist() for rows in given.tables(Kind.MATCHES)] == [[2]]
+    assert [rows["last"].to_pylist() for rows in given.tables(CellKind.MATCHES)] == [[2]]
 
 
 def test_time_alone_closes_windows_and_lets_their_matches_out() -> None:
     query = PATTERNS["strict"].over(TimeWindows(10, 10)).instances(2, RoundRobin())
     simulation = Simulation(query.disorder(Watermark()), SCHEMA)
     given = simulation.run([events(ts=[1, 2], kind=["a", "b"])])
-    assert not given.tables(Kind.MATCHES)
+    assert not given.tables(CellKind.MATCHES)
     given = simulation.run([events(ts=[])], told=9)
-    assert not given.tables(Kind.MATCHES)
+    assert not given.tables(CellKind.MATCHES)
     given = simulation.run([events(ts=[])], told=10)
-    assert [rows["n"].to_pylist() for rows in given.tables(Kind.MATCHES)] == [[2]]
+    assert [rows["n"].to_pylist() for rows in given.tables(CellKind.MATCHES)] == [[2]]
 
 
 def test_a_pulse_is_as_late_as_undecided_matches_allow() -> None:
@@ -261,7 +261,7 @@ def test_events_that_are_late_or_too_far_ahead_go_to_side_outputs(bits: bool) ->
     chain = simulation.chain
     chain.run(simulation.cells([events(ts=[10, 11])]))
     given = chain.run(simulation.cells([events(ts=[8, 9]), events(ts=[500, 12])]))
-    [late], [invalid] = given.tables(Kind.LATE), given.tables(Kind.INVALID)
+    [late], [invalid] = given.tables(CellKind.LATE), given.tables(CellKind.INVALID)
     assert late.equals(events(ts=[8]))
     assert invalid.column_names == ["reason", *SCHEMA.names]
     assert invalid["ts"].to_pylist() == [500]
@@ -275,7 +275,7 @@ def test_late_events_are_counted_where_they_are_dropped() -> None:
     chain = simulation.chain
     chain.run(simulation.cells([events(ts=[10])]))
     given = chain.run(simulation.cells([events(ts=[9, 11])]))
-    assert not given.tables(Kind.LATE)
+    assert not given.tables(CellKind.LATE)
     assert (given.counters[0][0].late, given.counters[0][0].released) == (1, 1)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.explaining import Searched, events_queries, searched
 
 from outpace.errors import MatchError
-from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.why import run_of, why
 from outpace.pattern.query import Query
 
@@ -132,6 +132,6 @@ def test_every_condition_of_a_match_is_true(case, data):
     evidence = Evidence(case.task, case.block, int(case.found.segment[index]))
     run = run_of(case.task, evidence, case.found, index)
     for taken in range(len(run.rows)):
-        before = Run(run.rows[:taken], run.positions[:taken], run.labels[:taken])
+        before = TracedRun(run.rows[:taken], run.positions[:taken], run.labels[:taken])
         findings = evidence.findings(run.labels[taken], run.rows[taken], before)
         assert all(finding.holds for finding in findings)

@@ -10,7 +10,7 @@ from support.explaining import Searched, events_queries, searched
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
 from outpace.explanation.diagnose import explain_move
-from outpace.explanation.evidence import Evidence, Run
+from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.explore import explore
 from outpace.explanation.why_not import why_not
 from outpace.pattern import ast
@@ -124,7 +124,7 @@ def test_the_row_that_ends_a_repetition_is_named():
 
 def test_a_row_that_a_possessive_repetition_could_take_is_named():
     case = searched(EVENTS, query("A -> X(->)*+ -> N"))
-    run = Run(rows=[0], positions=[0], labels=[0])
+    run = TracedRun(rows=[0], positions=[0], labels=[0])
     leave = case.task.program.follow[0][-1]
     assert explain_move(Evidence(case.task, case.block, 0), run, leave) == [
         "N: row 1 fits X, and a possessive repetition leaves no event that it could take",

@@ -18,14 +18,14 @@ from outpace.simulate import BatchOperator, Scenario, Uniform, read_scenario, si
 from outpace.simulate.calibration.compare import Comparison, Reading, capacity_of, compare, predict
 from outpace.simulate.calibration.compare_plot import compare_plots
 from outpace.simulate.calibration.estimates import (
-    Batch,
     Costs,
     Estimate,
+    TimedBatch,
     estimate_costs,
     selectivity_of,
 )
 from outpace.simulate.calibration.feed import Endless
-from outpace.simulate.calibration.stream import Stretch, latency_of, steady, throughput_of
+from outpace.simulate.calibration.stream import RateStretch, latency_of, steady, throughput_of
 from outpace.simulate.calibration.written import (
     CONSUMER,
     Measured,
@@ -47,8 +47,8 @@ def scenario(setup: float = 0.6, event: float = 4e-6, most: int = 1_000_000) -> 
     return calibrated(measured, costs(setup, event), 0.01, mips=1000, rate=50_000)
 
 
-def took(events: int, setup: float, event: float, noise: float = 0.0) -> Batch:
-    return Batch(events, 100.0, 99.5, 100.0 + setup + events * event + noise, 1.0)
+def took(events: int, setup: float, event: float, noise: float = 0.0) -> TimedBatch:
+    return TimedBatch(events, 100.0, 99.5, 100.0 + setup + events * event + noise, 1.0)
 
 
 # Estimates
@@ -100,7 +100,7 @@ def test_the_estimates_of_simulated_batches_are_what_the_simulator_was_given() -
     assert found.throughput.seconds == pytest.approx(4e-6, rel=0.03)
 
 
-def simulated_batches(given: Scenario, rate: float) -> list[Batch]:
+def simulated_batches(given: Scenario, rate: float) -> list[TimedBatch]:
     """The batches of a simulation, seen from outside as those of a real run are."""
     operator = given.vertices()["match"]
     assert isinstance(operator, BatchOperator)
@@ -116,7 +116,7 @@ def simulated_batches(given: Scenario, rate: float) -> list[Batch]:
         # A batch that takes less than the interval began with it.
         started = math.floor(committed / TRIGGER) * TRIGGER
         events = round(recording.consumer_totals[step, 0])
-        batches.append(Batch(events, started, started, committed, 1.0))
+        batches.append(TimedBatch(events, started, started, committed, 1.0))
     return batches[2:]
 
 
@@ -169,21 +169,21 @@ def test_endless_events_keep_the_type_of_their_times(kind: pa.DataType) -> None:
 
 
 def test_only_batches_whose_events_all_came_at_a_rate_belong_to_it() -> None:
-    batches = [Batch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0, 9.0)]
-    found = steady(batches, Stretch(5.0, began=2.0, ended=8.0))
+    batches = [TimedBatch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0, 9.0)]
+    found = steady(batches, RateStretch(5.0, began=2.0, ended=8.0))
     assert [batch.cut for batch in found] == [5.0, 7.0]
     assert throughput_of(found) == 5.0
 
 
 def test_a_batch_for_which_events_stopped_coming_does_not_count() -> None:
-    whole = [Batch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0)]
-    last = Batch(4, started=9.0, cut=7.9, committed=9.5, latency=1.0)
-    found = steady([*whole, last], Stretch(5.0, began=0.0, ended=8.0))
+    whole = [TimedBatch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0)]
+    last = TimedBatch(4, started=9.0, cut=7.9, committed=9.5, latency=1.0)
+    found = steady([*whole, last], RateStretch(5.0, began=0.0, ended=8.0))
     assert throughput_of(found) == 5.0
 
 
 def test_the_latency_of_batches_is_that_of_all_their_events() -> None:
-    batches = [Batch(10, 0.0, 0.0, 1.0, 1.0), Batch(30, 2.0, 2.0, 3.0, 2.0)]
+    batches = [TimedBatch(10, 0.0, 0.0, 1.0, 1.0), TimedBatch(30, 2.0, 2.0, 3.0, 2.0)]
     assert latency_of(batches) == 1.75
 
 

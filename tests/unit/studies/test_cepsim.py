@@ -17,7 +17,7 @@ from outpace.studies.cepsim import QUICK, WHOLE, cepsim_study
 from outpace.studies.cepsim_parameters import strategies, ticks
 from outpace.studies.cepsim_queries import average_query, convert_query
 from outpace.studies.page import page_of
-from outpace.studies.report import Figure, Kind, Row
+from outpace.studies.report import Figure, PlotKind, Row
 
 SECONDS = 90.0
 
@@ -151,7 +151,9 @@ def test_the_whole_study_has_the_settings_of_which_the_paper_gives_numbers() -> 
 
 
 def test_a_table_of_the_paper_is_called_so_and_axes_may_be_logarithmic() -> None:
-    table = Figure("Table 4", "a table", "x", "latency", "ms", Kind.STEPS, "slow", "fast", log=True)
+    table = Figure(
+        "Table 4", "a table", "x", "latency", "ms", PlotKind.STEPS, "slow", "fast", log=True
+    )
     row = Row("Table 4", "one", 2.0, "ms", 1.0, "here", 1)
     study = cepsim_study(QUICK)
     page = page_of(type(study)("s", "S", "P", (table,), ()), [row], "here")

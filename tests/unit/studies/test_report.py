@@ -9,11 +9,13 @@ import pytest
 from rich.console import Console
 
 from outpace.studies.page import page_of, plot_of
-from outpace.studies.report import Figure, Kind, Row, Study, print_table, write_rows
+from outpace.studies.report import Figure, PlotKind, Row, Study, print_table, write_rows
 
-STEPS = Figure("1", "slides", "slide", "rate", "events/s", Kind.STEPS, "it <fell>", "it does not")
-BARS = Figure("2", "sizes", "event", "size", "bytes", Kind.BARS, "large", "small")
-TIME = Figure("3", "over time", "time (s)", "rate", "events/s", Kind.TIME, "declines", "stays")
+STEPS = Figure(
+    "1", "slides", "slide", "rate", "events/s", PlotKind.STEPS, "it <fell>", "it does not"
+)
+BARS = Figure("2", "sizes", "event", "size", "bytes", PlotKind.BARS, "large", "small")
+TIME = Figure("3", "over time", "time (s)", "rate", "events/s", PlotKind.TIME, "declines", "stays")
 
 ROWS = [
     Row("1", "slide 10", 2e7, "events/s", "falls severely", curve="here", at=10),

@@ -14,7 +14,7 @@ from outpace.studies.report import Row
 from outpace.studies.space import QUICK, WHOLE, space_study
 from outpace.studies.space_codecs import json_codec, protobuf_codec
 from outpace.studies.space_figures import FIGURES
-from outpace.studies.space_processes import Busy, Progress, TimedSource
+from outpace.studies.space_processes import Busy, RateProgress, TimedSource
 from outpace.studies.space_serialise import serialisation
 from outpace.studies.space_stream import SplitStream, blocks_of, events_of
 
@@ -112,7 +112,7 @@ def test_progress_adds_up_instances_and_counts_an_event_once() -> None:
         metrics.instances[1].events = 140 * second
         metrics.operator.events, metrics.operator.sent = 100 * second, 200 * second
         metrics.sample(float(second))
-    progress = Progress.of(metrics)
+    progress = RateProgress.of(metrics)
     assert progress.rate() == pytest.approx(100)
     ends, rates = progress.rates(4.0)
     assert ends.tolist() == [4.0, 8.0]
@@ -123,7 +123,7 @@ def test_progress_of_a_very_short_run_is_its_mean_rate() -> None:
     metrics = Metrics.of(["s"], instances=1)
     metrics.instances[0].events = metrics.operator.events = metrics.operator.sent = 50
     metrics.sample(0.5)
-    assert Progress.of(metrics).rate() == pytest.approx(100)
+    assert RateProgress.of(metrics).rate() == pytest.approx(100)
 
 
 @pytest.mark.soak

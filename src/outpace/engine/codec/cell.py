@@ -21,7 +21,7 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.errors import DataError
 
 
-class Kind(IntEnum):
+class CellKind(IntEnum):
     """What is in a cell."""
 
     EVENTS = 0
@@ -126,7 +126,7 @@ class Cell:
         Of a report.
     """
 
-    kind: Kind
+    kind: CellKind
     instance: int = 0
     block: bytes | pa.Buffer = b""
     stage: int = 0
@@ -152,7 +152,7 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
 
     Examples
     --------
-    >>> cell = Cell(Kind.REPORT, watermark=7, counters=Counters(events=3))
+    >>> cell = Cell(CellKind.REPORT, watermark=7, counters=Counters(events=3))
     >>> list(read_cells(cell_batch([cell]))) == [cell]
     True
     """
@@ -162,7 +162,7 @@ def cell_batch(cells: Iterable[Cell]) -> pa.RecordBatch:
             int(cell.kind),
             _head(cell),
             bytes(cell.block),
-            (cell.stage, *astuple(cell.counters)) if cell.kind is Kind.REPORT else None,
+            (cell.stage, *astuple(cell.counters)) if cell.kind is CellKind.REPORT else None,
         )
         for cell in cells
     ]
@@ -199,7 +199,7 @@ def cell_of(
     """
     try:
         checksum, stage, sender, position, watermark = _HEAD.unpack_from(head)
-        told = Kind(kind)
+        told = CellKind(kind)
         counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
     except (struct.error, ValueError, TypeError) as error:
         raise DataError("a row of the stream is no cell", detail=str(error)) from error
@@ -217,7 +217,7 @@ def _head(cell: Cell) -> bytes:
     return struct.pack("<I", _checksum(cell.kind, checked, cell.block)) + checked
 
 
-def _checksum(kind: Kind, head: bytes, block: bytes | pa.Buffer) -> int:
+def _checksum(kind: CellKind, head: bytes, block: bytes | pa.Buffer) -> int:
     return zlib.crc32(block, zlib.crc32(head, kind))
 
 
@@ -226,7 +226,7 @@ def add_reports(cells: Iterable[Cell]) -> list[Cell]:
 
     Examples
     --------
-    >>> cells = [Cell(Kind.REPORT, counters=Counters(events=number)) for number in (3, 4)]
+    >>> cells = [Cell(CellKind.REPORT, counters=Counters(events=number)) for number in (3, 4)]
     >>> [cell.counters.events for cell in add_reports(cells)]
     [7]
     """

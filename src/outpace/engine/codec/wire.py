@@ -42,7 +42,7 @@ _NAME_BYTES_MAX: Final = 0xFFFF
 FIXED_BYTES: Final = _START.size + _REST.size
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a block says."""
 
     #: The next events of a source.
@@ -73,7 +73,7 @@ class Header:
         The length of what follows the header.
     """
 
-    kind: Kind
+    kind: MessageKind
     stream: str
     source: str
     rows: int = 0
@@ -123,7 +123,7 @@ def write_events(
         del columns[sequence]
     (cell,) = block_cells([narrow_rows(columns)])
     header = Header(
-        Kind.EVENTS,
+        MessageKind.EVENTS,
         stream,
         source,
         rows.num_rows,
@@ -135,12 +135,12 @@ def write_events(
     return _joined(header, cell.as_buffer())
 
 
-def write_mark(kind: Kind, stream: str, source: str, watermark: int = int(NO_TIME)) -> bytes:
+def write_mark(kind: MessageKind, stream: str, source: str, watermark: int = int(NO_TIME)) -> bytes:
     """Write a heartbeat, or the end of a source, as a block without events.
 
     Examples
     --------
-    >>> read_header(write_mark(Kind.HEARTBEAT, "doors", "west", 7)).watermark
+    >>> read_header(write_mark(MessageKind.HEARTBEAT, "doors", "west", 7)).watermark
     7
     """
     return _joined(Header(kind, stream, source, watermark=watermark), b"")
@@ -151,7 +151,7 @@ def block_bytes(data: Data) -> int:
 
     Examples
     --------
-    >>> block = write_mark(Kind.END, "doors", "west")
+    >>> block = write_mark(MessageKind.END, "doors", "west")
     >>> block_bytes(block[:FIXED_BYTES]) == len(block)
     True
     """
@@ -185,7 +185,7 @@ def read_header(data: Data) -> Header:
     middle = FIXED_BYTES + stream
     try:
         names = str(view[FIXED_BYTES:middle], "utf-8"), str(view[middle : middle + source], "utf-8")
-        said = Kind(kind)
+        said = MessageKind(kind)
     except ValueError as error:
         raise DataError("the header of the block cannot be read", detail=str(error)) from error
     return Header(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.divide.batches import Batch
+from outpace.engine.divide.batches import WindowBatch
 from outpace.engine.event import Events
 from outpace.engine.message import Deliver
 from outpace.engine.operator import Instance
@@ -60,7 +60,7 @@ class BatchMatcher:
         self._bound = spec.bound
         self._windows = spec.windows
 
-    def match_batch(self, rows: pa.Table, batch: Batch) -> pa.Table:
+    def match_batch(self, rows: pa.Table, batch: WindowBatch) -> pa.Table:
         """Return the matches that count for a batch.
 
         Parameters

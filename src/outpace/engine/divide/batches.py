@@ -33,7 +33,7 @@ WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields
 
 
 @dataclass(frozen=True)
-class Batch:
+class WindowBatch:
     """Windows that are matched together.
 
     Parameters
@@ -85,7 +85,7 @@ class BatchCutter:
         #: Windows before this one have been in a batch and are kept as neighbours.
         self._next = 0
 
-    def take(self, split: Split, *, ended: bool = False) -> Iterator[Batch]:
+    def take(self, split: Split, *, ended: bool = False) -> Iterator[WindowBatch]:
         """Take what a splitter says and yield the batches that are complete.
 
         Parameters
@@ -104,7 +104,7 @@ class BatchCutter:
         """Return the ordinal of the first event that a later batch may need, of those seen."""
         return int(self._windows.first.min()) if len(self._windows) else seen
 
-    def _cut(self, *, ended: bool) -> Batch | None:
+    def _cut(self, *, ended: bool) -> WindowBatch | None:
         windows, begin = self._windows, self._next
         size, reach = self._size(ended=ended)
         if not size:
@@ -117,7 +117,7 @@ class BatchCutter:
             overlapping = np.flatnonzero(windows.stop[:begin] > windows.first[begin])
             low = int(overlapping[0]) if len(overlapping) else begin
         own = windows.number[begin : begin + size]
-        batch = Batch(_slice(windows, low, high), int(own[0]), int(own[-1]) + 1)
+        batch = WindowBatch(_slice(windows, low, high), int(own[0]), int(own[-1]) + 1)
         self._forget(begin + size)
         return batch
 

@@ -31,7 +31,7 @@ from outpace.engine.rows.times import time_values
 from outpace.pattern.query import AfterMatch, Selection, Skip
 
 
-class Part(NamedTuple):
+class CoreMatches(NamedTuple):
     """Matches of one call: the rows they are in, the matches, and the number of the first row."""
 
     block: Block
@@ -96,7 +96,7 @@ class CoreMatcher:
         self._pushed += rows
         self._open_from = self._pushed
 
-    def push(self, block: Block, *, searched: bool = True) -> Iterator[Part]:
+    def push(self, block: Block, *, searched: bool = True) -> Iterator[CoreMatches]:
         """Take the next rows of the core; `searched=False` promises that no match starts in them.
 
         Rows are sorted, and have the columns of the query.
@@ -120,7 +120,7 @@ class CoreMatcher:
         self._keep(block, self._pushed + settled)
         self._settle_at = 0
 
-    def finish(self, following: Iterable[Block] = ()) -> Iterator[Part]:
+    def finish(self, following: Iterable[Block] = ()) -> Iterator[CoreMatches]:
         """Match what waits; `following` are the rows behind the core, taken as far as needed."""
         if self._open_from >= self._pushed:
             return
@@ -152,7 +152,7 @@ class CoreMatcher:
         self._pushed += block.size
         self._last_time = int(block.times[-1])
 
-    def _settle(self) -> Iterator[Part]:
+    def _settle(self) -> Iterator[CoreMatches]:
         """Match the rows held whose windows are complete, once that is worth the work."""
         assert self._held is not None
         held = self.rows_held
@@ -169,7 +169,9 @@ class CoreMatcher:
         self._held = self._held.slice(max(0, complete - self._back))
         self._settle_at = 2 * self.rows_held
 
-    def _search(self, rows: Block | pa.Table, base: int, first: int, stop: int) -> Iterator[Part]:
+    def _search(
+        self, rows: Block | pa.Table, base: int, first: int, stop: int
+    ) -> Iterator[CoreMatches]:
         """Find the matches that start in rows `first` up to `stop`, and where to go on."""
         first = max(first, self._next_start - base)
         if first >= stop:
@@ -183,7 +185,7 @@ class CoreMatcher:
         if self._selection is Selection.PREFERRED:
             self._check(found)
             self._next_start = base + self._after_match(found, len(found.start) - 1, self._lenient)
-        yield Part(block, found, base)
+        yield CoreMatches(block, found, base)
 
     @property
     def _selection(self) -> Selection:

@@ -30,9 +30,9 @@ def evaluate_columns(expression: BoundExpression, frame: Frame) -> pa.Array:
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Place, Read
+    >>> from outpace.pattern.bound import ReadPlace, Read
     >>> frame = PredicateFrame({"x": pa.array([1, 5, None])})
-    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> x = Read(pa.int64(), "x", (), ReadPlace("last"))
     >>> evaluate_columns(Apply(pa.bool_(), ">", (x, Constant(pa.int64(), 3))), frame).to_pylist()
     [False, True, None]
     """
@@ -58,9 +58,9 @@ def predicate_mask(
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Place, PredicateClass, Read
-    >>> x = Read(pa.int64(), "x", (), Place("last"))
-    >>> before = Read(pa.int64(), "x", (), Place("last", shift=-1))
+    >>> from outpace.pattern.bound import ReadPlace, PredicateClass, Read
+    >>> x = Read(pa.int64(), "x", (), ReadPlace("last"))
+    >>> before = Read(pa.int64(), "x", (), ReadPlace("last", shift=-1))
     >>> rising = Predicate("UP", Apply(pa.bool_(), ">", (x, before)), PredicateClass.OFFSET)
     >>> predicate_mask(rising, {"x": pa.array([1, 2, 5, 6])}, np.array([0, 2, 4])).tolist()
     [False, True, False, True]

@@ -20,9 +20,9 @@ from outpace.pattern.bound import (
     BoundExpression,
     Label,
     Number,
-    Place,
     Present,
     Read,
+    ReadPlace,
 )
 from outpace.pattern.values import computed
 
@@ -126,8 +126,8 @@ class MatchFrame:
 
     columns: Mapping[str, Column]
     size: int
-    index: Callable[[Place], Indices]
-    label: Callable[[Place], pa.Array]
+    index: Callable[[ReadPlace], Indices]
+    label: Callable[[ReadPlace], pa.Array]
     number: Callable[[], pa.Array]
     aggregate: Callable[[Aggregate], pa.Array]
 
@@ -148,9 +148,9 @@ class MatchFrame:
                 raise TypeError(f"no leaf: {node!r}")
 
 
-def _is_beside(place: Place) -> bool:
+def _is_beside(place: ReadPlace) -> bool:
     """Say whether a place is at a fixed distance from the row being looked at."""
-    return place == Place("last", shift=place.shift)
+    return place == ReadPlace("last", shift=place.shift)
 
 
 def take(column: pa.Array, rows: Indices) -> pa.Array:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.pattern import types
-from outpace.pattern.bound import Apply, BoundExpression, Constant, Place, Read, guarded
+from outpace.pattern.bound import Apply, BoundExpression, Constant, Read, ReadPlace, guarded
 from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.values import computed
 
@@ -61,7 +61,7 @@ def truth(expression: BoundExpression, frame: PredicateFrame, general: General) 
             return _from_arrow(general(expression, frame))
 
 
-def _where_present(place: Place, given: Truth, frame: PredicateFrame) -> Truth:
+def _where_present(place: ReadPlace, given: Truth, frame: PredicateFrame) -> Truth:
     absent = frame.missing(place.shift)
     holds = given.holds.copy()
     unknown = np.zeros_like(holds) if given.unknown is None else given.unknown.copy()

@@ -21,9 +21,9 @@ from outpace.pattern.bound import (
     Constant,
     Label,
     Number,
-    Place,
     Present,
     Read,
+    ReadPlace,
 )
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.aggregate import distinct_rows, find_aggregate
@@ -72,8 +72,8 @@ def evaluate_row(expression: BoundExpression, context: RowContext) -> Any:
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Place
-    >>> last = Read(pa.int64(), "x", (), Place("last"))
+    >>> from outpace.pattern.bound import ReadPlace
+    >>> last = Read(pa.int64(), "x", (), ReadPlace("last"))
     >>> context = RowContext({"x": [7, 8]}, 2, ["A"], rows=[0, 1], labels=[0, 0], current=1)
     >>> evaluate_row(last, context)
     8
@@ -118,7 +118,7 @@ def compile_scalar(
             return leaf(expression)
 
 
-def locate(place: Place, context: RowContext) -> int | None:
+def locate(place: ReadPlace, context: RowContext) -> int | None:
     """Return the partition row that a place stands for, or None where there is none."""
     index = _index(place, context)
     if index is None:
@@ -127,7 +127,7 @@ def locate(place: Place, context: RowContext) -> int | None:
     return position if 0 <= position < context.size else None
 
 
-def _index(place: Place, context: RowContext) -> int | None:
+def _index(place: ReadPlace, context: RowContext) -> int | None:
     """Return the index into the match's rows, before the shift."""
     if place.origin == "row":
         return context.row
@@ -171,7 +171,7 @@ def _read(node: Read) -> Evaluate:
     return read
 
 
-def _label(place: Place, context: RowContext) -> str | None:
+def _label(place: ReadPlace, context: RowContext) -> str | None:
     position = locate(place, context)
     if position is None:
         return None

@@ -45,7 +45,7 @@ from outpace.engine.match.graph_layout import (
     STRICT,
     TAKING,
     TAKING_END,
-    Layout,
+    GraphLayout,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -127,7 +127,7 @@ def add_entry(
 
 
 @compiled_within
-def any_holds(layout: Layout, truth: Truth, row: int, low: int, high: int) -> bool:
+def any_holds(layout: GraphLayout, truth: Truth, row: int, low: int, high: int) -> bool:
     """Say whether the row satisfies one of the variables in a part of the list."""
     for place in range(low, high):  # noqa: SIM110 - kernels have no generators
         if truth[row, layout.flat[place]]:
@@ -137,7 +137,7 @@ def any_holds(layout: Layout, truth: Truth, row: int, low: int, high: int) -> bo
 
 @compiled_within
 def close_moves(
-    layout: Layout,
+    layout: GraphLayout,
     truth: Truth,
     row: int,
     nodes: Matrix,
@@ -184,7 +184,7 @@ def close_moves(
 
 
 @compiled_within
-def start_rank(layout: Layout, truth: Truth, row: int, first: bool, position: int) -> int:
+def start_rank(layout: GraphLayout, truth: Truth, row: int, first: bool, position: int) -> int:
     """Return the rank of the best initial move that takes this row there, or -1."""
     for move in range(len(layout.initial)):
         line = layout.initial[move]
@@ -211,7 +211,7 @@ def add_edge(edges: Matrix, fill: Integers, move: int, end: int) -> None:
 
 @compiled_within
 def take_row(
-    layout: Layout,
+    layout: GraphLayout,
     truth: Truth,
     row: int,
     position: int,
@@ -276,7 +276,7 @@ def take_row(
 
 @compiled_within
 def wait_after(
-    layout: Layout,
+    layout: GraphLayout,
     truth: Truth,
     row: int,
     end: int,
@@ -316,7 +316,7 @@ def wait_after(
 
 @compiled_within
 def add_row(
-    layout: Layout,
+    layout: GraphLayout,
     truth: Truth,
     row: int,
     end: int,
@@ -380,7 +380,7 @@ def empty_graph(lists: Matrix, newest: Integers, fill: Integers) -> None:
 
 @compiled_within
 def earliest_live(
-    layout: Layout,
+    layout: GraphLayout,
     row: int,
     start_low: int,
     step_low: int,

@@ -45,7 +45,7 @@ from outpace.engine.match.graph_layout import (
     GROUPED,
     RANK,
     VARIABLE,
-    Layout,
+    GraphLayout,
 )
 
 Flags = npt.NDArray[np.bool_]
@@ -90,7 +90,7 @@ def visit(nodes: Matrix, visited: Integers, filled: Integers, node: int) -> None
 
 @compiled_within
 def collect(
-    layout: Layout,
+    layout: GraphLayout,
     first: int,
     last: int,
     start_low: int,
@@ -171,7 +171,7 @@ def sort(visited: Integers, count: int) -> None:
 
 @compiled_within
 def turn_round(
-    layout: Layout,
+    layout: GraphLayout,
     nodes: Matrix,
     visited: Integers,
     links: Matrix,
@@ -240,7 +240,7 @@ def first_way_to(nodes: Matrix, ways: Matrix, low: int, high: int, row: int) -> 
 
 @compiled_within
 def rivals_of_step(
-    layout: Layout,
+    layout: GraphLayout,
     nodes: Matrix,
     ways: Matrix,
     way: int,
@@ -319,7 +319,7 @@ def write_match(
 
 @compiled_within
 def walk(
-    layout: Layout,
+    layout: GraphLayout,
     root: int,
     last: int,
     settled: int,
@@ -405,7 +405,7 @@ def walk(
 
 @compiled_within
 def enumerate_row(
-    layout: Layout,
+    layout: GraphLayout,
     first: int,
     last: int,
     start_low: int,

@@ -59,7 +59,7 @@ from outpace.engine.match.graph_layout import (
     SOURCE,
     STRICT,
     VARIABLE,
-    Layout,
+    GraphLayout,
 )
 
 # What WITHIN measures.
@@ -120,7 +120,7 @@ class Tables(NamedTuple):
     place: Integers
 
 
-def new_tables(layout: Layout, rows: int, segments: int) -> Tables:
+def new_tables(layout: GraphLayout, rows: int, segments: int) -> Tables:
     """Return tables before the first call; `lows` has `rows`, those that WITHIN looks at."""
     place = np.full(_PLACE_SIZE, -1, np.int64)
     place[SEGMENT] = 0
@@ -182,7 +182,7 @@ def first_in_window(times: Integers, low: int, high: int, now: int, within: int)
 
 
 @compiled_within
-def accepting(layout: Layout, nodes: Matrix, first: int, last: int) -> bool:
+def accepting(layout: GraphLayout, nodes: Matrix, first: int, last: int) -> bool:
     """Say whether a match may end at one of the nodes."""
     for node in range(first, last):  # noqa: SIM110 - kernels have no generators
         if layout.positions[nodes[node, POSITION], ACCEPTS]:
@@ -192,7 +192,7 @@ def accepting(layout: Layout, nodes: Matrix, first: int, last: int) -> bool:
 
 @compiled_in_place
 def match_by_completion(
-    layout: Layout,
+    layout: GraphLayout,
     truth: Truth,
     times: Integers,
     kind: int,
@@ -289,7 +289,7 @@ def match_by_completion(
 
 @compiled_within
 def newest_live(
-    layout: Layout, row: int, nodes: Matrix, entries: Matrix, lists: Matrix, newest: Integers
+    layout: GraphLayout, row: int, nodes: Matrix, entries: Matrix, lists: Matrix, newest: Integers
 ) -> int:
     """Return the newest row where a run waits after `row`, or -1; WITHIN is not looked at."""
     latest = -1
@@ -327,7 +327,7 @@ def settled_by_time(
 
 
 @compiled_within
-def can_start(layout: Layout, truth: Truth, row: int, first: bool) -> bool:
+def can_start(layout: GraphLayout, truth: Truth, row: int, first: bool) -> bool:
     """Say whether a match may start at a row."""
     for move in range(len(layout.initial)):
         position = layout.initial[move, OPENED]
@@ -339,7 +339,7 @@ def can_start(layout: Layout, truth: Truth, row: int, first: bool) -> bool:
 
 @compiled_in_place
 def match_by_start(
-    layout: Layout,
+    layout: GraphLayout,
     truth: Truth,
     times: Integers,
     kind: int,

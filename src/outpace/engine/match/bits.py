@@ -24,10 +24,10 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
-    Place,
     Predicate,
     PredicateClass,
     Read,
+    ReadPlace,
     walk,
 )
 from outpace.pattern.query import Rows
@@ -120,8 +120,8 @@ def bit_columns(
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Place
-    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> from outpace.pattern.bound import ReadPlace
+    >>> x = Read(pa.int64(), "x", (), ReadPlace("last"))
     >>> large = Predicate("A", Apply(pa.bool_(), ">", (x, Constant(pa.int64(), 3))),
     ...                   PredicateClass.LOCAL)
     >>> bit_columns((large,), {"x": pa.array([1, 5])}, 2)["__outpace_bits_0"].to_pylist()
@@ -190,7 +190,7 @@ def _bit_test(bit: int) -> BoundExpression:
     A list of bytes looks clumsy, but a byte column has so few values that it is evaluated once for
     each of them, and, unlike arithmetic, it can be decided before a search starts.
     """
-    column = Read(pa.uint8(), f"{BITS}{bit // _PER_COLUMN}", (), Place("last"))
+    column = Read(pa.uint8(), f"{BITS}{bit // _PER_COLUMN}", (), ReadPlace("last"))
     flag = 1 << bit % _PER_COLUMN
     holding = [Constant(pa.uint8(), byte) for byte in range(256) if byte & flag]
     return Apply(pa.bool_(), "in", (column, *holding))

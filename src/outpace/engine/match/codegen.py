@@ -21,7 +21,7 @@ import pyarrow as pa
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.search import Path
-from outpace.engine.match.codegen_layout import Layout, at_own_row, is_hoistable
+from outpace.engine.match.codegen_layout import RecordLayout, at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
 from outpace.pattern.bind.query import classify
 from outpace.pattern.bound import (
@@ -29,14 +29,14 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
-    Place,
     Predicate,
     PredicateClass,
     Present,
     Read,
+    ReadPlace,
 )
 from outpace.pattern.functions import function_of
-from outpace.pattern.functions.function import ZERO, Code, Kind, Term, Uncompilable, kind_of
+from outpace.pattern.functions.function import ZERO, Code, CompiledType, Term, Uncompilable, kind_of
 
 _HEADER = '''\
 """Generated predicates of one query; see outpace.engine.match.codegen."""
@@ -70,7 +70,7 @@ class PathPlan:
 
     prefilters: tuple[Predicate, ...]
     variables: tuple[int, ...]
-    layout: Layout
+    layout: RecordLayout
     source: str
 
     @property
@@ -98,14 +98,14 @@ class PathPlan:
         """Return the columns and the first registers that the function reads."""
         layout = self.layout
         size = block.size
-        floats = sum(kind is Kind.FLOAT for kind in layout.kinds)
+        floats = sum(kind is CompiledType.FLOAT for kind in layout.kinds)
         integer_columns = np.zeros((len(layout.kinds) - floats) * size, np.int64)
         float_columns = np.zeros(floats * size, np.float64)
         valid = np.ones(len(layout.kinds) * size, np.uint8)
         frame = PredicateFrame(block.columns, block.segments)
         for number, expression in enumerate(layout.columns):
             column = evaluate_columns(expression, frame)
-            store = float_columns if layout.kinds[number] is Kind.FLOAT else integer_columns
+            store = float_columns if layout.kinds[number] is CompiledType.FLOAT else integer_columns
             slot = layout.slots[number]
             store[slot * size : (slot + 1) * size] = _plain(column)
             if column.null_count:
@@ -123,7 +123,7 @@ class PathPlan:
 def plan_path(task: Task) -> PathPlan | None:
     """Plan how a query's predicates run; None where one of them cannot be compiled."""
     predicates = task.bound.predicates
-    layout = Layout(len(predicates))
+    layout = RecordLayout(len(predicates))
     prefilters: list[Predicate] = []
     bodies: dict[int, list[str]] = {}
     try:
@@ -160,15 +160,15 @@ def _prefilter(name: str, own: Sequence[BoundExpression], variable: int) -> Pred
     return Predicate(name, whole, classify(whole))
 
 
-def _body(rest: Sequence[BoundExpression], variable: int, layout: Layout) -> list[str]:
-    writer = Writer(layout, variable)
+def _body(rest: Sequence[BoundExpression], variable: int, layout: RecordLayout) -> list[str]:
+    writer = CodeWriter(layout, variable)
     terms = [writer.write(part) for part in rest]
     holds = " and ".join(f"{term.known} and {term.value}" for term in terms) or "True"
     return [*writer.code.lines, f"return 1 if {holds} else 0"]
 
 
 @dataclass
-class Writer:
+class CodeWriter:
     """Writes the body of one predicate.
 
     Every value becomes two local variables, the value and whether it is known (SQL's NULL is not).
@@ -177,7 +177,7 @@ class Writer:
     gets into it.
     """
 
-    layout: Layout
+    layout: RecordLayout
     variable: int
     code: Code = field(default_factory=Code)
 
@@ -192,7 +192,7 @@ class Writer:
                 return self._read(expression)
             case Present(place=place):
                 _, inside = self._row(place)
-                return Term(inside, "True", Kind.BOOLEAN)
+                return Term(inside, "True", CompiledType.BOOLEAN)
             case Aggregate():
                 return self._aggregate(expression)
             case Apply(arguments=arguments):
@@ -205,13 +205,13 @@ class Writer:
         layout = self.layout
         kind = layout.kinds[column]
         slot = layout.slots[column]
-        store = "column_floats" if kind is Kind.FLOAT else "column_integers"
+        store = "column_floats" if kind is CompiledType.FLOAT else "column_integers"
         value = f"{store}[{slot} * size + {at}]"
-        if kind is Kind.BOOLEAN:
+        if kind is CompiledType.BOOLEAN:
             value = f"{value} != 0"
         return self.code.line(value, f"valid[{column} * size + {at}] != 0", kind)
 
-    def _row(self, place: Place) -> tuple[str, str]:
+    def _row(self, place: ReadPlace) -> tuple[str, str]:
         """Write the row at a place and whether there is one; else it is the row looked at."""
         located = self._locate(place)
         self.code.count += 1
@@ -227,11 +227,11 @@ class Writer:
 
     def _read(self, node: Read) -> Term:
         at, known = self._row(node.place)
-        base = Read(node.type, node.column, node.path, Place("row"))
+        base = Read(node.type, node.column, node.path, ReadPlace("row"))
         term = self._column(self.layout.column(base, self.variable), at)
         return self.code.line(term.value, f"{known} and {term.known}", term.kind)
 
-    def _locate(self, place: Place) -> str:
+    def _locate(self, place: ReadPlace) -> str:
         if place.origin == "row":
             raise Uncompilable
         if place.steps == 0:
@@ -246,31 +246,31 @@ class Writer:
         registers = self.layout.aggregate(node, self.variable)
         count = f"registers[after_integers + {registers.count}]"
         if node.function == "count":
-            return self.code.line(count, "True", Kind.INTEGER)
+            return self.code.line(count, "True", CompiledType.INTEGER)
         assert registers.value is not None
-        if registers.kind is Kind.FLOAT:
+        if registers.kind is CompiledType.FLOAT:
             value = f"float_registers[after_floats + {registers.value}]"
         else:
             value = f"registers[after_integers + {registers.value}]"
         known = f"{count} > 0"
         if node.function != "avg":
             return self.code.line(value, known, registers.kind)
-        if registers.kind is Kind.INTEGER:
+        if registers.kind is CompiledType.INTEGER:
             self.code.exact(value)
         divisor = f"({count} if {count} > 0 else 1)"
-        return self.code.line(f"float({value}) / float({divisor})", known, Kind.FLOAT)
+        return self.code.line(f"float({value}) / float({divisor})", known, CompiledType.FLOAT)
 
 
 def _literal(value: object, data_type: pa.DataType) -> Term:
     if value is None:
-        kind = Kind.BOOLEAN if pa.types.is_null(data_type) else kind_of(data_type)
+        kind = CompiledType.BOOLEAN if pa.types.is_null(data_type) else kind_of(data_type)
         return Term(ZERO[kind], "False", kind)
     kind = kind_of(data_type)
-    if isinstance(value, bool) and kind is Kind.BOOLEAN:
+    if isinstance(value, bool) and kind is CompiledType.BOOLEAN:
         return Term(repr(value), "True", kind)
-    if type(value) is int and kind is Kind.INTEGER and -(1 << 63) < value < 1 << 63:
+    if type(value) is int and kind is CompiledType.INTEGER and -(1 << 63) < value < 1 << 63:
         return Term(f"({value!r})", "True", kind)
-    if type(value) in (int, float) and kind is Kind.FLOAT:
+    if type(value) in (int, float) and kind is CompiledType.FLOAT:
         # The check above is one that a type checker does not follow.
         number = float(value)  # type: ignore[arg-type]
         if number == number and abs(number) != float("inf"):
@@ -278,7 +278,7 @@ def _literal(value: object, data_type: pa.DataType) -> Term:
     raise Uncompilable
 
 
-def _source(layout: Layout, bodies: dict[int, list[str]]) -> str:
+def _source(layout: RecordLayout, bodies: dict[int, list[str]]) -> str:
     lines = [
         f"before_integers = depth * {len(layout.integers)}",
         f"after_integers = before_integers + {len(layout.integers)}",

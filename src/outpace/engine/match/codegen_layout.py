@@ -13,13 +13,13 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
-    Place,
     Present,
     Read,
+    ReadPlace,
     walk,
 )
 from outpace.pattern.functions import function_of
-from outpace.pattern.functions.function import Kind, Uncompilable, kind_of
+from outpace.pattern.functions.function import CompiledType, Uncompilable, kind_of
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Registers:
 
     count: int
     value: int | None
-    kind: Kind
+    kind: CompiledType
 
 
 @dataclass
-class Layout:
+class RecordLayout:
     """Numbers the columns and registers of a query as its predicates are written."""
 
     variables: int
     columns: list[BoundExpression] = field(default_factory=list)
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: list[CompiledType] = field(default_factory=list)
     slots: list[int] = field(default_factory=list)
     #: For each integer or float register what it starts with.
     integers: list[int] = field(default_factory=list)
@@ -58,8 +58,8 @@ class Layout:
         if local in self.columns:
             return self.columns.index(local)
         kind = kind_of(local.type)
-        is_float = kind is Kind.FLOAT
-        slot = sum((other is Kind.FLOAT) == is_float for other in self.kinds)
+        is_float = kind is CompiledType.FLOAT
+        slot = sum((other is CompiledType.FLOAT) == is_float for other in self.kinds)
         self.columns.append(local)
         self.kinds.append(kind)
         self.slots.append(slot)
@@ -102,12 +102,12 @@ class Layout:
         self.updates.append(f"counted = {counted}")
         self.updates.append(f"{after} = {before} + (1 if counted else 0)")
         if family == "count":
-            return Registers(count, None, Kind.INTEGER)
+            return Registers(count, None, CompiledType.INTEGER)
         kind = self.kinds[column]
-        if kind is Kind.BOOLEAN:
+        if kind is CompiledType.BOOLEAN:
             raise Uncompilable
         slot = self.slots[column]
-        if kind is Kind.FLOAT:
+        if kind is CompiledType.FLOAT:
             register = len(self.floats)
             self.floats.append(0.0)
             old = f"float_registers[before_floats + {register}]"
@@ -118,7 +118,7 @@ class Layout:
             old, new = _places(register)
             value = f"column_integers[{slot} * size + row]"
         if family == "sum":
-            if kind is Kind.INTEGER:
+            if kind is CompiledType.INTEGER:
                 limit = 1 << 62
                 self.updates.append(
                     f"if counted and ({old} >= {limit} or {old} <= -{limit}"
@@ -147,7 +147,7 @@ def _places(register: int) -> tuple[str, str]:
     )
 
 
-def is_current(place: Place, variable: int) -> bool:
+def is_current(place: ReadPlace, variable: int) -> bool:
     """Say whether a place is the row that a predicate of `variable` looks at, or one near it."""
     mine = place.variables is None or variable in place.variables
     return place.origin == "last" and mine and place.steps == 0
@@ -179,11 +179,11 @@ def at_own_row(expression: BoundExpression, variable: int) -> BoundExpression:
         case Read(type=kind, column=column, path=path, place=place):
             if not (place.origin == "row" or is_current(place, variable)):
                 raise Uncompilable
-            return Read(kind, column, path, Place("last", shift=place.shift))
+            return Read(kind, column, path, ReadPlace("last", shift=place.shift))
         case Present(type=kind, place=place):
             if not (place.origin == "row" or is_current(place, variable)):
                 raise Uncompilable
-            return Present(kind, Place("last", shift=place.shift))
+            return Present(kind, ReadPlace("last", shift=place.shift))
         case Apply(arguments=arguments):
             return replace(expression, arguments=tuple(at_own_row(a, variable) for a in arguments))
         case Constant():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outpace.engine.match.program import ACCEPT, Move, Program
+from outpace.engine.match.program import ACCEPT, Program, Transition
 
 #: Patterns with more pairs of positions than this count as ambiguous without a look.
 PAIRS_MAX: Final = 500_000
@@ -48,7 +48,7 @@ def is_ambiguous(program: Program) -> bool:
     return False
 
 
-def _targets(moves: tuple[Move, ...]) -> tuple[int, ...]:
+def _targets(moves: tuple[Transition, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(move.target for move in moves if move.target != ACCEPT))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.match.count_ambiguity import is_ambiguous
-from outpace.engine.match.program import ACCEPT, Hold, Move, Negation, Program
+from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition
 from outpace.pattern.ast import Link
 
 #: A machine with more pairs of state and symbol is not built.
@@ -151,7 +151,7 @@ class _Builder:
         targets = [self._move(slot).target for slot in fitting]
         return self._taken(targets, self._number(waiting, fresh=False))
 
-    def _may_start(self, move: Move, bits: Sequence[bool]) -> bool:
+    def _may_start(self, move: Transition, bits: Sequence[bool]) -> bool:
         return (
             bits[self._variable(move.target)]
             and (bits[-1] or not move.at_start)
@@ -215,7 +215,7 @@ class _Builder:
             self.states.append(state)
         return self._numbers[state]
 
-    def _move(self, slot: _Slot) -> Move:
+    def _move(self, slot: _Slot) -> Transition:
         return self.program.follow[slot.position][slot.rank]
 
     def _ends(self, slot: _Slot) -> tuple[Negation, ...]:

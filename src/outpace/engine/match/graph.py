@@ -64,7 +64,7 @@ from outpace.engine.match.contract import (
 )
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.count_truth import truth_table
-from outpace.engine.match.graph_layout import Layout, graph_layout
+from outpace.engine.match.graph_layout import GraphLayout, graph_layout
 from outpace.engine.match.twin import stand_in
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
@@ -180,7 +180,7 @@ class GraphMatcher:
     """A matcher that runs compiled code; see `make_graph_matcher`."""
 
     task: Task
-    layout: Layout
+    layout: GraphLayout
     rules: _Rules
     truth: Callable[[Block], Booleans]
     takes_max: int

@@ -14,7 +14,7 @@ import numpy as np
 
 from outpace.engine.arrays import Integers
 from outpace.engine.match.count_ambiguity import is_ambiguous
-from outpace.engine.match.program import ACCEPT, Move, Program, completing
+from outpace.engine.match.program import ACCEPT, Program, Transition, completing
 from outpace.pattern.ast import Link
 
 # Links as kernels see them.
@@ -48,7 +48,7 @@ OPENED, FIRST_ONLY, FORBIDDEN, FORBIDDEN_END = range(4)
 GUARDED, GUARDED_END, ENDING, ENDING_END, AMBIGUOUS, GROUPED = range(6)
 
 
-class Layout(NamedTuple):
+class GraphLayout(NamedTuple):
     """A program in tables; the constants of this module name their columns."""
 
     positions: Integers
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
     flat: Integers
 
 
-def graph_layout(program: Program, variables: int) -> Layout | None:
+def graph_layout(program: Program, variables: int) -> GraphLayout | None:
     """Lay out a program, or return None where the graph does not cover it.
 
     Examples
@@ -96,7 +96,7 @@ def graph_layout(program: Program, variables: int) -> Layout | None:
         int(is_ambiguous(program)),
         int(any(line[GROUP] for line in move_lines)),
     ]
-    return Layout(
+    return GraphLayout(
         _table(position_lines, 10),
         _table(move_lines, 10),
         _table(variable_lines, 4),
@@ -180,7 +180,7 @@ def _is_guarded(line: list[int]) -> bool:
     return line[CLOSE] < line[CLOSE_END] or line[KEPT] < line[KEPT_END]
 
 
-def _release(move: Move) -> int | None:
+def _release(move: Transition) -> int | None:
     """Return the one `until` of a move's possessive repetitions, -1 without, None with several."""
     untils = {hold.until for hold in move.holds if hold.until is not None}
     if len(untils) > 1:
@@ -188,7 +188,7 @@ def _release(move: Move) -> int | None:
     return next(iter(untils)) if untils else -1
 
 
-def _forbidding(move: Move) -> list[int]:
+def _forbidding(move: Transition) -> list[int]:
     pairs = [(until, -1) for until in move.untils] + [
         (hold.variable, -1 if hold.until is None else hold.until) for hold in move.holds
     ]

@@ -38,7 +38,7 @@ from outpace.engine.match.kernel_arrays import fits_bits, program_arrays, rules
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import make_twin, stand_in
-from outpace.engine.match.twin_search import Reach
+from outpace.engine.match.twin_search import SearchReach
 from outpace.engine.match.twin_time import Arrivals
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
@@ -522,7 +522,7 @@ def _wait_for_time(
         segment = int(out.segment[match])
         if segment != seen:
             seen, arrival = segment, arrivals.of_segment(segment)
-        reach = Reach(int(out.start[match] - block.segments[segment]), int(out.passed[match]))
+        reach = SearchReach(int(out.start[match] - block.segments[segment]), int(out.passed[match]))
         settled[match] = max(int(settled[match]), arrival(reach))
     for match in range(1, len(settled)):
         if out.segment[match] == out.segment[match - 1]:

@@ -13,7 +13,7 @@ import numpy as np
 from outpace.engine.kernels import search
 from outpace.engine.match.after import skip_variables
 from outpace.engine.match.contract import Task
-from outpace.engine.match.program import ACCEPT, Hold, Move, Negation, Program, completing
+from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition, completing
 from outpace.pattern.ast import Link
 from outpace.pattern.query import Per, Skip, WithinKind
 
@@ -35,7 +35,7 @@ _WITHINS = {
 }
 
 
-def states(program: Program) -> list[tuple[Move, ...]]:
+def states(program: Program) -> list[tuple[Transition, ...]]:
     """Return the moves of each state: before the first event, then after each position."""
     useful = completing(program)
     return [
@@ -102,7 +102,7 @@ def program_arrays(program: Program) -> search.ProgramArrays:
     )
 
 
-def _strict_next(program: Program, moves: tuple[Move, ...]) -> int:
+def _strict_next(program: Program, moves: tuple[Transition, ...]) -> int:
     """Return what the very next event must fit, or 0 where a run may also end or skip events."""
     if any(move.target == ACCEPT or move.link is not Link.STRICT for move in moves):
         return 0
@@ -164,11 +164,11 @@ def _bits(variables: Iterable[int]) -> int:
     return bits
 
 
-def _negated(move: Move, *, immediate: bool) -> int:
+def _negated(move: Transition, *, immediate: bool) -> int:
     return _bits(n.variable for n in move.negations if n.immediate is immediate)
 
 
-def _group_ends(by_state: list[tuple[Move, ...]]) -> search.Integers:
+def _group_ends(by_state: list[tuple[Transition, ...]]) -> search.Integers:
     found: list[int] = []
     base = 0
     for moves in by_state:
@@ -183,7 +183,7 @@ def _group_ends(by_state: list[tuple[Move, ...]]) -> search.Integers:
     return np.array(found, np.int64)
 
 
-def _group_bits(by_state: list[tuple[Move, ...]]) -> search.Integers:
+def _group_bits(by_state: list[tuple[Transition, ...]]) -> search.Integers:
     ends = _group_ends(by_state)
     found: list[int] = []
     for moves in by_state:
@@ -195,7 +195,7 @@ def _group_bits(by_state: list[tuple[Move, ...]]) -> search.Integers:
     return np.array([*found, 0], np.int64)
 
 
-def _waits(program: Program, moves: tuple[Move, ...], ends: tuple[Negation, ...]) -> int:
+def _waits(program: Program, moves: tuple[Transition, ...], ends: tuple[Negation, ...]) -> int:
     """Return the variables that matter while a run waits for a later event."""
     bits = _bits(n.variable for n in ends if not n.immediate)
     for move in moves:

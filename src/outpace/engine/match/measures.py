@@ -25,7 +25,7 @@ from outpace.engine.kernels import reduce
 from outpace.engine.match.contract import Block, Found, Task
 from outpace.errors import DataError
 from outpace.pattern import types
-from outpace.pattern.bound import Aggregate, Place, Read, walk
+from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
 from outpace.pattern.query import Rows
 from outpace.pattern.values import column_values, gathered, to_array
 
@@ -88,7 +88,7 @@ class _View:
     def _at_positions(self, variables: frozenset[int]) -> Numbers:
         return np.isin(self._variables, list(variables)).astype(np.uint8)
 
-    def takes_of(self, place: Place) -> Integers:
+    def takes_of(self, place: ReadPlace) -> Integers:
         """Return the take that a place stands for before its shift; -1 where there is none."""
         high = self._high(place.final)
         last = place.origin == "last"
@@ -104,14 +104,14 @@ class _View:
         search(wanted, self.found.positions, self.low, high, place.steps, takes)
         return takes
 
-    def rows_of(self, place: Place) -> Integers:
+    def rows_of(self, place: ReadPlace) -> Integers:
         """Return the block row that a place stands for; -1 where there is none."""
         takes = self.takes_of(place)
         out = np.empty(len(takes), np.int64)
         reduce.rows_at(takes, self.found.rows, self._segment, self.block.segments, place.shift, out)
         return out
 
-    def labels_of(self, place: Place) -> pa.Array:
+    def labels_of(self, place: ReadPlace) -> pa.Array:
         """Return the name of the variable that labels the row at a place."""
         takes = self.takes_of(place)
         if place.shift:
@@ -201,7 +201,7 @@ class _View:
         found, segments = self.found, self.block.segments
         segment = np.repeat(found.segment, np.diff(found.offsets))
 
-        def index(place: Place) -> Integers:
+        def index(place: ReadPlace) -> Integers:
             if place.origin != "row":
                 raise AssertionError("an aggregate reads the row that it adds")
             if not place.shift:
@@ -211,7 +211,7 @@ class _View:
             reduce.rows_at(every, found.rows, segment, segments, place.shift, out)
             return out
 
-        def label(place: Place) -> pa.Array:
+        def label(place: ReadPlace) -> pa.Array:
             assert place.origin == "row"
             assert not place.shift
             names = pa.array(self.task.program.names, pa.string())

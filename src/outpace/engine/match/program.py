@@ -50,7 +50,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Transition:
     """One way on from a position.
 
     Parameters
@@ -99,8 +99,8 @@ class Program:
 
     names: tuple[str, ...]
     positions: tuple[Position, ...]
-    initial: tuple[Move, ...]
-    follow: tuple[tuple[Move, ...], ...]
+    initial: tuple[Transition, ...]
+    follow: tuple[tuple[Transition, ...], ...]
     ends: tuple[tuple[Negation, ...], ...]
 
     @property
@@ -397,7 +397,7 @@ def _first_variables(pattern: ast.Pattern) -> tuple[tuple[str, ...], bool]:
 
 
 class _Way(NamedTuple):
-    """What a move has met on its way; see `Move`."""
+    """What a move has met on its way; see `Transition`."""
 
     link: Link = Link.STRICT
     at_start: bool = False
@@ -407,12 +407,12 @@ class _Way(NamedTuple):
     negations: tuple[Negation, ...] = ()
 
 
-def _moves(entry: _Node, ways_left: int) -> tuple[list[Move], int]:
+def _moves(entry: _Node, ways_left: int) -> tuple[list[Transition], int]:
     """Walk everything reachable without an event, in order of preference.
 
     Returns the moves, and how many more ways may be looked at.
     """
-    found: dict[Move, None] = {}
+    found: dict[Transition, None] = {}
     seen: set[tuple[int, _Way]] = set()
     stack: list[tuple[_Node, _Way]] = [(entry, _Way())]
     while stack:
@@ -426,9 +426,9 @@ def _moves(entry: _Node, ways_left: int) -> tuple[list[Move], int]:
         match node:
             case _Accepting():
                 accepted = way._replace(link=Link.STRICT, untils=(), holds=())
-                found[Move(ACCEPT, *accepted)] = None
+                found[Transition(ACCEPT, *accepted)] = None
             case _Take():
-                found[Move(node.position, *way)] = None
+                found[Transition(node.position, *way)] = None
             case _Choice():
                 stack.extend((option, way) for option in reversed(node.options))
             case _Mark():

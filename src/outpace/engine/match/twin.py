@@ -21,11 +21,11 @@ from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
 from outpace.engine.match.masks import BlockPredicates, Predicates
 from outpace.engine.match.twin_search import (
-    Plan,
-    Reach,
-    Segment,
+    SearchPlan,
+    SearchReach,
+    SearchSegment,
     Signal,
-    Steps,
+    StepBudget,
     TooManyStepsError,
     Walk,
 )
@@ -57,7 +57,7 @@ def stand_in(
 
 def _match_within(most: int, task: Task, block: Block, resume: Resume) -> Outcome | None:
     # Where the twin's budget is spent, the kernel may have an answer.
-    steps = Steps(min(most, task.step_budget))
+    steps = StepBudget(min(most, task.step_budget))
     try:
         return make_twin(task, steps=steps)(block, resume)
     except TooManyStepsError:
@@ -70,7 +70,7 @@ def make_twin(
     task: Task,
     predicates: Callable[[Block], Predicates] | None = None,
     *,
-    steps: Steps | None = None,
+    steps: StepBudget | None = None,
 ) -> Matcher:
     """Return the twin matcher of a task.
 
@@ -83,7 +83,7 @@ def make_twin(
     steps
         What counts the steps of a call, and ends it with a TooManyStepsError.
     """
-    plan = Plan.of(
+    plan = SearchPlan.of(
         task.program,
         [p.kind is PredicateClass.PATH for p in task.bound.predicates],
         task.bound.within,
@@ -98,7 +98,7 @@ def make_twin(
         arrivals = Arrivals(block)
         emitted = _Emitted()
         parts = []
-        counted = steps or Steps()
+        counted = steps or StepBudget()
         for index in range(len(block.segments) - 1):
             part = _Part(plan, rules, block, resume, index, asked, arrivals, emitted, counted)
             part.run()
@@ -196,7 +196,7 @@ class _Candidate:
     labels: tuple[int, ...]
     positions: tuple[int, ...]
     signal: Signal
-    reach: Reach
+    reach: SearchReach
 
     @property
     def last(self) -> int:
@@ -210,7 +210,7 @@ class _Start:
     start: int
     groups: list[list[_Candidate]]
     open: bool
-    reach: Reach
+    reach: SearchReach
     timed_out: list[tuple[list[int], tuple[int, ...]]]
 
 
@@ -219,7 +219,7 @@ class _Part:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SearchPlan,
         rules: _Rules,
         block: Block,
         resume: Resume,
@@ -227,7 +227,7 @@ class _Part:
         predicates: Predicates,
         arrivals: Arrivals,
         emitted: _Emitted,
-        steps: Steps,
+        steps: StepBudget,
     ) -> None:
         self._rules, self._index, self._emitted = rules, index, emitted
         self._low, self._high = int(block.segments[index]), int(block.segments[index + 1])
@@ -245,7 +245,7 @@ class _Part:
         self._plan = plan
         self._walk = Walk(
             plan,
-            Segment(
+            SearchSegment(
                 self._size,
                 block.ended,
                 self._base == 0,
@@ -449,7 +449,7 @@ class _Part:
             ([row for row, _ in run], positions) for run, positions in self._walk.timed_out.items()
         ]
 
-    def _settle(self, reach: Reach) -> None:
+    def _settle(self, reach: SearchReach) -> None:
         self._settled = max(self._settled, self._arrivals(reach))
 
     def _emit(self, start: int, rows: tuple[int, ...], positions: tuple[int, ...]) -> None:

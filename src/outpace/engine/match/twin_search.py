@@ -17,7 +17,7 @@ from typing import Final
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.contract import STEPS_PER_ROW
 from outpace.engine.match.masks import Ask
-from outpace.engine.match.program import ACCEPT, Move, Negation, Program, completing
+from outpace.engine.match.program import ACCEPT, Negation, Program, Transition, completing
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.query import WithinKind
@@ -31,7 +31,7 @@ class TooManyStepsError(Exception):
 
 
 @dataclass(slots=True)
-class Steps:
+class StepBudget:
     """The steps that searches which share it have taken, and after how many they give up."""
 
     most: float = inf
@@ -52,14 +52,14 @@ class Signal(Enum):
 
 
 @dataclass(slots=True)
-class Reach:
+class SearchReach:
     """What had to be known: rows up to `row`, that time passed `deadline`, that the input ended."""
 
     row: int = -1
     deadline: int = NO_TIME
     end: bool = False
 
-    def include(self, other: Reach) -> None:
+    def include(self, other: SearchReach) -> None:
         """Know also what `other` had to know."""
         self.row = max(self.row, other.row)
         self.deadline = max(self.deadline, other.deadline)
@@ -67,7 +67,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Segment:
+class SearchSegment:
     """One partition's rows as the search sees them, numbered from 0.
 
     Parameters
@@ -96,7 +96,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What the search needs to know of a program, prepared once.
 
     Parameters
@@ -124,8 +124,8 @@ class Plan:
     kind: WithinKind
     step_budget: int
     remember: bool
-    initial: tuple[Move, ...]
-    groups: tuple[tuple[tuple[Move, ...], ...], ...]
+    initial: tuple[Transition, ...]
+    groups: tuple[tuple[tuple[Transition, ...], ...], ...]
     pure: tuple[bool, ...]
     plain: tuple[bool, ...]
 
@@ -138,7 +138,7 @@ class Plan:
         *,
         step_budget: int,
         remember: bool,
-    ) -> Plan:
+    ) -> SearchPlan:
         """Prepare a program; `reads_run` says it of each variable."""
         useful = completing(program)
         initial, *follow = (
@@ -148,7 +148,9 @@ class Plan:
         groups = tuple(_groups(moves) for moves in follow)
         pure = _pure(program, reads_run)
         plain = tuple(_is_plain(*each) for each in zip(follow, program.ends, strict=True))
-        return Plan(program, within, kind, step_budget, remember, initial, groups, pure, plain)
+        return SearchPlan(
+            program, within, kind, step_budget, remember, initial, groups, pure, plain
+        )
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ class _Frame:
     position: int
     row: int
     options: Iterator[tuple[int, int] | Signal]
-    reach: Reach = field(default_factory=Reach)
+    reach: SearchReach = field(default_factory=SearchReach)
     fruitful: bool = False
     extended: bool = False
     timed_out: bool = False
@@ -172,7 +174,7 @@ class Walk:
     holds rows that no run may take any more; it only ever grows.
     """
 
-    def __init__(self, plan: Plan, segment: Segment, steps: Steps) -> None:
+    def __init__(self, plan: SearchPlan, segment: SearchSegment, steps: StepBudget) -> None:
         self._plan = plan
         self._segment = segment
         self._steps = steps
@@ -181,8 +183,8 @@ class Walk:
         self._last_step = 0
         self._masks = segment.masks
         self._variables = [position.variable for position in plan.program.positions]
-        self._failures: dict[tuple[int, int], Reach] = {}
-        self._failures_of_start: dict[tuple[int, int], Reach] = {}
+        self._failures: dict[tuple[int, int], SearchReach] = {}
+        self._failures_of_start: dict[tuple[int, int], SearchReach] = {}
         self._number = 1
         self._stack: list[_Frame] = []
         self.consumed: set[int] = set()
@@ -190,14 +192,14 @@ class Walk:
         self.labels: list[int] = []
         self.positions: list[int] = []
         #: What the last FOUND or REJECTED had to know beyond its own rows.
-        self.verdict_reach = Reach()
+        self.verdict_reach = SearchReach()
         #: Runs that WITHIN ended, by their (row, variable) lists, with their positions.
         self.timed_out: dict[tuple[tuple[int, int], ...], tuple[int, ...]] = {}
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> SearchReach:
         """What had to be known for everything that the search has found out about this start."""
-        total = Reach()
+        total = SearchReach()
         for frame in self._stack:
             total.include(frame.reach)
         return total
@@ -212,7 +214,7 @@ class Walk:
         self.positions.clear()
         self.timed_out.clear()
         longer: set[tuple[tuple[int, int], ...]] = set()
-        root = _Frame(-1, start - 1, iter(()), Reach(start))
+        root = _Frame(-1, start - 1, iter(()), SearchReach(start))
         root.options = self._initial(start)
         self._stack = stack = [root]
         while True:
@@ -245,7 +247,7 @@ class Walk:
         self.rows.append(row)
         self.positions.append(position)
         self.labels.append(self._variables[position])
-        child = _Frame(position, row, iter(()), Reach(row))
+        child = _Frame(position, row, iter(()), SearchReach(row))
         child.options = self._options(child)
         stack.append(child)
 
@@ -311,12 +313,12 @@ class Walk:
             if move.target == ACCEPT:
                 # An empty match stands before a row, so `$` cannot hold there.
                 if not move.at_end:
-                    self.verdict_reach = Reach(start)
+                    self.verdict_reach = SearchReach(start)
                     yield Signal.FOUND
             elif start not in self.consumed and self._may_start(move, start):
                 yield start, move.target
 
-    def _may_start(self, move: Move, start: int) -> bool:
+    def _may_start(self, move: Transition, start: int) -> bool:
         return (
             self._holds(self._variables[move.target], start)
             and not any(self._holds(until, start) for until in move.untils)
@@ -346,7 +348,7 @@ class Walk:
         return self._segment.times[self.rows[0] if first_to_last else row] + within
 
     def _strict_takes(
-        self, frame: _Frame, moves: tuple[Move, ...]
+        self, frame: _Frame, moves: tuple[Transition, ...]
     ) -> Iterator[tuple[int, int] | Signal]:
         """Offer the takes of strict moves without guards, as `_takes` does, only faster."""
         segment, reach, row = self._segment, frame.reach, frame.row + 1
@@ -364,7 +366,9 @@ class Walk:
                 yield Signal.OPEN
             reach.end = True
 
-    def _takes(self, frame: _Frame, moves: tuple[Move, ...]) -> Iterator[tuple[int, int] | Signal]:
+    def _takes(
+        self, frame: _Frame, moves: tuple[Transition, ...]
+    ) -> Iterator[tuple[int, int] | Signal]:
         """Offer the takes of some moves, by event and then by move."""
         segment, reach = self._segment, frame.reach
         deadline = self._deadline(frame.row)
@@ -416,9 +420,9 @@ class Walk:
             return self._segment.times[row] >= deadline
         return self._segment.floor >= deadline
 
-    def _verdict(self, frame: _Frame, move: Move) -> Signal:
+    def _verdict(self, frame: _Frame, move: Transition) -> Signal:
         """Decide whether the run may end here."""
-        reach = Reach(frame.row)
+        reach = SearchReach(frame.row)
         signal = Signal.FOUND
         if move.at_end:
             signal = _worst(signal, self._is_last(frame.row, reach))
@@ -432,21 +436,21 @@ class Walk:
         self.verdict_reach = reach
         return signal
 
-    def _is_last(self, row: int, reach: Reach) -> Signal:
+    def _is_last(self, row: int, reach: SearchReach) -> Signal:
         if row + 1 < self._segment.size:
             reach.row = max(reach.row, row + 1)
             return Signal.REJECTED
         reach.end = True
         return Signal.FOUND if self._segment.ended else Signal.PENDING
 
-    def _none_next(self, variable: int, row: int, reach: Reach) -> Signal:
+    def _none_next(self, variable: int, row: int, reach: SearchReach) -> Signal:
         if row + 1 < self._segment.size:
             reach.row = max(reach.row, row + 1)
             return Signal.REJECTED if self._holds(variable, row + 1) else Signal.FOUND
         reach.end = True
         return Signal.FOUND if self._segment.ended else Signal.PENDING
 
-    def _none_until_deadline(self, variable: int, row: int, reach: Reach) -> Signal:
+    def _none_until_deadline(self, variable: int, row: int, reach: SearchReach) -> Signal:
         deadline = self._deadline(row)
         for later in range(row + 1, self._segment.size + 1):
             if deadline is not None and self._time_is_over(later, deadline):
@@ -467,8 +471,8 @@ def _worst(one: Signal, other: Signal) -> Signal:
     return Signal.FOUND
 
 
-def _groups(moves: tuple[Move, ...]) -> tuple[tuple[Move, ...], ...]:
-    groups: list[list[Move]] = []
+def _groups(moves: tuple[Transition, ...]) -> tuple[tuple[Transition, ...], ...]:
+    groups: list[list[Transition]] = []
     for move in moves:
         joins = bool(groups) and ACCEPT not in (move.target, groups[-1][-1].target)
         if joins:
@@ -478,7 +482,7 @@ def _groups(moves: tuple[Move, ...]) -> tuple[tuple[Move, ...], ...]:
     return tuple(tuple(group) for group in groups)
 
 
-def _is_plain(moves: tuple[Move, ...], ends: tuple[Negation, ...]) -> bool:
+def _is_plain(moves: tuple[Transition, ...], ends: tuple[Negation, ...]) -> bool:
     return not ends and all(
         move.link is Link.STRICT and not move.untils and not move.holds for move in moves
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.contract import Block
-from outpace.engine.match.twin_search import Reach
+from outpace.engine.match.twin_search import SearchReach
 
 
 class Arrivals:
@@ -25,14 +25,14 @@ class Arrivals:
         self._next = int(block.arrivals.max()) + 1 if block.size else 0
         self._crossings: tuple[list[int], list[int]] | None = None
 
-    def of_segment(self, index: int) -> Callable[[Reach], int]:
+    def of_segment(self, index: int) -> Callable[[SearchReach], int]:
         """Return the function that numbers decisions about a segment, with rows from its start."""
         low, high = self._block.segments[index], self._block.segments[index + 1]
         times = self._block.times[low:high].tolist() if len(self._block.times) else []
         # A table may be sorted after it has arrived: a row is known with all rows before it.
         known = np.maximum.accumulate(self._block.arrivals[low:high]).tolist()
 
-        def arrival(reach: Reach) -> int:
+        def arrival(reach: SearchReach) -> int:
             if reach.end:
                 return self._next
             number = int(known[reach.row])

@@ -17,7 +17,7 @@ from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer, value_type
 
 
-class InOrder(Stateful):
+class OrderedInput(Stateful):
     """Lets events pass that come in the order of a query.
 
     Parameters

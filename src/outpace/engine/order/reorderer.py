@@ -32,7 +32,7 @@ from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.clock import Clock, spans_of
 from outpace.engine.order.contract import Released, with_reasons
-from outpace.engine.order.runs import Run, Runs, moved, sorted_run
+from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.sources import ticks_of
 from outpace.engine.rows.partition import one_array, sort_groups
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
@@ -51,7 +51,7 @@ _LISTS: Final = pa.schema([(name, pa.list_(pa.int64())) for name in ("counts", "
 
 
 @dataclass(frozen=True)
-class Counts:
+class EventCounts:
     """How many events there were since the beginning."""
 
     events: int = 0
@@ -102,10 +102,10 @@ class Reorderer(Stateful):
         self._in_order = isinstance(disorder.value, InOrder)
         slack = None if disorder.told else dict(disorder.settings).get("slack", 0)
         self._clock = Clock(slack, disorder.ahead)
-        self._runs = Runs(schema)
+        self._runs = SortedRuns(schema)
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.order_by)
-        self._counts = Counts()
+        self._counts = EventCounts()
         self._finished = False
 
     @property
@@ -114,7 +114,7 @@ class Reorderer(Stateful):
         return len(self._runs)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> EventCounts:
         """How many events there were since the beginning."""
         return self._counts
 
@@ -225,12 +225,12 @@ class Reorderer(Stateful):
         self._clock = replace(self._clock, greatest=greatest, watermark=watermark)
         saved = pa.table({"counts": [header["counts"]], "runs": [header["runs"]]}, schema=_LISTS)
         (counts,), (sizes,) = (lists(saved, name, NATURAL) for name in saved.column_names)
-        self._counts = Counts(*counts.tolist())
+        self._counts = EventCounts(*counts.tolist())
         ends = [0, *np.cumsum(sizes).tolist()]
         require(ends[-1] == rows.num_rows, "events are missing")
         require(not rows.column(self._time).null_count, "an event has no time")
         parts = [rows.slice(low, high - low) for low, high in itertools.pairwise(ends)]
-        runs = [Run(part, self._ticks_of(part)) for part in parts]
+        runs = [SortedRun(part, self._ticks_of(part)) for part in parts]
         require(all(is_ascending(run.times) for run in runs), "events are out of order")
         self._last = last
         self._runs.replace(runs)
@@ -245,7 +245,7 @@ class Reorderer(Stateful):
             self._last = moved(self._last, np.zeros(1, np.int64))
         return ready
 
-    def _without_ties(self, run: Run) -> pa.Table:
+    def _without_ties(self, run: SortedRun) -> pa.Table:
         """Return events in the total order; those of a run are in the order of time."""
         if len(self._order.order_by) == 1 or len(run) < 2:
             return run.rows
@@ -330,7 +330,7 @@ class Reorderer(Stateful):
 
     def _count(self, events: int, released: int, late: int, invalid: int) -> None:
         counts = self._counts
-        self._counts = Counts(
+        self._counts = EventCounts(
             counts.events + events,
             counts.released + released,
             counts.late + late,

@@ -22,7 +22,7 @@ from outpace.engine.snapshot import Stateful
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedRun:
     """Rows in the order of their times; of equal times, as they came."""
 
     rows: pa.Table
@@ -31,31 +31,31 @@ class Run:
     def __len__(self) -> int:
         return len(self.times)
 
-    def cut(self, place: int) -> tuple[Run, Run]:
+    def cut(self, place: int) -> tuple[SortedRun, SortedRun]:
         """Return the rows before a place, and the others."""
         rest = self.rows.slice(place)
         return (
-            Run(self.rows.slice(0, place), self.times[:place]),
-            Run(_compact(rest), self.times[place:].copy()),
+            SortedRun(self.rows.slice(0, place), self.times[:place]),
+            SortedRun(_compact(rest), self.times[place:].copy()),
         )
 
 
-def sorted_run(rows: pa.Table, times: Integers) -> Run:
+def sorted_run(rows: pa.Table, times: Integers) -> SortedRun:
     """Return rows in the order of time."""
     if is_ascending(times):
-        return Run(rows, times)
+        return SortedRun(rows, times)
     order = np.argsort(times, kind="stable")
-    return Run(moved(rows, order), times[order])
+    return SortedRun(moved(rows, order), times[order])
 
 
-def joined(runs: list[Run]) -> Run:
+def joined(runs: list[SortedRun]) -> SortedRun:
     """Return runs as one; of equal times, those of earlier runs come first."""
     if len(runs) == 1:
         return runs[0]
     run = sorted_run(
         pa.concat_tables([run.rows for run in runs]), np.concatenate([run.times for run in runs])
     )
-    return Run(run.rows.combine_chunks(), run.times)
+    return SortedRun(run.rows.combine_chunks(), run.times)
 
 
 def _compact(rows: pa.Table) -> pa.Table:
@@ -71,7 +71,7 @@ def moved(rows: pa.Table, order: Integers) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-class Runs(Stateful):
+class SortedRuns(Stateful):
     """All events that wait.
 
     Parameters
@@ -81,13 +81,13 @@ class Runs(Stateful):
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._nothing = Run(schema.empty_table(), np.zeros(0, np.int64))
-        self._runs: list[Run] = []
+        self._nothing = SortedRun(schema.empty_table(), np.zeros(0, np.int64))
+        self._runs: list[SortedRun] = []
 
     def __len__(self) -> int:
         return sum(map(len, self._runs))
 
-    def take(self, run: Run, before: int | None) -> Run:
+    def take(self, run: SortedRun, before: int | None) -> SortedRun:
         """Add events and take out those with a time before a bound; all where there is none."""
         due, waiting = [self._nothing], []
         for one in [*self._runs, run]:
@@ -102,9 +102,9 @@ class Runs(Stateful):
             self._runs.append(one)
         return joined(due if len(due) == 1 else due[1:])
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[SortedRun]:
         return iter(self._runs)
 
-    def replace(self, runs: list[Run]) -> None:
+    def replace(self, runs: list[SortedRun]) -> None:
         """Let nothing but these runs wait, which were those of others."""
         self._runs = runs

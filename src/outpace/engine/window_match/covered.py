@@ -22,7 +22,7 @@ from outpace.engine.split.windows import OPEN, Split
 from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import Segments, joined, kept, places
-from outpace.engine.window_match.spread import Runs, spread
+from outpace.engine.window_match.spread import WindowRuns, spread
 
 
 class CoveredWindows(OpenedWindows):
@@ -70,7 +70,7 @@ class CoveredWindows(OpenedWindows):
         low, count = low[match], count[match]
         ends = np.cumsum(count)
         window = np.repeat(low - ends + count, count) + np.arange(count.sum())
-        runs = Runs(match, found.settled[match], ends, window)
+        runs = WindowRuns(match, found.settled[match], ends, window)
         matches = spread(self._task, block, found, runs, windows)
         self._retain(held, segments, open_windows, outcome.keep_from)
         return matches

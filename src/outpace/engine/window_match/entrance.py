@@ -18,7 +18,7 @@ from outpace.engine.kernels.chains import Outcomes, enter_chains
 from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
-from outpace.engine.window_match.spread import Runs
+from outpace.engine.window_match.spread import WindowRuns
 from outpace.engine.window_match.stretches import Stretches, StretchMatcher, chunks
 
 #: Rows of a window that its first starts are searched in at first, and how much more come then.
@@ -63,7 +63,7 @@ class EntranceMatches:
 
     block: Block
     found: Found
-    runs: Runs
+    runs: WindowRuns
 
 
 def entrance_starts(task: Task) -> int:
@@ -127,5 +127,5 @@ class Entrance:
         entering.cursor[at] = row - shift
         entering.reach[at] = np.where(reach > begin, reach - begin + low, 0)
         event = block.arrivals[looked - 1 + self._ahead]
-        runs = Runs(match, event, np.arange(1, 1 + len(match)), at[segment])
+        runs = WindowRuns(match, event, np.arange(1, 1 + len(match)), at[segment])
         return EntranceMatches(block, swept.found, runs)

@@ -20,7 +20,12 @@ from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
 from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import joined, kept, places
-from outpace.engine.window_match.stretches import Part, Stretches, StretchMatcher, part_matches
+from outpace.engine.window_match.stretches import (
+    Stretches,
+    StretchMatcher,
+    StretchMatches,
+    part_matches,
+)
 
 
 class SeparateWindows(OpenedWindows):
@@ -117,7 +122,7 @@ class SeparateWindows(OpenedWindows):
         return partitions, begun
 
 
-def _store(windows: OpenWindows, at: Integers, part: Part) -> None:
+def _store(windows: OpenWindows, at: Integers, part: StretchMatches) -> None:
     """Note where matching stopped."""
     resume, after = windows.resume, part.resume
     resume.next_start[at] = after.next_start

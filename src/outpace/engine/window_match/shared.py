@@ -38,7 +38,7 @@ from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import Segments, joined, kept, places
 from outpace.engine.window_match.slots import WindowSlots
-from outpace.engine.window_match.spread import Runs, spread
+from outpace.engine.window_match.spread import WindowRuns, spread
 from outpace.engine.window_match.stretches import Stretches, StretchMatcher, part_matches
 
 
@@ -137,7 +137,7 @@ class SharedWindows(Stateful):
         )
         walked = self._walk(block, segments.of_partition(partition), row, windows, reach, swept)
         match, reach, ends = walked.found
-        runs = Runs(match, block.arrivals[reach - 1 + self._ahead], ends, walked.windows)
+        runs = WindowRuns(match, block.arrivals[reach - 1 + self._ahead], ends, walked.windows)
         matches = spread(self._task, block, swept.found, runs, slots.all_windows)
         apart = [spread(self._task, part.block, part.found, part.runs, waiting) for part in entered]
         undecided = np.flatnonzero(~inside)

@@ -24,7 +24,7 @@ from outpace.engine.window_match.result import (
 
 
 @dataclass(frozen=True)
-class Runs:
+class WindowRuns:
     """Matches, each with windows that find it, in the order found.
 
     Parameters
@@ -43,7 +43,9 @@ class Runs:
     window: Integers
 
 
-def spread(task: Task, block: Block, found: Found, runs: Runs, windows: Windows) -> WindowMatches:
+def spread(
+    task: Task, block: Block, found: Found, runs: WindowRuns, windows: Windows
+) -> WindowMatches:
     """Return the matches of windows in their total order; measures are computed once for a match.
 
     Parameters
@@ -81,7 +83,7 @@ def spread(task: Task, block: Block, found: Found, runs: Runs, windows: Windows)
     return WindowMatches(table, offsets, event, phase, number, partition, identity)
 
 
-def _in_order(runs: Runs, windows: Windows) -> tuple[Integers, Integers, Integers, Integers]:
+def _in_order(runs: WindowRuns, windows: Windows) -> tuple[Integers, Integers, Integers, Integers]:
     """Return in the total order the run, the event, the window, and its number."""
     run = pooled(len(runs.window), np.int32)
     event, window, number = (pooled(len(runs.window), np.int64) for _ in range(3))

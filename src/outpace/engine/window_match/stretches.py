@@ -56,7 +56,7 @@ class Stretches:
 
 
 @dataclass(frozen=True)
-class Part:
+class StretchMatches:
     """What one call found: `window` numbers the stretches, `event` and `phase` are x and its phase.
 
     `keep` has for each stretch in `at` the ordinal of the first row that it still needs.
@@ -83,7 +83,7 @@ class StretchMatcher:
 
     def match(
         self, held: Events, stretches: Stretches, resume: Resume, *, ended: bool
-    ) -> Iterator[Part]:
+    ) -> Iterator[StretchMatches]:
         """Match windows that all stay open, or all close."""
         filled = np.flatnonzero(stretches.high > stretches.low)
         sizes = (stretches.high - stretches.low)[filled]
@@ -96,7 +96,9 @@ class StretchMatcher:
             keep = first + block.ordinals[block.segments[:-1]]
             keep += outcome.keep_from - block.segments[:-1]
             window = at[outcome.found.segment]
-            yield Part(block, outcome.found, window, event, phase, at, outcome.resume, keep)
+            yield StretchMatches(
+                block, outcome.found, window, event, phase, at, outcome.resume, keep
+            )
 
     def block(self, held: Events, stretches: Stretches, at: Integers, *, ended: bool) -> Block:
         """Return some stretches as a block, one segment for each."""
@@ -172,7 +174,7 @@ def chunks(sizes: Integers, most: int) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def part_matches(task: Task, part: Part, windows: Windows) -> WindowMatches:
+def part_matches(task: Task, part: StretchMatches, windows: Windows) -> WindowMatches:
     """Return what was found as rows of the result, with their numbers."""
     table, match_of = match_rows(task, part.block, part.found)
     of = take_windows(windows, part.window)

@@ -40,8 +40,8 @@ from outpace.files.small_file import open_regular
 from outpace.ingest.log.folder import read_about, write_about
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
-    Frame,
     FrameKind,
+    LogFrame,
     frame_bytes,
     payload_checksum,
     read_header,
@@ -77,7 +77,7 @@ class Ending(IntEnum):
     """By Ctrl-C, say: it depends on the moment, so a replay leaves the step out."""
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What came of a step: how it ended, the checksum of its instructions, the error's text."""
 
     ending: Ending
@@ -89,22 +89,22 @@ class Outcome(NamedTuple):
         return _OUTCOME.pack(self.ending, self.checksum) + self.error.encode(errors="replace")
 
     @staticmethod
-    def read(data: pa.Buffer) -> Outcome:
+    def read(data: pa.Buffer) -> StepOutcome:
         """Read what `write` wrote."""
         ending, checksum = _OUTCOME.unpack_from(data)
-        return Outcome(Ending(ending), checksum, data.to_pybytes()[_OUTCOME.size :].decode())
+        return StepOutcome(Ending(ending), checksum, data.to_pybytes()[_OUTCOME.size :].decode())
 
 
-def outcome_of(instructions: list[Instruction]) -> Outcome:
+def outcome_of(instructions: list[Instruction]) -> StepOutcome:
     """Return the outcome of a step that was done."""
-    return Outcome(Ending.DONE, instructions_checksum(instructions))
+    return StepOutcome(Ending.DONE, instructions_checksum(instructions))
 
 
-def failure_of(error: Exception) -> Outcome:
+def failure_of(error: Exception) -> StepOutcome:
     """Return the outcome of a step that failed."""
     if isinstance(error, OutpaceError):
-        return Outcome(Ending.FAILED, error=f"[{error.code}] {error.message}")
-    return Outcome(Ending.FAILED, error=f"{type(error).__name__}: {error}")
+        return StepOutcome(Ending.FAILED, error=f"[{error.code}] {error.message}")
+    return StepOutcome(Ending.FAILED, error=f"{type(error).__name__}: {error}")
 
 
 class Recorder:
@@ -179,12 +179,12 @@ class Recorder:
             self._end_step(failure_of(error))
             raise
         except BaseException:
-            self._end_step(Outcome(Ending.INTERRUPTED))
+            self._end_step(StepOutcome(Ending.INTERRUPTED))
             raise
         self._end_step(outcome_of(instructions))
         return instructions
 
-    def _end_step(self, outcome: Outcome) -> None:
+    def _end_step(self, outcome: StepOutcome) -> None:
         """Note an outcome; what the stream has found must not be lost where that fails."""
         try:
             self._write(FrameKind.OUTCOME, outcome.write())
@@ -201,7 +201,7 @@ class Recorder:
             )
         checksum = payload_checksum(payload, self._salt)
         now = time.time_ns() // 1000
-        frame = Frame(kind, self._end, length, self._number, rows, 0, 0, now, checksum)
+        frame = LogFrame(kind, self._end, length, self._number, rows, 0, 0, now, checksum)
         padding = bytes(frame_bytes(length) - HEADER_BYTES - length)
         try:
             write_all(self._handle, [write_header(frame, self._salt), payload, padding], self._end)
@@ -222,7 +222,7 @@ class Recorder:
 
 
 @dataclass
-class Recording:
+class StreamRecording:
     """A recording, for reading.
 
     Parameters
@@ -247,7 +247,7 @@ class Recording:
     torn: str | None = None
 
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> Recording:
+    def open(path: str | os.PathLike[str]) -> StreamRecording:
         """Read what a recording says of itself."""
         place = Path(a_path(path, "the path of a recording", error=DataError)).absolute()
         about = place / _ABOUT
@@ -260,7 +260,9 @@ class Recording:
         if not fits:
             raise DataError(f"'{about}' is damaged", detail="no release writes what it says")
         known = None if sources is None else tuple(sources)
-        return Recording(place, str(name), text, str(identity), known, bool(timeouts), salt or 0)
+        return StreamRecording(
+            place, str(name), text, str(identity), known, bool(timeouts), salt or 0
+        )
 
     def query(self, given: Query | None = None) -> Query:
         """Return the query that was recorded, which may have to be given."""
@@ -289,7 +291,7 @@ class Recording:
             )
         return query
 
-    def frames(self) -> Iterator[tuple[Frame, pa.Buffer]]:
+    def frames(self) -> Iterator[tuple[LogFrame, pa.Buffer]]:
         """Yield the frames with their payloads, up to a torn end.
 
         Raises
@@ -332,7 +334,7 @@ class Recording:
             os.close(handle)
 
     @contextmanager
-    def reading(self, frame: Frame) -> Iterator[None]:
+    def reading(self, frame: LogFrame) -> Iterator[None]:
         """Name the place of what goes wrong while the payload of a frame is read and believed."""
         try:
             yield

@@ -20,10 +20,10 @@ from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
 from outpace.engine.message import Aside, Emit, EventsArrived, Instruction, Stimulus, TimeTold
 from outpace.engine.wire import read_stimulus
 from outpace.errors import DataError, OutpaceError
-from outpace.hosts.local.recording import Ending, Recording, failure_of, outcome_of
-from outpace.hosts.local.recording import Outcome as Recorded
+from outpace.hosts.local.recording import Ending, StreamRecording, failure_of, outcome_of
+from outpace.hosts.local.recording import StepOutcome as Recorded
 from outpace.hosts.local.stream import StreamMatcher, check_stream, compiled_soon
-from outpace.ingest.log.frame import Frame, FrameKind
+from outpace.ingest.log.frame import FrameKind, LogFrame
 from outpace.pattern.argument import a_whole_number
 from outpace.pattern.notebook import Text
 from outpace.pattern.query import Query, checked_query
@@ -77,7 +77,9 @@ def replay(
     """
     if until is not None:
         until = a_whole_number(until, "until", least=0, error=DataError)
-    return Replay(Recording.open(path), until, None if query is None else checked_query(query))
+    return Replay(
+        StreamRecording.open(path), until, None if query is None else checked_query(query)
+    )
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class StreamState:
 
 
 @dataclass(frozen=True)
-class Seen:
+class MatcherCall:
     """What a matcher was asked, and what it said."""
 
     task: Task
@@ -167,7 +169,7 @@ class ReplayedStep:
     as_recorded: bool | None
     skipped: bool
     state: StreamState
-    _seen: list[Seen] = field(default_factory=list, repr=False)
+    _seen: list[MatcherCall] = field(default_factory=list, repr=False)
 
     @property
     def matches(self) -> pa.Table:
@@ -256,12 +258,12 @@ class Replay(Iterator[ReplayedStep]):
     [{'at': 7}]
     """
 
-    def __init__(self, recording: Recording, until: int | None, query: Query | None) -> None:
+    def __init__(self, recording: StreamRecording, until: int | None, query: Query | None) -> None:
         self._recording = recording
         self.query = recording.query(query)
         self._until = until
         #: What the matcher was asked in the present step.
-        self._seen: list[Seen] = []
+        self._seen: list[MatcherCall] = []
         self.stream = self._opened()
         self._steps = self._replayed()
 
@@ -291,7 +293,7 @@ class Replay(Iterator[ReplayedStep]):
         return _Observed(task, compiled_soon(task), self._seen)
 
     def _replayed(self) -> Iterator[ReplayedStep]:
-        pending: tuple[Frame, Stimulus] | None = None
+        pending: tuple[LogFrame, Stimulus] | None = None
         for frame, payload in self._recording.frames():
             recorded = None
             if frame.kind is FrameKind.OUTCOME:
@@ -319,7 +321,7 @@ class Replay(Iterator[ReplayedStep]):
         else:
             self.stream.restore(payload.to_pybytes())
 
-    def _step(self, frame: Frame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
+    def _step(self, frame: LogFrame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
         self._seen.clear()
         stream = self.stream
         instructions: list[Instruction] = []
@@ -366,11 +368,11 @@ class Replay(Iterator[ReplayedStep]):
 class _Observed:
     """A matcher that lets others see what it is asked and what it says."""
 
-    def __init__(self, task: Task, matcher: Matcher, seen: list[Seen]) -> None:
+    def __init__(self, task: Task, matcher: Matcher, seen: list[MatcherCall]) -> None:
         self._task, self._matcher, self._seen = task, matcher, seen
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
         outcome = self._matcher(block, resume)
-        self._seen.append(Seen(self._task, block, outcome))
+        self._seen.append(MatcherCall(self._task, block, outcome))
         return outcome

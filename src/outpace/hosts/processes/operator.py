@@ -20,8 +20,8 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.processes.processes import Processes, process_context
-from outpace.hosts.processes.ring import Ring, Slots, largest_block
-from outpace.hosts.processes.worker import Done, Setup, Work
+from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
+from outpace.hosts.processes.worker import Done, Setup, WorkItem
 from outpace.pattern.query import Query
 
 #: The shared memory of a run, in bytes.
@@ -72,7 +72,7 @@ class ParallelOperator:
         self._columns = spec.columns
         self._keyed = spec.windows.keyed
         self._watch = watch
-        self._slots = Slots(slots)
+        self._slots = RingSlots(slots)
         self._ring = Ring(context, slots, memory // slots)
         # A scheduler decides here, so it need not be something that another process can import.
         setup = Setup(query.instances(count), schema, self._ring, slots // (2 * count))
@@ -133,7 +133,7 @@ class ParallelOperator:
                 self.back.step(message)
                 at = slot if message.size else -1
                 assert message.ranges is not None
-                work = Work(at, size, first, message.ranges, message.split, message.arrived)
+                work = WorkItem(at, size, first, message.ranges, message.split, message.arrived)
                 self._processes.send(message.instance, work)
             elif isinstance(message, Routed):
                 self.back.step(message)

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Final
 
 from outpace.errors import BindError, InstanceError
-from outpace.hosts.processes.worker import Done, Failed, Ready, Setup, Work, run_instance
+from outpace.hosts.processes.worker import Done, Failed, Ready, Setup, WorkItem, run_instance
 
 #: How long a process may take to end by itself.
 _PATIENCE_S: Final = 2.0
@@ -69,7 +69,7 @@ class Processes:
             self.close()
             raise
 
-    def send(self, instance: int, work: Work) -> None:
+    def send(self, instance: int, work: WorkItem) -> None:
         """Give an instance work."""
         try:
             self._connections[instance].send(work)

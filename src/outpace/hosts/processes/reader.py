@@ -27,7 +27,7 @@ _PATIENCE_S: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Batch:
+class SourceBatch:
     """Events in their order.
 
     Parameters
@@ -48,7 +48,7 @@ class Batch:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def after(self, size: int) -> Batch | None:
+    def after(self, size: int) -> SourceBatch | None:
         """Return the batch without its first events; None where nothing is left."""
         return replace(self, rows=self.rows.slice(size)) if size < len(self) else None
 
@@ -68,13 +68,13 @@ class SourceReader:
         self._sources = sources
         self._time = time
         self._batch_rows = batch_rows
-        self._ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
+        self._ready: queue.Queue[SourceBatch | BaseException | None] = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
         self.wakes, self._wake = Pipe(duplex=False)
         self._thread = threading.Thread(target=self._run, name="outpace-sources", daemon=True)
         self._thread.start()
 
-    def take(self) -> Batch | None:
+    def take(self) -> SourceBatch | None:
         """Return the next batch, which is ready; None where there are no more events.
 
         Raises what reading a source raised.
@@ -108,7 +108,7 @@ class SourceReader:
         except BaseException as error:
             self._put(error)
 
-    def _put(self, item: Batch | BaseException | None) -> bool:
+    def _put(self, item: SourceBatch | BaseException | None) -> bool:
         """Hand something over; return False where nobody wants it any more."""
         while not self._stopped.is_set():
             try:
@@ -119,7 +119,7 @@ class SourceReader:
             return True
         return False
 
-    def _batches(self) -> Generator[Batch, None, None]:
+    def _batches(self) -> Generator[SourceBatch, None, None]:
         merge = SourceMerge([source.id for source in self._sources], time=self._time)
         with ExitStack() as opened:
             batches = {}
@@ -130,7 +130,7 @@ class SourceReader:
 
     def _merged(
         self, merge: SourceMerge, batches: Mapping[str, Iterator[pa.RecordBatch]]
-    ) -> Iterator[Batch]:
+    ) -> Iterator[SourceBatch]:
         counts = dict.fromkeys(batches, 0)
         while (holding := merge.holding) is not None and not self._stopped.is_set():
             batch = next(batches[holding], None)
@@ -142,7 +142,7 @@ class SourceReader:
             ordered = merge.take()
             if len(ordered):
                 buffered = {source: merge.buffered(source) for source in counts}
-                yield Batch(ordered.rows, ordered.watermark, dict(counts), buffered)
+                yield SourceBatch(ordered.rows, ordered.watermark, dict(counts), buffered)
 
 
 def _close(batches: Iterator[pa.RecordBatch]) -> None:

@@ -24,12 +24,12 @@ _BESIDE_ROW: Final = 24
 _BESIDE_BLOCK: Final = 4096
 
 
-class Slots:
+class RingSlots:
     """Which slots are free, and how many readers the others still have.
 
     Examples
     --------
-    >>> slots = Slots(2)
+    >>> slots = RingSlots(2)
     >>> first, second = slots.take(readers=2), slots.take(readers=1)
     >>> slots.free
     0

@@ -31,7 +31,7 @@ from outpace.errors import BindError, DataError, UnsupportedError
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
-from outpace.hosts.processes.reader import Batch, SourceReader
+from outpace.hosts.processes.reader import SourceBatch, SourceReader
 from outpace.hosts.processes.worker import Done
 from outpace.ingest.source import Source
 from outpace.pattern.argument import a_whole_number, an_instance
@@ -212,7 +212,7 @@ class Run:
 
     def _turns(self, reader: SourceReader) -> Iterator[pa.Table]:
         """Yield what each turn of the loop completes."""
-        batch: Batch | None = None
+        batch: SourceBatch | None = None
         reading = True
         while not self._stopped.is_set():
             if batch is None and reading and reader.ready:
@@ -235,7 +235,7 @@ class Run:
                 return
             self._look()
 
-    def _begin(self, batch: Batch | None) -> None:
+    def _begin(self, batch: SourceBatch | None) -> None:
         """Take note of a new batch, or of the end of all sources."""
         if batch is None:
             if self._operator is not None:
@@ -250,7 +250,7 @@ class Run:
             self.metrics.sources[source].events = count
             self.metrics.sources[source].buffered = batch.buffered[source]
 
-    def _readable(self, batch: Batch | None) -> int:
+    def _readable(self, batch: SourceBatch | None) -> int:
         """Return how many events of a batch may go to instances now."""
         if batch is None or self._operator is None or not self._operator.room:
             return 0
@@ -261,14 +261,14 @@ class Run:
         self._controller.adjust(now, front.loads, front.schedule.duplication)
         return self._controller.block(now, len(batch))
 
-    def _pause(self, batch: Batch | None) -> float:
+    def _pause(self, batch: SourceBatch | None) -> float:
         """Return how long to wait for answers, until something else may be done."""
         assert self._operator is not None
         if batch is None or self._controller is None or not self._operator.room:
             return _TURN_S
         return self._controller.wait_s(len(batch))
 
-    def _push(self, batch: Batch, size: int) -> Iterator[pa.Table]:
+    def _push(self, batch: SourceBatch, size: int) -> Iterator[pa.Table]:
         assert self._operator is not None
         if self._controller is not None:
             self._controller.spend(size)

@@ -55,7 +55,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkItem:
     """What an instance is to do next; see `Deliver`.
 
     Parameters
@@ -132,7 +132,7 @@ def run_instance(setup: Setup, connection: Connection, parent: Connection) -> No
     try:
         worker = _Worker(setup)
         _tell(connection, Ready())
-        inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        inbox: queue.SimpleQueue[WorkItem | None] = queue.SimpleQueue()
         threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
         while (work := inbox.get()) is not None:
             _tell(connection, worker.do(work))
@@ -151,7 +151,7 @@ class _Worker:
         self._instance = Instance(spec)
         self._nothing = unpacked(setup.schema.empty_table(), 0)
 
-    def do(self, work: Work) -> Done:
+    def do(self, work: WorkItem) -> Done:
         """Do a piece of work."""
         start = time.perf_counter()
         answer = self._answer(work)
@@ -163,7 +163,7 @@ class _Worker:
             pa.total_allocated_bytes(),
         )
 
-    def _answer(self, work: Work) -> Answer:
+    def _answer(self, work: WorkItem) -> Answer:
         # A call of its own: when it returns, nothing but the instance refers to the slot.
         events = self._nothing
         if work.slot >= 0:
@@ -188,7 +188,7 @@ def _tell(connection: Connection, message: Ready | Done | Failed) -> None:
         connection.send(message)
 
 
-def _receive(connection: Connection, inbox: queue.SimpleQueue[Work | None]) -> None:
+def _receive(connection: Connection, inbox: queue.SimpleQueue[WorkItem | None]) -> None:
     """Read work as it comes; end the process when there is no more."""
     with suppress(EOFError, OSError):
         while True:

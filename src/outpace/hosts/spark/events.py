@@ -32,7 +32,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from outpace.engine.codec.block import block_cells, narrow_rows
 from outpace.errors import BindError, DataError
 from outpace.hosts.spark.log_source import SCHEMA_KEY, TIME_KEY
-from outpace.ingest.event_options import Settings, read_options
+from outpace.ingest.event_options import EventSettings, read_options
 from outpace.ingest.source import BATCH_ROWS
 
 #: How many events a block has: enough that what a block costs does not count.
@@ -43,7 +43,7 @@ BLOCK_EVENTS: Final = 4 * BATCH_ROWS
 BLOCK_COLUMNS: Final = ("first", "events", "least", "greatest", "arrival")
 
 
-def events_schema(settings: Settings) -> StructType:
+def events_schema(settings: EventSettings) -> StructType:
     """Return the columns that Spark sees."""
     rows = settings.stream.schema
     if not settings.blocks:
@@ -55,7 +55,7 @@ def events_schema(settings: Settings) -> StructType:
 
 
 @dataclass
-class Share(InputPartition):
+class EventShare(InputPartition):
     """The ticks of a task, and when the stream began."""
 
     first: int
@@ -164,11 +164,11 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _shares(first: int, stop: int, began_us: int, partitions: int) -> list[InputPartition]:
     count = max(1, min(partitions, stop - first))
     edges = [first + (stop - first) * number // count for number in range(count + 1)]
-    return [Share(begin, end, began_us) for begin, end in pairwise(edges) if begin < end]
+    return [EventShare(begin, end, began_us) for begin, end in pairwise(edges) if begin < end]
 
 
-def _read(settings: Settings, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    if not isinstance(partition, Share):
+def _read(settings: EventSettings, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, EventShare):
         return  # there are no events, so there is no task of ours
     stream = settings.stream
     if settings.from_now:
@@ -194,7 +194,7 @@ def _block(rows: pa.RecordBatch, first: int, arrival_us: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"block": block_cells([narrow]), **columns})
 
 
-def _arrival(settings: Settings, began_us: int, tick: int) -> int:
+def _arrival(settings: EventSettings, began_us: int, tick: int) -> int:
     """Return when the last event before a tick came."""
     if not settings.paced or not tick:
         return began_us

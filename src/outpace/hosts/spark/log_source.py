@@ -49,7 +49,7 @@ _NUMBERS: Final = ("first", "events", "least", "greatest", "arrival")
 
 
 @dataclass
-class Stretch(InputPartition):
+class LogStretch(InputPartition):
     """The offsets that one task reads."""
 
     start: int
@@ -84,11 +84,11 @@ class _Tasks:
         starts = np.array(block_starts(log, start, stop))
         wanted = np.linspace(start, stop, min(self._options.partitions, len(starts)) + 1)[1:-1]
         edges = {start, stop, *(int(starts[np.abs(starts - place).argmin()]) for place in wanted)}
-        return [Stretch(low, high) for low, high in pairwise(sorted(edges))]
+        return [LogStretch(low, high) for low, high in pairwise(sorted(edges))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        if not isinstance(partition, Stretch):
+        if not isinstance(partition, LogStretch):
             return  # there are no events, so there is no task of ours
         log = Log.open(self._options.path)
         # What was whole when the batch was planned may be cut by now: then nothing may be left out.

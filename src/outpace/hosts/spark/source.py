@@ -46,7 +46,7 @@ _OPTIONS: Final = ("query", "dialect", "ordered", "path", "paths")
 
 
 @dataclass
-class Share(InputPartition):
+class MatchShare(InputPartition):
     """What one task does: some units, or the keys of one bucket."""
 
     first: int
@@ -86,21 +86,21 @@ class MatchesReader(DataSourceReader):
         """Return the tasks."""
         units = len(self._plan.units)
         if self._plan.cut is Cut.KEY:
-            return [Share(bucket, bucket + 1) for bucket in range(self._buckets)]
+            return [MatchShare(bucket, bucket + 1) for bucket in range(self._buckets)]
         if self._plan.cut is Cut.NONE:
-            return [Share(0, units)]
+            return [MatchShare(0, units)]
         edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
-        return [Share(first, stop) for first, stop in pairwise(edges)]
+        return [MatchShare(first, stop) for first, stop in pairwise(edges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the matches of a task."""
         wanted = to_arrow_schema(self._schema, timezone="UTC")
-        if not isinstance(partition, Share):
+        if not isinstance(partition, MatchShare):
             return  # there are no row groups, so there is no task of ours
         for found in self._matches(partition):
             yield from found.cast(wanted).to_batches(BATCH_ROWS)
 
-    def _matches(self, share: Share) -> Iterator[pa.Table]:
+    def _matches(self, share: MatchShare) -> Iterator[pa.Table]:
         if self._plan.cut is Cut.KEY:
             return match_bucket(self._plan, share.first, self._buckets)
         if self._plan.cut is Cut.NONE:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
-from outpace.engine.codec.cell import CELLS, Cell, Kind, cell_batch, cell_of, read_cells
+from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.hosts.background import compile_when_loaded
@@ -29,10 +29,10 @@ from outpace.plan.stream import StreamPlan, plan_stream
 
 #: The outputs of a stream by their names.
 OUTPUTS: Final = {
-    "match": Kind.MATCHES,
-    "timed_out": Kind.TIMED_OUT,
-    "late": Kind.LATE,
-    "invalid": Kind.INVALID,
+    "match": CellKind.MATCHES,
+    "timed_out": CellKind.TIMED_OUT,
+    "late": CellKind.LATE,
+    "invalid": CellKind.INVALID,
 }
 
 #: Parts of the input: rows, or nothing but time, and what is promised of later rows.
@@ -65,7 +65,7 @@ def packed(
                 instance=places[cell.instance],
                 sender=sender,
                 position=position + number,
-                counters=replace(cell.counters, step_us=spent * (cell.kind is Kind.REPORT)),
+                counters=replace(cell.counters, step_us=spent * (cell.kind is CellKind.REPORT)),
             )
             for number, cell in enumerate(cells)
         )
@@ -102,9 +102,9 @@ def pack_matches(pack: Pack, timed: bool, batches: Batches) -> Iterator[pa.Recor
     def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table | None, int]]:
         for batch in batches:
             for cell in read_cells(batch):
-                if cell.kind is Kind.MATCHES:
+                if cell.kind is CellKind.MATCHES:
                     yield read_table(cell.block), NO_TIME
-                elif cell.kind is Kind.PULSE and timed:
+                elif cell.kind is CellKind.PULSE and timed:
                     yield None, cell.watermark
 
     return pack(parts)
@@ -162,7 +162,7 @@ class StageProcessor(StatefulProcessor):
             step_us=stepped,
             save_us=written,
         )
-        report = Cell(Kind.REPORT, stage=self._place, sender=number, counters=counters)
+        report = Cell(CellKind.REPORT, stage=self._place, sender=number, counters=counters)
         placed = [replace(cell, instance=self._behind[cell.instance]) for cell in (*given, report)]
         yield cell_batch(placed).to_pandas()
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from outpace.engine.codec.cell import CELLS, Kind
+from outpace.engine.codec.cell import CELLS, CellKind
 from outpace.errors import BindError, UnsupportedError
 from outpace.hosts.spark.frame import Change, crossing_rows, map_rows
 from outpace.hosts.spark.late import warn_of_late_events
@@ -87,24 +87,24 @@ class StreamSearch:
     def matches(self) -> DataFrame:
         """Return the matches."""
         chain = _chain(self.frame, self.query)
-        found = chain.rows(Kind.MATCHES, chain.plan.bound.output)
+        found = chain.rows(CellKind.MATCHES, chain.plan.bound.output)
         _chains[found] = chain
         return found
 
     def timed_out(self) -> DataFrame:
         """Return the partial matches that WITHIN ended."""
         chain = _chain(self.frame, self.query, timeouts=True)
-        return chain.rows(Kind.TIMED_OUT, chain.plan.timed_out)
+        return chain.rows(CellKind.TIMED_OUT, chain.plan.timed_out)
 
     def late(self) -> DataFrame:
         """Return the events that came late, where the query's disorder has `late="side"`."""
         chain = _chain(self.frame, self.query)
-        return chain.rows(Kind.LATE, chain.plan.bound.schema)
+        return chain.rows(CellKind.LATE, chain.plan.bound.schema)
 
     def invalid(self) -> DataFrame:
         """Return events that cannot be used, where disorder has `invalid="quarantine"`."""
         chain = _chain(self.frame, self.query)
-        return chain.rows(Kind.INVALID, chain.plan.invalid)
+        return chain.rows(CellKind.INVALID, chain.plan.invalid)
 
     def outputs(self) -> DataFrame:
         """Return all of it in one DataFrame.
@@ -123,7 +123,7 @@ class _Chain:
     plan: StreamPlan
     cells: DataFrame
 
-    def rows(self, kind: Kind, output: pa.Schema) -> DataFrame:
+    def rows(self, kind: CellKind, output: pa.Schema) -> DataFrame:
         chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
         told = with_schema(chosen, StructType([_CELLS["block"]]))
         title = f"outpace {self.plan.bound.query.name}: {kind.name.lower()}"

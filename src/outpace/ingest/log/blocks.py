@@ -18,7 +18,7 @@ import pyarrow as pa
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
-from outpace.ingest.log.frame import Frame, FrameKind, frame_of
+from outpace.ingest.log.frame import FrameKind, LogFrame, frame_of
 from outpace.ingest.log.reader import Log, OnDamage
 from outpace.ingest.log.segment import Damage
 
@@ -29,7 +29,7 @@ _BYTES_MAX: Final = 2**26
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LogBlock:
     """Events as one cell.
 
     Parameters
@@ -92,7 +92,7 @@ def read_blocks(
     *,
     on_damage: OnDamage | str = OnDamage.FAIL,
     lost: list[Damage] | None = None,
-) -> Iterator[Block]:
+) -> Iterator[LogBlock]:
     """Yield the events of a range of offsets as blocks.
 
     Parameters
@@ -111,14 +111,14 @@ def read_blocks(
             yield _block(log, parts, low, high)
 
 
-def _block(log: Log, parts: list[tuple[Frame, pa.Buffer]], start: int, stop: int) -> Block:
+def _block(log: Log, parts: list[tuple[LogFrame, pa.Buffer]], start: int, stop: int) -> LogBlock:
     blocks = [_cut(log, frame, payload, start, stop) for frame, payload in parts]
     if len(blocks) == 1:
         return blocks[0]
     rows = pa.concat_tables(pa.table(read_block(block.data, log.schema)) for block in blocks)
     columns = {name: one_array(rows[name]) for name in rows.column_names}
     (cell,) = block_cells([narrow_rows(columns)])
-    return Block(
+    return LogBlock(
         cell.as_buffer(),
         blocks[0].first,
         sum(block.events for block in blocks),
@@ -128,9 +128,9 @@ def _block(log: Log, parts: list[tuple[Frame, pa.Buffer]], start: int, stop: int
     )
 
 
-def _cut(log: Log, frame: Frame, payload: pa.Buffer, start: int, stop: int) -> Block:
+def _cut(log: Log, frame: LogFrame, payload: pa.Buffer, start: int, stop: int) -> LogBlock:
     """Return the events of a frame that are in a range."""
-    whole = Block(payload, frame.first, frame.events, frame.least, frame.greatest, frame.arrival)
+    whole = LogBlock(payload, frame.first, frame.events, frame.least, frame.greatest, frame.arrival)
     low, high = max(start, frame.first), min(stop, frame.stop)
     if (low, high) == (frame.first, frame.stop):
         return whole

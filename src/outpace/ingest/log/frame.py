@@ -73,7 +73,7 @@ _KNOWN: Final = [int(kind) for kind in FrameKind]
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class LogFrame:
     """A frame without its payload.
 
     Parameters
@@ -131,12 +131,12 @@ def frame_bytes(length: int) -> int:
     return HEADER_BYTES + -(-length // 8) * 8
 
 
-def write_header(frame: Frame, salt: int) -> bytes:
+def write_header(frame: LogFrame, salt: int) -> bytes:
     """Return the header of a frame.
 
     Examples
     --------
-    >>> frame = Frame(FrameKind.EVENTS, 0, 8, 100, 2, 5, 6, 1_000_000, 0)
+    >>> frame = LogFrame(FrameKind.EVENTS, 0, 8, 100, 2, 5, 6, 1_000_000, 0)
     >>> data = write_header(frame, salt=7)
     >>> len(data), read_header(data, salt=7) == frame, read_header(data, salt=8)
     (64, True, None)
@@ -180,7 +180,7 @@ def read_mark(data: bytes, salt: int) -> Synced | None:
     return Synced(end, stop) if 0 <= end < LIMIT and 0 <= stop < LIMIT else None
 
 
-def read_header(data: Data, salt: int) -> Frame | None:
+def read_header(data: Data, salt: int) -> LogFrame | None:
     """Return the frame that a header tells, or nothing where the bytes are no header."""
     if len(data) < HEADER_BYTES:
         return None
@@ -192,16 +192,16 @@ def read_header(data: Data, salt: int) -> Frame | None:
     position, first, least, greatest, arrival = numbers
     if not (0 <= position < LIMIT and 0 <= first < LIMIT):
         return None
-    return Frame(
+    return LogFrame(
         FrameKind(kind), position, length, first, events, least, greatest, arrival, payload
     )
 
 
-def frame_of(record: np.void) -> Frame:
+def frame_of(record: np.void) -> LogFrame:
     """Return the frame of a row of an index."""
-    return Frame(
+    return LogFrame(
         FrameKind(int(record["kind"])),
-        *(int(record[name]) for name in Frame.__slots__[1:]),
+        *(int(record[name]) for name in LogFrame.__slots__[1:]),
     )
 
 
@@ -210,7 +210,7 @@ def whole_headers(data: bytes, salt: int) -> Headers:
 
     Examples
     --------
-    >>> data = write_header(Frame(FrameKind.EVENTS, 0, 8, 100, 2, 5, 6, 1_000_000, 0), salt=7)
+    >>> data = write_header(LogFrame(FrameKind.EVENTS, 0, 8, 100, 2, 5, 6, 1_000_000, 0), salt=7)
     >>> whole_headers(data + bytes(64), salt=7)["first"].tolist()
     [100]
     """

@@ -26,9 +26,9 @@ from outpace.ingest.log.folder import Folder, open_folder
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
     HEADERS,
-    Frame,
     FrameKind,
     Headers,
+    LogFrame,
     frame_of,
 )
 from outpace.ingest.log.segment import Damage, Segment, open_segment, read_closed, read_last
@@ -52,7 +52,7 @@ class OnDamage(Enum):
 
 
 @dataclass(frozen=True)
-class Run:
+class FrameRun:
     """Frames of one segment that follow each other, and what is lost between and around them."""
 
     base: int
@@ -163,14 +163,14 @@ class Log:
         self._bases = bases
         return self.stop
 
-    def runs(self, start: int, stop: int) -> Iterator[Run]:
+    def runs(self, start: int, stop: int) -> Iterator[FrameRun]:
         """Yield the frames with events from `start` on and before `stop`, segment by segment."""
         if start >= stop:
             return
         if start < self.first:
             path = str(self.folder.path)
             lost = Damage(path, 0, start, min(stop, self.first), "the events were trimmed")
-            yield Run(self.first, np.zeros(0, HEADERS), (lost,))
+            yield FrameRun(self.first, np.zeros(0, HEADERS), (lost,))
         for number in range(max(0, bisect_right(self._bases, start) - 1), len(self._bases)):
             if self._bases[number] >= stop:
                 break
@@ -180,7 +180,7 @@ class Log:
             damage = tuple(
                 part for part in segment.damage if part.first < stop and part.stop > start
             )
-            yield Run(segment.base, headers[chosen], damage)
+            yield FrameRun(segment.base, headers[chosen], damage)
 
     def batches(
         self,
@@ -232,7 +232,7 @@ class Log:
         *,
         on_damage: OnDamage | str = OnDamage.FAIL,
         lost: list[Damage] | None = None,
-    ) -> Iterator[tuple[Frame, pa.Buffer]]:
+    ) -> Iterator[tuple[LogFrame, pa.Buffer]]:
         """Yield the frames that have events of a range of offsets, with their blocks."""
         for run in self.runs(start, stop):
             for found in chain(run.damage, self._read(run)):
@@ -264,11 +264,11 @@ class Log:
             for record in run.headers[run.headers["kind"] == FrameKind.CUT]
         ]
 
-    def _crashed(self, base: int, frame: Frame) -> Damage:
+    def _crashed(self, base: int, frame: LogFrame) -> Damage:
         path = str(self.folder.events_file(base))
         return Damage(path, frame.position, frame.first, frame.stop, _CRASHED, marked=True)
 
-    def _events(self, frame: Frame, payload: pa.Buffer) -> pa.RecordBatch | Damage:
+    def _events(self, frame: LogFrame, payload: pa.Buffer) -> pa.RecordBatch | Damage:
         """Return the events of a frame."""
         try:
             columns = read_block(payload, self.schema)
@@ -284,7 +284,7 @@ class Log:
             return Damage(path, frame.position, frame.first, frame.stop, _UNREADABLE)
         return batch
 
-    def _read(self, run: Run) -> Iterator[tuple[Frame, pa.Buffer] | Damage]:
+    def _read(self, run: FrameRun) -> Iterator[tuple[LogFrame, pa.Buffer] | Damage]:
         path = str(self.folder.events_file(run.base))
         frames = [frame_of(record) for record in run.headers]
         if not frames:
@@ -347,7 +347,7 @@ class Log:
                 return Behind(self.stop - place, size, int(run.headers[0]["arrival"]))
         return Behind(self.stop - place, 0, None)
 
-    def _left(self, run: Run, start: int) -> tuple[Integers, npt.NDArray[np.float64]]:
+    def _left(self, run: FrameRun, start: int) -> tuple[Integers, npt.NDArray[np.float64]]:
         """Return where frames stop, and how many bytes they have from an offset on."""
         stops = run.headers["first"] + run.headers["events"]
         events = np.maximum(run.headers["events"], 1)

@@ -19,9 +19,9 @@ from typing import Final
 from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder
 from outpace.ingest.log.frame import (
-    Frame,
     FrameKind,
     Headers,
+    LogFrame,
     Synced,
     payload_checksum,
     write_header,
@@ -130,7 +130,7 @@ def _write_cut(folder: Folder, base: int, end: int, lost: range, arrival: int) -
             f"the index says that {len(lost):,} events are missing",
             where=str(folder.index_file(base)),
         )
-    mark = Frame(
+    mark = LogFrame(
         FrameKind.CUT, end, 0, lost.start, len(lost), 0, 0, arrival,
         payload_checksum(b"", folder.salt),
     )  # fmt: skip

@@ -23,8 +23,8 @@ from outpace.ingest.log.frame import (
     HEADER_BYTES,
     HEADERS,
     MAGIC,
-    Frame,
     Headers,
+    LogFrame,
     Synced,
     frame_of,
     payload_checksum,
@@ -137,14 +137,14 @@ class SegmentReader:
         view.release()
         return space.slice(0, done)
 
-    def frame_at(self, position: int) -> Frame | None:
+    def frame_at(self, position: int) -> LogFrame | None:
         """Return the frame at a place, if there is a whole one."""
         frame = read_header(self.read(position, HEADER_BYTES), self._salt)
         if frame is None or frame.position != position or self.payload(frame) is None:
             return None
         return frame
 
-    def payload(self, frame: Frame) -> pa.Buffer | None:
+    def payload(self, frame: LogFrame) -> pa.Buffer | None:
         """Return the payload of a frame, or nothing where it is damaged."""
         if frame.end > self.size():
             return None  # Before there is any room for what it says of its length.
@@ -155,7 +155,7 @@ class SegmentReader:
             return None
         return payload
 
-    def next_frame(self, position: int, first: int) -> Frame | None:
+    def next_frame(self, position: int, first: int) -> LogFrame | None:
         """Return the first whole frame from a place on, with offsets from `first` on."""
         place = -(-position // 8) * 8
         # Frames begin at multiples of 8, so the magic is never cut by the end of what is read.
@@ -297,7 +297,7 @@ def _told(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
 
 def scan(folder: Folder, base: int) -> Segment:
     """Read a segment frame by frame, with all payloads; the index has but headers that are lost."""
-    frames: list[Frame] = []
+    frames: list[LogFrame] = []
     damage: list[Damage] = []
     position, offset = 0, base
     size = _size(folder.events_file(base))

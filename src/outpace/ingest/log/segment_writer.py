@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.ingest.log.folder import Folder
-from outpace.ingest.log.frame import HEADER_BYTES, Frame, Synced, write_header, write_mark
+from outpace.ingest.log.frame import HEADER_BYTES, LogFrame, Synced, write_header, write_mark
 
 #: Room in an index is taken for so many headers at once.
 _ROOM: Final = 64
@@ -49,7 +49,7 @@ class SegmentWriter:
             raise
         self._room = os.fstat(self._index).st_size // HEADER_BYTES - 1
 
-    def write(self, frame: Frame, payload: pa.Buffer, unseen: int) -> None:
+    def write(self, frame: LogFrame, payload: pa.Buffer, unseen: int) -> None:
         """Write a frame, the last of some that are not seen yet."""
         needed = self.frames + unseen
         if needed > self._room:
@@ -60,7 +60,7 @@ class SegmentWriter:
         parts = [write_header(frame, self._salt), payload, padding]
         write_all(self._events, parts, frame.position)
 
-    def show(self, frames: Sequence[Frame], *, durable: bool) -> None:
+    def show(self, frames: Sequence[LogFrame], *, durable: bool) -> None:
         """Let readers see frames that were written, on the disk first if they are to be durable."""
         headers = b"".join(write_header(frame, self._salt) for frame in frames)
         if durable:

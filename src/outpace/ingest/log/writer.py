@@ -33,7 +33,7 @@ from outpace.engine.rows.times import invalid_times, reason_of
 from outpace.errors import DataError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.ingest.log.folder import Folder, create_folder, open_folder
-from outpace.ingest.log.frame import HEADER_BYTES, Frame, FrameKind, payload_checksum
+from outpace.ingest.log.frame import HEADER_BYTES, FrameKind, LogFrame, payload_checksum
 from outpace.ingest.log.recover import Recovered, recover
 from outpace.ingest.log.rows import Payload, fitting, payloads
 from outpace.ingest.log.segment_writer import SegmentWriter
@@ -218,7 +218,7 @@ class Writer:
         limit = self._folder.segment_bytes
         if self._segment.end and self._segment.end + table.nbytes > limit:
             self._roll()
-        frames: list[Frame] = []
+        frames: list[LogFrame] = []
         end = self._segment.end
         for payload in payloads(table, self._folder.time):
             full = self._segment.frames + len(frames) == _FRAMES_MAX
@@ -232,8 +232,8 @@ class Writer:
             end = frame.end
         self._show(frames)
 
-    def _frame(self, payload: Payload, position: int, first: int) -> Frame:
-        return Frame(
+    def _frame(self, payload: Payload, position: int, first: int) -> LogFrame:
+        return LogFrame(
             FrameKind.EVENTS,
             position,
             len(payload.data),
@@ -245,7 +245,7 @@ class Writer:
             payload_checksum(payload.data, self._folder.salt),
         )
 
-    def _show(self, frames: list[Frame]) -> None:
+    def _show(self, frames: list[LogFrame]) -> None:
         """Let readers see frames."""
         if not frames:
             return

@@ -26,8 +26,8 @@ from outpace.pattern.bound import (
     Label,
     Number,
     Origin,
-    Place,
     Read,
+    ReadPlace,
     guard,
     walk,
 )
@@ -316,7 +316,7 @@ class _Binder:
         if node.variable is not None and node.variable not in self.scope.variables:
             raise self._unknown_variable(node.variable, node)
         place = self._place(node, node.variable, frame)
-        if place == Place("last") and self.scope.defines is not None:
+        if place == ReadPlace("last") and self.scope.defines is not None:
             return Constant(pa.string(), self.scope.labels[self.scope.defines])
         return Label(pa.string(), place)
 
@@ -325,11 +325,11 @@ class _Binder:
         hint = hint or "the variables are " + ", ".join(self.scope.variables)
         return self._refusal(f"unknown variable '{name}'", node, hint=hint)
 
-    def _place(self, node: ex.Expression, variable: str | None, frame: _Frame) -> Place:
+    def _place(self, node: ex.Expression, variable: str | None, frame: _Frame) -> ReadPlace:
         self._same_target(node, variable, frame)
         numbers = None if variable is None else self._numbers(variable, node)
         if frame.aggregate:
-            return Place("row")
+            return ReadPlace("row")
         current = (
             frame.origin == "last"
             and frame.steps == 0
@@ -338,7 +338,7 @@ class _Binder:
             and (numbers is None or self.scope.defines in numbers)
         )
         # The row in question has the label being defined, so V.x in DEFINE V is its own row.
-        return Place(
+        return ReadPlace(
             frame.origin, None if current else numbers, frame.steps, frame.shift, frame.final
         )
 
@@ -454,7 +454,7 @@ class _Binder:
         place = self._place(node, next(iter(frame.targets)), frame)
         return bound if self._always_there(place) else guard(place, bound)
 
-    def _always_there(self, place: Place) -> bool:
+    def _always_there(self, place: ReadPlace) -> bool:
         """Say whether a place has a row for certain: in DEFINE the current row is in the match."""
         own = self.scope.defines
         mine = place.variables is None or own in place.variables

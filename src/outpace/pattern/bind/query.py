@@ -25,11 +25,11 @@ from outpace.pattern.bound import (
     Constant,
     Label,
     Number,
-    Place,
     Predicate,
     PredicateClass,
     Present,
     Read,
+    ReadPlace,
     walk,
 )
 from outpace.pattern.functions.condition import COMPARISONS
@@ -255,8 +255,8 @@ def _default_measures(
     columns: dict[str, BoundExpression] = {"match_number": Number(pa.int64())}
     if order_by:
         kind = types.value_type(schema.field(order_by[0]).type)
-        columns["first_time"] = Read(kind, order_by[0], (), Place("first", final=True))
-        columns["last_time"] = Read(kind, order_by[0], (), Place("last", final=True))
+        columns["first_time"] = Read(kind, order_by[0], (), ReadPlace("first", final=True))
+        columns["last_time"] = Read(kind, order_by[0], (), ReadPlace("last", final=True))
     columns["rows"] = Aggregate(pa.int64(), "count", (), None, final=True)
     return tuple(BoundMeasure(name, expression) for name, expression in columns.items())
 

@@ -52,8 +52,8 @@ def is_null_without(node: BoundExpression) -> bool:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from outpace.pattern.bound import Place
-    >>> x = Read(pa.int64(), "x", (), Place("last"))
+    >>> from outpace.pattern.bound import ReadPlace
+    >>> x = Read(pa.int64(), "x", (), ReadPlace("last"))
     >>> is_null_without(Apply(pa.int64(), "negate", (x,)))
     True
     >>> is_null_without(Apply(pa.bool_(), "is null", (x,)))

@@ -24,9 +24,9 @@ from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
     Code,
     Compile,
+    CompiledType,
     Function,
     Kernel,
-    Kind,
     MismatchError,
     Operand,
     Scalar,
@@ -294,10 +294,14 @@ def _compiled(symbol: str) -> Compile:
         known = both_known(left, right)
         if node.type == pa.float64():
             return _compiled_floats(code, symbol, terms, known)
-        if node.type not in types.SIGNED or symbol == "/" or Kind.FLOAT in (left.kind, right.kind):
+        if (
+            node.type not in types.SIGNED
+            or symbol == "/"
+            or CompiledType.FLOAT in (left.kind, right.kind)
+        ):
             raise Uncompilable
         low, high = types.integer_range(node.type)
-        term = code.line(f"{left.value} {symbol} {right.value}", known, Kind.INTEGER)
+        term = code.line(f"{left.value} {symbol} {right.value}", known, CompiledType.INTEGER)
         # What wraps around cannot be seen afterwards, so operands that could are left to the twin.
         limit = 1 << (31 if symbol == "*" else 62)
         for part in terms:
@@ -312,14 +316,14 @@ def _compiled(symbol: str) -> Compile:
 
 def _compiled_floats(code: Code, symbol: str, terms: Sequence[Term], known: str) -> Term:
     for term in terms:
-        if term.kind is Kind.INTEGER:
+        if term.kind is CompiledType.INTEGER:
             code.exact(term.value)
     first, second = (f"float({term.value})" for term in terms)
     if symbol != "/":
-        return code.line(f"{first} {symbol} {second}", known, Kind.FLOAT)
-    apart = code.line(f"{terms[1].value} != 0", "True", Kind.BOOLEAN).value
+        return code.line(f"{first} {symbol} {second}", known, CompiledType.FLOAT)
+    apart = code.line(f"{terms[1].value} != 0", "True", CompiledType.BOOLEAN).value
     quotient = f"{first} / ({second} if {apart} else 1.0)"
-    return code.line(quotient, f"{known} and {apart}", Kind.FLOAT)
+    return code.line(quotient, f"{known} and {apart}", CompiledType.FLOAT)
 
 
 def _compiled_negation(code: Code, node: Apply, terms: Sequence[Term]) -> Term:

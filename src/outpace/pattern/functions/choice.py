@@ -18,8 +18,8 @@ from outpace.pattern.bound import Apply, BoundExpression
 from outpace.pattern.functions.function import (
     ZERO,
     Code,
+    CompiledType,
     Function,
-    Kind,
     MismatchError,
     Operand,
     Scalar,
@@ -121,7 +121,7 @@ def _chosen(
     for test, term in reversed(branches):
         value, known = _as(term, kind), term.known
         other = _as(result, kind)
-        chosen = code.line(test, "True", Kind.BOOLEAN).value
+        chosen = code.line(test, "True", CompiledType.BOOLEAN).value
         result = code.line(
             f"{value} if {chosen} else {other}",
             f"({known}) if {chosen} else ({result.known})",
@@ -130,10 +130,10 @@ def _chosen(
     return result
 
 
-def _as(term: Term, kind: Kind) -> str:
+def _as(term: Term, kind: CompiledType) -> str:
     if term.known == "False":
         return ZERO[kind]
-    if kind is Kind.FLOAT and term.kind is Kind.INTEGER:
+    if kind is CompiledType.FLOAT and term.kind is CompiledType.INTEGER:
         return f"float({term.value})"
     if term.kind is not kind:
         raise Uncompilable
@@ -190,10 +190,10 @@ def _compiled_cast(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
     (term,), source, wanted = terms, node.arguments[0].type, node.type
     if (
         wanted == pa.float64()
-        and term.kind is not Kind.BOOLEAN
+        and term.kind is not CompiledType.BOOLEAN
         and not pa.types.is_temporal(source)
     ):
-        return code.line(f"float({term.value})", term.known, Kind.FLOAT)
+        return code.line(f"float({term.value})", term.known, CompiledType.FLOAT)
     signed = wanted in types.SIGNED and source in types.SIGNED
     if signed and wanted.bit_width >= source.bit_width:
         return term

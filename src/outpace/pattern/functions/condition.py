@@ -19,9 +19,9 @@ from outpace.pattern.bound import Apply, BoundExpression, Constant
 from outpace.pattern.functions.function import (
     Code,
     Compile,
+    CompiledType,
     Function,
     Kernel,
-    Kind,
     MismatchError,
     Operand,
     Scalar,
@@ -56,16 +56,16 @@ def _compiled_comparison(sign: str) -> Compile:
     def write(code: Code, node: Apply, terms: Sequence[Term]) -> Term:
         left, right = terms
         kinds = {left.kind, right.kind}
-        if Kind.BOOLEAN in kinds and len(kinds) > 1:
+        if CompiledType.BOOLEAN in kinds and len(kinds) > 1:
             raise Uncompilable
         if len(kinds) > 1:
-            code.exact((left if left.kind is Kind.INTEGER else right).value)
+            code.exact((left if left.kind is CompiledType.INTEGER else right).value)
         first, second = node.arguments
         temporal = pa.types.is_temporal(first.type) or pa.types.is_temporal(second.type)
         if temporal and first.type != second.type:
             raise Uncompilable
         text = f"{left.value} {sign} {right.value}"
-        return code.line(text, both_known(left, right), Kind.BOOLEAN)
+        return code.line(text, both_known(left, right), CompiledType.BOOLEAN)
 
     return write
 
@@ -165,7 +165,7 @@ def _compiled_connective(word: str) -> Compile:
         if word == "and":
             decided = " or ".join(f"({t.known} and not {t.value})" for t in terms)
         every = " and ".join(f"({t.known})" for t in terms)
-        return code.line(value, f"({every}) or {decided}", Kind.BOOLEAN)
+        return code.line(value, f"({every}) or {decided}", CompiledType.BOOLEAN)
 
     return write
 
@@ -209,13 +209,13 @@ CONDITIONS: tuple[Function, ...] = (
              "whether there is no value", "null is null",
              arrow=direct(pc.is_null),
              numba=lambda code, _, terms: (
-                 code.line(f"not ({terms[0].known})", "True", Kind.BOOLEAN)),
+                 code.line(f"not ({terms[0].known})", "True", CompiledType.BOOLEAN)),
              catalyst=lambda _, parts: f"({parts[0]} IS NULL)", strict=False, safe=True),
     Function("not", 1, 1, _BOOLEAN, fixed(operator.not_),
              "whether it is false; NULL of NULL", "not 1 > 2",
              arrow=direct(pc.invert),
              numba=lambda code, _, terms: (
-                 code.line(f"not {terms[0].value}", terms[0].known, Kind.BOOLEAN)),
+                 code.line(f"not {terms[0].value}", terms[0].known, CompiledType.BOOLEAN)),
              catalyst=lambda _, parts: f"(NOT {parts[0]})", safe=True),
     Function("and", 2, None, _BOOLEAN, fixed(_connective(decisive=False)),
              "whether all are true; NULL where that is unknown", "1 < 2 and 2 < 3",

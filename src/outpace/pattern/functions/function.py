@@ -165,7 +165,7 @@ class Uncompilable(Exception):  # noqa: N818 -- an answer, not an error
     """The expression has no compiled form; the twin evaluates it."""
 
 
-class Kind(Enum):
+class CompiledType(Enum):
     """How a value is held in compiled code."""
 
     INTEGER = "integer"
@@ -174,22 +174,22 @@ class Kind(Enum):
 
 
 #: What stands for an unknown value in compiled code.
-ZERO = {Kind.INTEGER: "0", Kind.FLOAT: "0.0", Kind.BOOLEAN: "False"}
+ZERO = {CompiledType.INTEGER: "0", CompiledType.FLOAT: "0.0", CompiledType.BOOLEAN: "False"}
 
 #: Integers beyond this have no exact double, and comparing the two needs more than a conversion.
 _EXACT = 1 << 53
 
 
-def kind_of(data_type: pa.DataType) -> Kind:
+def kind_of(data_type: pa.DataType) -> CompiledType:
     """Return how values of a type are held; raise `Uncompilable` for those that are not."""
     if pa.types.is_boolean(data_type):
-        return Kind.BOOLEAN
+        return CompiledType.BOOLEAN
     if types.is_floating(data_type):
-        return Kind.FLOAT
+        return CompiledType.FLOAT
     if types.is_integer(data_type) and data_type != pa.uint64():
-        return Kind.INTEGER
+        return CompiledType.INTEGER
     if types.is_instant(data_type):
-        return Kind.INTEGER
+        return CompiledType.INTEGER
     raise Uncompilable
 
 
@@ -199,7 +199,7 @@ class Term:
 
     value: str
     known: str
-    kind: Kind
+    kind: CompiledType
 
 
 @dataclass
@@ -209,7 +209,7 @@ class Code:
     lines: list[str] = field(default_factory=list)
     count: int = 0
 
-    def line(self, value: str, known: str, kind: Kind) -> Term:
+    def line(self, value: str, known: str, kind: CompiledType) -> Term:
         """Write a value and whether it is known, and return the variables that hold them."""
         self.count += 1
         name = f"v{self.count}"

@@ -19,7 +19,7 @@ from outpace.errors import BindError
 from outpace.pattern.disorder import Disorder, Duration, InOrder, Invalid, KSlack, Late, Watermark
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Literal
-from outpace.pattern.notation.lexer import Cursor
+from outpace.pattern.notation.lexer import TokenCursor
 from outpace.pattern.notation.parse_windows import read_span
 from outpace.pattern.notation.print_expression import print_expression
 from outpace.pattern.query import Query
@@ -34,13 +34,13 @@ KINDS: Final[dict[str, type[Disorder]]] = {
 }
 
 
-def read_disorder(cursor: Cursor) -> Disorder:
+def read_disorder(cursor: TokenCursor) -> Disorder:
     """Read what follows DISORDER.
 
     Examples
     --------
-    >>> from outpace.pattern.notation.lexer import Source
-    >>> read_disorder(Cursor(Source("SLACK '2 s' LATE SIDE"))).late
+    >>> from outpace.pattern.notation.lexer import SourceText
+    >>> read_disorder(TokenCursor(SourceText("SLACK '2 s' LATE SIDE"))).late
     <Late.SIDE: 'side'>
     """
     start = cursor.token
@@ -89,7 +89,7 @@ def disorder_calls(query: Query) -> Iterable[str]:
     yield f"disorder(op.{type(disorder).__name__}({', '.join([*settings, *given])}))"
 
 
-def _read_options(cursor: Cursor) -> dict[str, Any]:
+def _read_options(cursor: TokenCursor) -> dict[str, Any]:
     given: dict[str, Any] = {}
     while any(cursor.at(word) for word in ("LATE", "INVALID", "AHEAD")):
         word = cursor.token.key
@@ -105,7 +105,7 @@ def _read_options(cursor: Cursor) -> dict[str, Any]:
     return given
 
 
-def _choice(cursor: Cursor, kind: type[Choice], after: str) -> Choice:
+def _choice(cursor: TokenCursor, kind: type[Choice], after: str) -> Choice:
     known = {choice.name: choice for choice in kind}
     if cursor.token.key not in known:
         *first, last = known

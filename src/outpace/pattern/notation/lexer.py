@@ -33,7 +33,7 @@ _RAW_STRINGS = frozenset({"spark", "databricks", "bigquery"})
 _NESTED_COMMENTS = frozenset({"outpace", "duckdb", "spark", "databricks"}) | _POSTGRES
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = "word"
@@ -52,7 +52,7 @@ class Token(NamedTuple):
     that a quoted name is never taken for a keyword. `value` is the name or string without quotes.
     """
 
-    kind: Kind
+    kind: TokenKind
     key: str
     value: str
     start: int
@@ -66,11 +66,11 @@ class Token(NamedTuple):
     @property
     def is_name(self) -> bool:
         """Whether it can stand for a column or variable."""
-        return self.kind is Kind.WORD or self.kind is Kind.QUOTED
+        return self.kind is TokenKind.WORD or self.kind is TokenKind.QUOTED
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """The text that is parsed and what errors say about it.
 
     Parameters
@@ -159,7 +159,7 @@ _UNCLOSED = {"'": "string", '"': "quoted name", "`": "quoted name"}
 MOST_TOKENS = 20_000
 
 
-def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
+def tokenize(source: SourceText, nested_max: int | None = None) -> list[Token]:
     """Split a text into tokens; the last one has the kind END.
 
     Parameters
@@ -171,9 +171,9 @@ def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
 
     Examples
     --------
-    >>> [token.value for token in tokenize(Source("A{2,3} -> {- B -}"))]
+    >>> [token.value for token in tokenize(SourceText("A{2,3} -> {- B -}"))]
     ['A', '{', '2', ',', '3', '}', '->', '{-', 'B', '-}', '']
-    >>> tokenize(Source("price = 'it''s'"))[2].value
+    >>> tokenize(SourceText("price = 'it''s'"))[2].value
     "it's"
     """
     text, offset = source.text, source.offset
@@ -194,7 +194,9 @@ def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
             end = special.end - offset
         elif group == "word":
             word = found.group()
-            tokens.append(Token(Kind.WORD, word.upper(), word, position + offset, end + offset))
+            tokens.append(
+                Token(TokenKind.WORD, word.upper(), word, position + offset, end + offset)
+            )
         elif group == "symbol":
             symbol = found.group()
             if symbol == "(" and (inside or (tokens and tokens[-1].key == "PATTERN")):
@@ -205,9 +207,11 @@ def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
             if nested_max is not None and nested > nested_max:
                 place = Span(position + offset, end + offset)
                 raise source.error("the statement is nested too deeply", place)
-            tokens.append(Token(Kind.SYMBOL, symbol, symbol, position + offset, end + offset))
+            tokens.append(Token(TokenKind.SYMBOL, symbol, symbol, position + offset, end + offset))
         elif group == "number":
-            tokens.append(Token(Kind.NUMBER, "", found.group(), position + offset, end + offset))
+            tokens.append(
+                Token(TokenKind.NUMBER, "", found.group(), position + offset, end + offset)
+            )
         elif group == "quote":
             token = _quoted(source, position)
             tokens.append(token)
@@ -221,11 +225,11 @@ def tokenize(source: Source, nested_max: int | None = None) -> list[Token]:
                 hint="put long lists of values into a table or a column of the input",
             )
         position = end
-    tokens.append(Token(Kind.END, "", "", len(text) + offset, len(text) + offset))
+    tokens.append(Token(TokenKind.END, "", "", len(text) + offset, len(text) + offset))
     return tokens
 
 
-def _comment_end(source: Source, start: int) -> int:
+def _comment_end(source: SourceText, start: int) -> int:
     depth, end = 1, start + 2
     while depth:
         found = _COMMENT.search(source.text, end)
@@ -239,7 +243,7 @@ def _comment_end(source: Source, start: int) -> int:
     return end
 
 
-def _special_string(source: Source, start: int, found: re.Match[str]) -> Token | None:
+def _special_string(source: SourceText, start: int, found: re.Match[str]) -> Token | None:
     """Return the string of a dialect's own notation that begins at a place, if there is one."""
     text, dialect, word = source.text, source.dialect, found.group()
     if word == "$" and dialect in _DOLLAR_STRINGS:
@@ -266,7 +270,7 @@ def _special_string(source: Source, start: int, found: re.Match[str]) -> Token |
     return None
 
 
-def _fenced(source: Source, start: int, inner: int, fence: str) -> Token:
+def _fenced(source: SourceText, start: int, inner: int, fence: str) -> Token:
     """Return a string that ends with the next fence, whatever is before it."""
     end = source.text.find(fence, inner)
     if end < 0:
@@ -274,11 +278,11 @@ def _fenced(source: Source, start: int, inner: int, fence: str) -> Token:
     return _string(source, source.text[inner:end], start, end + len(fence))
 
 
-def _string(source: Source, value: str, start: int, end: int) -> Token:
-    return Token(Kind.STRING, "", value, start + source.offset, end + source.offset)
+def _string(source: SourceText, value: str, start: int, end: int) -> Token:
+    return Token(TokenKind.STRING, "", value, start + source.offset, end + source.offset)
 
 
-def _unescaped(source: Source, written: str, start: int, end: int) -> str:
+def _unescaped(source: SourceText, written: str, start: int, end: int) -> str:
     """Return what an `E'...'` says; numbers in it are bytes of UTF-8."""
     parts, position = [], 0
     for found in _ESCAPED.finditer(written):
@@ -299,7 +303,7 @@ def _unescaped(source: Source, written: str, start: int, end: int) -> str:
         raise source.error("the escapes of the string are no UTF-8", place) from None
 
 
-def _quoted(source: Source, start: int) -> Token:
+def _quoted(source: SourceText, start: int) -> Token:
     quote = source.text[start]
     own = BACKSLASH_DIALECTS if quote == '"' else _BACKSLASH_STRINGS
     backslash = source.dialect in own and quote != "`"
@@ -313,22 +317,22 @@ def _quoted(source: Source, start: int) -> Token:
         value = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), value)
     else:
         value = value.replace(quote * 2, quote)
-    kind = Kind.STRING if what == "string" else Kind.QUOTED
-    if kind is Kind.QUOTED and not value:
+    kind = TokenKind.STRING if what == "string" else TokenKind.QUOTED
+    if kind is TokenKind.QUOTED and not value:
         span = Span(start + source.offset, found.end() + source.offset)
         raise source.error("a quoted name is empty", span)
     return Token(kind, "", value, start + source.offset, found.end() + source.offset)
 
 
-def _refuse_unclosed(source: Source, what: str, start: int, width: int, hint: str) -> NoReturn:
+def _refuse_unclosed(source: SourceText, what: str, start: int, width: int, hint: str) -> NoReturn:
     place = Span(start + source.offset, start + source.offset + width)
     raise source.error(f"a {what} is never closed", place, hint=hint)
 
 
-class Cursor:
+class TokenCursor:
     """A place in a list of tokens, with the questions that parsers ask there."""
 
-    def __init__(self, source: Source, tokens: list[Token] | None = None) -> None:
+    def __init__(self, source: SourceText, tokens: list[Token] | None = None) -> None:
         self.source = source
         self.tokens = tokenize(source) if tokens is None else tokens
         self.index = 0
@@ -356,7 +360,7 @@ class Cursor:
     def advance(self) -> Token:
         """Take the token at the place."""
         token = self.tokens[self.index]
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self.index += 1
         return token
 
@@ -381,17 +385,17 @@ class Cursor:
 
     def expect_end(self) -> None:
         """Fail unless everything was taken."""
-        if self.token.kind is not Kind.END:
+        if self.token.kind is not TokenKind.END:
             raise self.error(f"{self.found()} does not belong here")
 
     def found(self) -> str:
         """Describe the token at the place."""
         token = self.token
-        if token.kind is Kind.END:
+        if token.kind is TokenKind.END:
             return "the end of the text"
         start = token.start - self.source.offset
         text = self.source.text[start : token.end - self.source.offset]
-        return text if token.kind is Kind.STRING and len(text) <= 40 else f"'{text[:40]}'"
+        return text if token.kind is TokenKind.STRING and len(text) <= 40 else f"'{text[:40]}'"
 
     def unexpected(self, what: str, *, hint: str | None = None) -> PatternSyntaxError:
         """Return the error that something else was expected here."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from outpace.errors import PatternSyntaxError, UnsupportedError
 from outpace.pattern.duration import is_calendar_unit, parse_duration, unit_microseconds
 from outpace.pattern.expression import Cast, Expression, Literal
-from outpace.pattern.notation.lexer import Cursor, Kind, Source, Token
+from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.parse_type import TYPE_WORDS, read_type
 
 #: The largest number of digits in a number: that of a decimal.
@@ -42,7 +42,7 @@ _HINTS = {
 }
 
 
-def read_number(source: Source, token: Token, *, negative: bool = False) -> Literal:
+def read_number(source: SourceText, token: Token, *, negative: bool = False) -> Literal:
     """Return the value of a number token."""
     text = ("-" if negative else "") + token.value
     if "e" in text or "E" in text:
@@ -56,20 +56,20 @@ def read_number(source: Source, token: Token, *, negative: bool = False) -> Lite
     return Literal(number, span=token.span)
 
 
-def at_typed_literal(cursor: Cursor) -> bool:
+def at_typed_literal(cursor: TokenCursor) -> bool:
     """Whether a typed literal comes next: TYPE 'text', X'00' or INTERVAL."""
     token, following = cursor.token, cursor.ahead()
     if token.key == "INTERVAL":
         value = cursor.ahead(2) if following.key in ("-", "+") else following
-        return value.kind in (Kind.STRING, Kind.NUMBER)
-    if following.kind is not Kind.STRING:
+        return value.kind in (TokenKind.STRING, TokenKind.NUMBER)
+    if following.kind is not TokenKind.STRING:
         return False
     if token.key == "X":
         return token.end == following.start
     return token.key in TYPE_WORDS or token.key == "TIME"
 
 
-def read_typed_literal(cursor: Cursor) -> Expression:
+def read_typed_literal(cursor: TokenCursor) -> Expression:
     """Read a typed literal; `at_typed_literal` said that one comes next."""
     start = cursor.token
     if start.key == "INTERVAL":
@@ -89,13 +89,13 @@ def read_typed_literal(cursor: Cursor) -> Expression:
         raise cursor.error(f"'{text.value}' is no {word}", span, hint=_HINTS.get(word)) from None
 
 
-def read_interval(cursor: Cursor) -> Literal:
+def read_interval(cursor: TokenCursor) -> Literal:
     """Read INTERVAL '5' MINUTE, INTERVAL '1 hour', INTERVAL '1 02:03:04' DAY TO SECOND."""
     start = cursor.expect("INTERVAL")
     negative = cursor.accept("-") or (cursor.accept("+") and False)
     value = cursor.advance()
     unit = cursor.token
-    if unit.kind is not Kind.WORD or not _is_unit(unit.key):
+    if unit.kind is not TokenKind.WORD or not _is_unit(unit.key):
         duration = parse_duration_at(cursor, value)
     elif is_calendar_unit(unit.key):
         message = f"an interval in {_plural(unit)} has no fixed length"
@@ -110,9 +110,9 @@ def read_interval(cursor: Cursor) -> Literal:
     return Literal(-duration if negative else duration, span=span)
 
 
-def parse_duration_at(cursor: Cursor, value: Token) -> datetime.timedelta:
+def parse_duration_at(cursor: TokenCursor, value: Token) -> datetime.timedelta:
     """Return the duration that a string token holds, such as '1 hour'."""
-    if value.kind is not Kind.STRING:
+    if value.kind is not TokenKind.STRING:
         raise cursor.error("an interval needs a unit", value.span, hint=_INTERVAL_HINT)
     try:
         return parse_duration(value.value)
@@ -130,7 +130,7 @@ def _is_unit(word: str) -> bool:
     return unit_microseconds(word) is not None or is_calendar_unit(word)
 
 
-def _fields(cursor: Cursor, value: Token, first: Token, last: Token) -> datetime.timedelta:
+def _fields(cursor: TokenCursor, value: Token, first: Token, last: Token) -> datetime.timedelta:
     """Return the duration of '1 02:03:04' with the units from `first` to `last`."""
     bad = cursor.error(
         f"'{value.value}' is no interval in {_plural(first)}", value.span, hint=_INTERVAL_HINT
@@ -153,7 +153,7 @@ def _fields(cursor: Cursor, value: Token, first: Token, last: Token) -> datetime
     return datetime.timedelta(microseconds=sign * int(total))
 
 
-def _binary(cursor: Cursor, start: Token) -> Literal:
+def _binary(cursor: TokenCursor, start: Token) -> Literal:
     text = cursor.advance()
     span = cursor.span_from(start.start)
     try:

@@ -25,7 +25,7 @@ from outpace.pattern.expression import (
     Star,
     Subquery,
 )
-from outpace.pattern.notation.lexer import Cursor, Kind, Token
+from outpace.pattern.notation.lexer import Token, TokenCursor, TokenKind
 from outpace.pattern.notation.parse_type import read_type
 from outpace.pattern.notation.print_name import RESERVED
 
@@ -59,7 +59,7 @@ _PARTS = {
 }  # fmt: skip
 
 
-def at_special(cursor: Cursor) -> bool:
+def at_special(cursor: TokenCursor) -> bool:
     """Whether a form with its own syntax comes next, other than a call."""
     key = cursor.token.key
     if key in ("TRUE", "FALSE", "NULL", "CASE"):
@@ -154,7 +154,7 @@ def _function(reader: ExpressionReader, token: Token, opener: Token) -> Expressi
     return node
 
 
-def _refuse_order(cursor: Cursor) -> None:
+def _refuse_order(cursor: TokenCursor) -> None:
     if cursor.at("ORDER", "BY"):
         raise cursor.error(
             "ORDER BY inside an aggregate is not supported",
@@ -162,7 +162,7 @@ def _refuse_order(cursor: Cursor) -> None:
         )
 
 
-def _refuse_window(cursor: Cursor) -> None:
+def _refuse_window(cursor: TokenCursor) -> None:
     key = cursor.token.key
     if key in ("FILTER", "OVER") and cursor.ahead().key == "(":
         raise cursor.error(
@@ -183,7 +183,7 @@ def _argument(reader: ExpressionReader) -> Expression:
         return Star(span=token.span)
     if token.is_name and cursor.ahead().key == "." and cursor.ahead(2).key == "*":
         cursor.index += 3
-        name = reader.variable(token.value, token.kind is Kind.QUOTED)
+        name = reader.variable(token.value, token.kind is TokenKind.QUOTED)
         return Star(name, span=cursor.span_from(token.start))
     return reader.read()
 
@@ -208,7 +208,11 @@ def _navigate(reader: ExpressionReader, token: Token, key: str, opener: Token) -
     offset: int | None = None
     if cursor.accept(","):
         number = cursor.token
-        if number.kind is not Kind.NUMBER or not number.value.isdigit() or len(number.value) > 18:
+        if (
+            number.kind is not TokenKind.NUMBER
+            or not number.value.isdigit()
+            or len(number.value) > 18
+        ):
             raise cursor.unexpected(f"a whole number as the offset of {token.key}")
         offset = int(cursor.advance().value)
     if cursor.at(","):
@@ -226,7 +230,7 @@ def _classifier(reader: ExpressionReader, opener: Token) -> Expression:
     variable: str | None = None
     if not cursor.at(")"):
         token = cursor.expect_name("a pattern variable or ')'")
-        variable = reader.variable(token.value, token.kind is Kind.QUOTED)
+        variable = reader.variable(token.value, token.kind is TokenKind.QUOTED)
     reader.close(opener)
     return Classifier(variable)
 

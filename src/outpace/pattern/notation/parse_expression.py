@@ -31,7 +31,7 @@ from outpace.pattern.expression import (
     Subscript,
     Unary,
 )
-from outpace.pattern.notation.lexer import Cursor, Kind, Source, Token
+from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.literal import at_typed_literal, read_number, read_typed_literal
 from outpace.pattern.notation.parse_call import at_special, read_call, read_special
 from outpace.pattern.notation.parse_type import read_type
@@ -113,15 +113,15 @@ def parse_expression(
     Binary(operator='<', left=Name(parts=('price',)),
         right=Navigate(kind='prev', operand=Name(parts=('price',)), offset=None))
     """
-    cursor = Cursor(Source(text, where, offset, whole, dialect))
-    if cursor.token.kind is Kind.END:
+    cursor = TokenCursor(SourceText(text, where, offset, whole, dialect))
+    if cursor.token.kind is TokenKind.END:
         raise cursor.error("the expression is empty")
     node = read_expression(cursor)
     cursor.expect_end()
     return node
 
 
-def read_expression(cursor: Cursor, variable: Fold | None = None) -> Expression:
+def read_expression(cursor: TokenCursor, variable: Fold | None = None) -> Expression:
     """Read an expression from a cursor, as far as it goes.
 
     `variable` gives the name of a variable in CLASSIFIER(A), A.* and A.column; it must leave names
@@ -137,7 +137,7 @@ def read_expression(cursor: Cursor, variable: Fold | None = None) -> Expression:
 class ExpressionReader:
     """Reads one expression; each method reads what its name says, from the cursor's place on."""
 
-    def __init__(self, cursor: Cursor, variable: Fold) -> None:
+    def __init__(self, cursor: TokenCursor, variable: Fold) -> None:
         self.cursor = cursor
         self.variable = variable
         self.level = 0
@@ -177,7 +177,7 @@ class ExpressionReader:
                     raise cursor.unexpected("an expression", hint="put NOT x into parentheses")
                 pending.operators.append(_Operator("not", _NOT, token))
             elif token.key == "-":
-                if cursor.ahead().kind is Kind.NUMBER and self._plain_number(cursor.ahead(2)):
+                if cursor.ahead().kind is TokenKind.NUMBER and self._plain_number(cursor.ahead(2)):
                     return
                 pending.operators.append(_Operator("negate", _SIGN, token))
             elif token.key != "+":
@@ -303,9 +303,9 @@ class ExpressionReader:
     def _primary(self) -> Expression:
         cursor = self.cursor
         token = cursor.token
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             return read_number(cursor.source, cursor.advance())
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             cursor.advance()
             return Literal(token.value, span=token.span)
         if token.key == "(":
@@ -332,7 +332,7 @@ class ExpressionReader:
             cursor.advance()
             parts.append(cursor.advance().value)
         if len(parts) > 1:
-            parts[0] = self.variable(first.value, first.kind is Kind.QUOTED)
+            parts[0] = self.variable(first.value, first.kind is TokenKind.QUOTED)
         return Name(tuple(parts), span=cursor.span_from(first.start))
 
     def _parenthesised(self) -> Expression:
@@ -349,7 +349,7 @@ class ExpressionReader:
 
     def close(self, start: Token) -> None:
         """Take the parenthesis that closes the one at `start`."""
-        if self.cursor.token.kind is Kind.END:
+        if self.cursor.token.kind is TokenKind.END:
             raise self.cursor.error("'(' is never closed", start.span, hint="add ')'")
         self.cursor.expect(")")
 
@@ -373,7 +373,7 @@ class ExpressionReader:
         level = 1
         while level:
             token = cursor.advance()
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 raise cursor.error("the subquery is never closed", opener.span, hint="add ')'")
             level += (token.key == "(") - (token.key == ")")
         source = cursor.source
@@ -393,7 +393,7 @@ class _Operator:
 class _Pending:
     """Operands and operators that were read and not combined yet, in text order."""
 
-    cursor: Cursor
+    cursor: TokenCursor
     operands: list[Expression] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
     #: What the last IS, BETWEEN, IN or LIKE gave, to refuse a second one behind it.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 from outpace.pattern.notation.disorder import read_disorder
-from outpace.pattern.notation.lexer import Cursor, Kind, Source, Token
+from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.parse_expression import read_expression
 from outpace.pattern.notation.parse_pattern import read_pattern
 from outpace.pattern.notation.parse_windows import (
@@ -73,7 +73,7 @@ def parse_match_recognize(
     >>> [name for name, _ in query.definitions]
     ['DOWN', 'UP']
     """
-    cursor = Cursor(Source(text, where, offset, whole, dialect))
+    cursor = TokenCursor(SourceText(text, where, offset, whole, dialect))
     wrapped = cursor.accept("MATCH_RECOGNIZE")
     if wrapped:
         cursor.expect("(")
@@ -84,7 +84,7 @@ def parse_match_recognize(
     return query
 
 
-def read_clauses(cursor: Cursor) -> Query:
+def read_clauses(cursor: TokenCursor) -> Query:
     """Read the clauses from a cursor, up to the end or the closing parenthesis.
 
     MEASURES stands before PATTERN in the text and has to know which names are variables, so the
@@ -104,7 +104,7 @@ def fold_upper(name: str, quoted: bool) -> str:
 
 
 class _Reader:
-    def __init__(self, cursor: Cursor, variables: Set[str]) -> None:
+    def __init__(self, cursor: TokenCursor, variables: Set[str]) -> None:
         self.cursor = cursor
         self.variables = variables
         self.query = Query()
@@ -113,7 +113,7 @@ class _Reader:
 
     def read(self) -> Query:
         cursor = self.cursor
-        while cursor.token.kind is not Kind.END and not cursor.at(")"):
+        while cursor.token.kind is not TokenKind.END and not cursor.at(")"):
             words, read_clause = self._clause()
             self._once(words)
             cursor.index += len(words.split())
@@ -177,7 +177,7 @@ class _Reader:
 
     def _variable(self, what: str = "a pattern variable") -> str:
         token = self.cursor.expect_name(what)
-        return fold_upper(token.value, token.kind is Kind.QUOTED)
+        return fold_upper(token.value, token.kind is TokenKind.QUOTED)
 
     def _expression(self) -> Expression:
         return read_expression(self.cursor, self._fold_known)
@@ -282,7 +282,7 @@ class _Reader:
             tree: ast.Pattern = ast.Empty(span=cursor.span_from(opener.start))
         else:
             tree = read_pattern(cursor, fold_upper)
-            if cursor.token.kind is Kind.END:
+            if cursor.token.kind is TokenKind.END:
                 raise cursor.error("'(' is never closed", opener.span, hint="add ')'")
             cursor.expect(")")
         self.query = replace(self.query, tree=tree)

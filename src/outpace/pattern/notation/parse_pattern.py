@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from outpace.errors import Span
 from outpace.pattern import ast
 from outpace.pattern.depth import MOST_LEVELS, MOST_NESTED, pattern_is_too_deep
-from outpace.pattern.notation.lexer import Cursor, Kind, Source, Token
+from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor, TokenKind
 from outpace.pattern.notation.own_link import ALONE, default_link, item_links
 
 #: Turns a variable as written into its name: (text, whether it was quoted) to name.
@@ -68,13 +68,13 @@ def parse_pattern(
         mode=<Mode.GREEDY: 'greedy'>, link=<Link.NEXT: 'next'>, until=None)),
         links=(<Link.NEXT: 'next'>,))
     """
-    cursor = Cursor(Source(text, where, offset, whole, dialect, is_pattern=True))
+    cursor = TokenCursor(SourceText(text, where, offset, whole, dialect, is_pattern=True))
     pattern = read_pattern(cursor, fold)
     cursor.expect_end()
     return pattern
 
 
-def read_pattern(cursor: Cursor, fold: Fold | None = None) -> ast.Pattern:
+def read_pattern(cursor: TokenCursor, fold: Fold | None = None) -> ast.Pattern:
     """Read a pattern from a cursor, up to the end or a closing parenthesis that is not its own."""
     pattern = _Reader(cursor, fold or (lambda name, _quoted: name)).read()
     return replace(pattern, span=cursor.source.marked(pattern.span))
@@ -95,7 +95,7 @@ class _Frame:
 
 
 class _Reader:
-    def __init__(self, cursor: Cursor, fold: Fold) -> None:
+    def __init__(self, cursor: TokenCursor, fold: Fold) -> None:
         self.cursor = cursor
         self.fold = fold
         self.stack: list[_Frame] = [_Frame("", cursor.token)]
@@ -115,7 +115,7 @@ class _Reader:
             elif token.key == "," and frame.opener == "PERMUTE":
                 self._finish_argument(frame)
                 cursor.advance()
-            elif token.kind is Kind.END or token.key in (")", "-}"):
+            elif token.kind is TokenKind.END or token.key in (")", "-}"):
                 if len(self.stack) == 1:
                     return self._finish_pattern(frame)
                 self._close(frame)
@@ -149,7 +149,7 @@ class _Reader:
             raise cursor.unexpected("a pattern variable or a group", hint=hint)
 
     def _name(self, token: Token) -> str:
-        return self.fold(token.value, token.kind is Kind.QUOTED)
+        return self.fold(token.value, token.kind is TokenKind.QUOTED)
 
     def _link(self, frame: _Frame) -> None:
         cursor = self.cursor
@@ -175,7 +175,7 @@ class _Reader:
         cursor = self.cursor
         closer = _CLOSERS[frame.opener]
         if cursor.token.key != closer:
-            if cursor.token.kind is Kind.END:
+            if cursor.token.kind is TokenKind.END:
                 raise cursor.error(
                     f"'{frame.opener}' is never closed", frame.start.span, hint=f"add '{closer}'"
                 )
@@ -311,7 +311,7 @@ class _Reader:
     def _bound(self) -> int | None:
         cursor = self.cursor
         token = cursor.token
-        if token.kind is not Kind.NUMBER:
+        if token.kind is not TokenKind.NUMBER:
             return None
         if not token.value.isdigit():
             raise cursor.error("a quantifier bound is a whole number")

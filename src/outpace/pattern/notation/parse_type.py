@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from outpace.pattern.depth import MOST_NESTED
-from outpace.pattern.notation.lexer import Cursor, Kind, Source
+from outpace.pattern.notation.lexer import SourceText, TokenCursor, TokenKind
 from outpace.pattern.notation.print_name import print_name
 
 _PLAIN = {
@@ -79,13 +79,13 @@ def parse_type(text: str, *, where: str = "type") -> pa.DataType:
     >>> parse_type("struct<bid: double, ask: double>") == parse_type("row(bid double, ask double)")
     True
     """
-    cursor = Cursor(Source(text, where))
+    cursor = TokenCursor(SourceText(text, where))
     kind = read_type(cursor)
     cursor.expect_end()
     return kind
 
 
-def read_type(cursor: Cursor, level: int = 0) -> pa.DataType:
+def read_type(cursor: TokenCursor, level: int = 0) -> pa.DataType:
     """Read a type from a cursor."""
     if level > MOST_NESTED:
         raise cursor.error(f"types are nested deeper than {MOST_NESTED} levels")
@@ -95,9 +95,9 @@ def read_type(cursor: Cursor, level: int = 0) -> pa.DataType:
     return kind
 
 
-def _element_type(cursor: Cursor, level: int) -> pa.DataType:
+def _element_type(cursor: TokenCursor, level: int) -> pa.DataType:
     token = cursor.token
-    if token.kind is not Kind.WORD:
+    if token.kind is not TokenKind.WORD:
         raise cursor.unexpected("a type")
     cursor.advance()
     word = token.key
@@ -136,14 +136,14 @@ def _element_type(cursor: Cursor, level: int) -> pa.DataType:
     return _PLAIN[word]
 
 
-def _open(cursor: Cursor) -> str:
+def _open(cursor: TokenCursor) -> str:
     if cursor.accept("<"):
         return ">"
     cursor.expect("(")
     return ")"
 
 
-def _decimal(cursor: Cursor) -> pa.DataType:
+def _decimal(cursor: TokenCursor) -> pa.DataType:
     precision, scale = 38, 0
     if cursor.accept("("):
         precision = _number(cursor, 1, 38)
@@ -153,7 +153,7 @@ def _decimal(cursor: Cursor) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _timestamp(cursor: Cursor) -> pa.DataType:
+def _timestamp(cursor: TokenCursor) -> pa.DataType:
     unit = "us"
     if cursor.accept("("):
         digits = _number(cursor, 0, 9)
@@ -165,7 +165,7 @@ def _timestamp(cursor: Cursor) -> pa.DataType:
     return pa.timestamp(unit)
 
 
-def _struct(cursor: Cursor, level: int) -> pa.DataType:
+def _struct(cursor: TokenCursor, level: int) -> pa.DataType:
     close = _open(cursor)
     members: list[pa.Field] = []
     while True:
@@ -178,9 +178,9 @@ def _struct(cursor: Cursor, level: int) -> pa.DataType:
     return pa.struct(members)
 
 
-def _number(cursor: Cursor, least: int, most: int) -> int:
+def _number(cursor: TokenCursor, least: int, most: int) -> int:
     token = cursor.token
-    whole = token.kind is Kind.NUMBER and token.value.isdigit() and len(token.value) < 12
+    whole = token.kind is TokenKind.NUMBER and token.value.isdigit() and len(token.value) < 12
     if not whole or not least <= int(token.value) <= most:
         raise cursor.unexpected(f"a whole number from {least} to {most}")
     return int(cursor.advance().value)

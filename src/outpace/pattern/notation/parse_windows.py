@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from outpace.errors import BindError
 from outpace.pattern.expression import Expression
-from outpace.pattern.notation.lexer import Cursor, Kind, Token
+from outpace.pattern.notation.lexer import Token, TokenCursor, TokenKind
 from outpace.pattern.notation.literal import parse_duration_at, read_interval
 from outpace.pattern.notation.parse_expression import read_expression
 from outpace.pattern.schedulers import Batches, ByKey, LeastLoaded, RoundRobin, Scheduler
@@ -34,16 +34,16 @@ from outpace.pattern.windows import (
 )
 
 
-def read_windows(cursor: Cursor) -> Windows:
+def read_windows(cursor: TokenCursor) -> Windows:
     """Read what follows OVER, without its options.
 
     Examples
     --------
-    >>> from outpace.pattern.notation.lexer import Source
-    >>> read_windows(Cursor(Source("COUNT (1000 SLIDE 50)")))
+    >>> from outpace.pattern.notation.lexer import SourceText
+    >>> read_windows(TokenCursor(SourceText("COUNT (1000 SLIDE 50)")))
     CountWindows(size=1000, slide=50, offset=0)
     """
-    kinds: dict[str, Callable[[Cursor], Windows]] = {
+    kinds: dict[str, Callable[[TokenCursor], Windows]] = {
         "COUNT": _count_windows,
         "TIME": _time_windows,
         "SESSION": _session_windows,
@@ -60,13 +60,13 @@ def read_windows(cursor: Cursor) -> Windows:
         raise cursor.error(error.message, cursor.span_from(start.start), hint=error.hint) from None
 
 
-def read_scheduler(cursor: Cursor) -> Scheduler:
+def read_scheduler(cursor: TokenCursor) -> Scheduler:
     """Read what follows SCHEDULE.
 
     Examples
     --------
-    >>> from outpace.pattern.notation.lexer import Source
-    >>> read_scheduler(Cursor(Source("BATCHES OF 100")))
+    >>> from outpace.pattern.notation.lexer import SourceText
+    >>> read_scheduler(TokenCursor(SourceText("BATCHES OF 100")))
     Batches(size=100)
     """
     if cursor.accept("ROUND", "ROBIN"):
@@ -83,27 +83,27 @@ def read_scheduler(cursor: Cursor) -> Scheduler:
     raise cursor.unexpected("ROUND ROBIN, BATCHES, LEAST LOADED or BY KEY after SCHEDULE")
 
 
-def read_span(cursor: Cursor) -> Span:
+def read_span(cursor: TokenCursor) -> Span:
     """Read an interval, a duration in quotes or a whole number."""
     token = cursor.token
     if token.key == "INTERVAL":
         value = read_interval(cursor).value
         assert isinstance(value, datetime.timedelta), "an interval is a timedelta"
         return value
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         return parse_duration_at(cursor, cursor.advance())
     return read_count(cursor, "an interval, a duration in quotes or a whole number")
 
 
-def read_count(cursor: Cursor, what: str) -> int:
+def read_count(cursor: TokenCursor, what: str) -> int:
     """Read a whole number without a sign."""
     token = cursor.token
-    if token.kind is not Kind.NUMBER or not token.value.isdigit() or len(token.value) > 18:
+    if token.kind is not TokenKind.NUMBER or not token.value.isdigit() or len(token.value) > 18:
         raise cursor.unexpected(what)
     return int(cursor.advance().value)
 
 
-def _count_windows(cursor: Cursor) -> CountWindows:
+def _count_windows(cursor: TokenCursor) -> CountWindows:
     cursor.expect("(", "'(' and a number of events")
     size = read_count(cursor, "a number of events")
     slide = read_count(cursor, "a number of events") if cursor.accept("SLIDE") else size
@@ -112,7 +112,7 @@ def _count_windows(cursor: Cursor) -> CountWindows:
     return CountWindows(size, slide, offset)
 
 
-def _time_windows(cursor: Cursor) -> TimeWindows:
+def _time_windows(cursor: TokenCursor) -> TimeWindows:
     cursor.expect("(", "'(' and a stretch of time")
     size = read_span(cursor)
     slide = read_span(cursor) if cursor.accept("SLIDE") else size
@@ -121,38 +121,38 @@ def _time_windows(cursor: Cursor) -> TimeWindows:
     return TimeWindows(size, slide, offset)
 
 
-def _session_windows(cursor: Cursor) -> SessionWindows:
+def _session_windows(cursor: TokenCursor) -> SessionWindows:
     cursor.expect("(", "'(' and the gap that ends a session")
     gap = read_span(cursor)
     cursor.expect(")")
     return SessionWindows(gap)
 
 
-def _between_windows(cursor: Cursor) -> BetweenWindows:
+def _between_windows(cursor: TokenCursor) -> BetweenWindows:
     opens = _condition(cursor, cursor.expect("(", "'(' and a condition that opens a window"))
     cursor.expect("AND", "AND and a condition that closes a window")
     closes = _condition(cursor, cursor.expect("(", "'(' and a condition that closes a window"))
     return BetweenWindows(opens, closes)
 
 
-def _landmark_windows(cursor: Cursor) -> LandmarkWindows:
+def _landmark_windows(cursor: TokenCursor) -> LandmarkWindows:
     if not cursor.at("("):
         return LandmarkWindows()
     return LandmarkWindows(_condition(cursor, cursor.advance()))
 
 
-def _condition(cursor: Cursor, opener: Token) -> Expression:
+def _condition(cursor: TokenCursor, opener: Token) -> Expression:
     node = read_expression(cursor)
-    if cursor.token.kind is Kind.END:
+    if cursor.token.kind is TokenKind.END:
         raise cursor.error("'(' is never closed", opener.span, hint="add ')'")
     cursor.expect(")")
     return node
 
 
-def _signed_count(cursor: Cursor) -> int:
+def _signed_count(cursor: TokenCursor) -> int:
     sign = -1 if cursor.accept("-") else 1
     return sign * read_count(cursor, "a number of events")
 
 
-def _signed_span(cursor: Cursor) -> Span:
+def _signed_span(cursor: TokenCursor) -> Span:
     return _signed_count(cursor) if cursor.at("-") else read_span(cursor)

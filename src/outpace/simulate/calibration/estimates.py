@@ -24,7 +24,7 @@ from outpace.errors import ScenarioError
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TimedBatch:
     """What a batch of a run did; times in seconds since 1970.
 
     Parameters
@@ -42,7 +42,7 @@ class Batch:
 
     Examples
     --------
-    >>> Batch(100, started=10.0, cut=9.99, committed=10.5, latency=1.4).seconds
+    >>> TimedBatch(100, started=10.0, cut=9.99, committed=10.5, latency=1.4).seconds
     0.5
     """
 
@@ -113,7 +113,9 @@ class Costs:
         return self.latency.seconds / self.throughput.seconds - 1
 
 
-def estimate_costs(paced: Mapping[float, Sequence[Batch]], full: Sequence[Batch]) -> Costs:
+def estimate_costs(
+    paced: Mapping[float, Sequence[TimedBatch]], full: Sequence[TimedBatch]
+) -> Costs:
     """Estimate what a batch and an event cost.
 
     Parameters
@@ -126,7 +128,7 @@ def estimate_costs(paced: Mapping[float, Sequence[Batch]], full: Sequence[Batch]
     Examples
     --------
     >>> def took(events):
-    ...     return Batch(events, 0.0, 0.0, 0.5 + events * 2e-6, 1.0)
+    ...     return TimedBatch(events, 0.0, 0.0, 0.5 + events * 2e-6, 1.0)
     >>> paced = {rate: [took(rate)] * 3 for rate in (1000, 50_000, 100_000)}
     >>> costs = estimate_costs(paced, [took(400_000)] * 4)
     >>> round(costs.setup, 9), round(costs.latency.seconds, 12), round(costs.throughput.seconds, 12)

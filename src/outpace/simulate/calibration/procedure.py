@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final
 from outpace.errors import OutpaceError
 from outpace.simulate.calibration.compare import Reading
 from outpace.simulate.calibration.estimates import (
-    Batch,
     Costs,
+    TimedBatch,
     estimate_costs,
     selectivity_of,
 )
 from outpace.simulate.calibration.stream import (
-    Counts,
     LiveStream,
+    RateStretch,
+    RowCounts,
     Setting,
-    Stretch,
     counting,
     latency_of,
     live_stream,
@@ -43,7 +43,7 @@ _WARM_AT: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CalibrationPace:
     """How long things are measured.
 
     Parameters
@@ -65,7 +65,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CalibrationResult:
     """What a calibration found.
 
     Parameters
@@ -84,7 +84,7 @@ class Found:
 
     costs: Costs
     selectivity: float
-    counts: Counts
+    counts: RowCounts
     rates: dict[float, int]
     full: int
 
@@ -92,9 +92,9 @@ class Found:
 def measure_costs(
     session: SparkSession,
     setting: Setting,
-    pace: Pace,
+    pace: CalibrationPace,
     on_step: Callable[[str], None] = lambda _: None,
-) -> Found:
+) -> CalibrationResult:
     """Run a query at full speed and at several rates, and estimate what it costs.
 
     Rates rise and then fall, between two times at full speed: what becomes faster or slower with
@@ -127,10 +127,10 @@ def measure_costs(
         full += _full(live, setting, pace.full)
         batches = live.batches()
         counted = counts()
-    paced: dict[float, list[Batch]] = {}
+    paced: dict[float, list[TimedBatch]] = {}
     for stretch in stretches:
         paced.setdefault(stretch.rate, []).extend(_settled(batches, stretch))
-    return Found(
+    return CalibrationResult(
         estimate_costs(paced, full),
         selectivity_of(counted.matches, counted.events),
         counted,
@@ -142,7 +142,7 @@ def measure_costs(
 def measure_rates(
     session: SparkSession,
     setting: Setting,
-    pace: Pace,
+    pace: CalibrationPace,
     rates: Sequence[tuple[float, bool]],
     repeat: int,
     on_step: Callable[[str], None] = lambda _: None,
@@ -158,7 +158,7 @@ def measure_rates(
     repeat
         How often each is measured.
     """
-    stretches: list[list[Stretch]] = [[] for _ in rates]
+    stretches: list[list[RateStretch]] = [[] for _ in rates]
     _warm(session, setting, pace, on_step)
     # Metrics are counted here as well, so that batches do the same as when costs were estimated.
     with counting(session), live_stream(session, setting) as live:
@@ -180,7 +180,7 @@ def measure_rates(
 
 
 def _warm(
-    session: SparkSession, setting: Setting, pace: Pace, on_step: Callable[[str], None]
+    session: SparkSession, setting: Setting, pace: CalibrationPace, on_step: Callable[[str], None]
 ) -> None:
     """Run the query with batches right after each other, so that Java compiles sooner."""
     on_step("warm-up")
@@ -199,7 +199,7 @@ def _low_rate(setting: Setting) -> float:
     return _WARM_AT * setting.events_max / setting.trigger
 
 
-def _full(live: LiveStream, setting: Setting, count: int) -> list[Batch]:
+def _full(live: LiveStream, setting: Setting, count: int) -> list[TimedBatch]:
     """Return the batches at full speed that are as large as they may be, or nearly."""
     # The first of them may begin before all events are there, and is not counted.
     stretch = live.at_full_speed(count + 2)
@@ -207,13 +207,13 @@ def _full(live: LiveStream, setting: Setting, count: int) -> list[Batch]:
     return [batch for batch in found if 2 * batch.events >= setting.events_max]
 
 
-def _settled(batches: Sequence[Batch], stretch: Stretch) -> list[Batch]:
+def _settled(batches: Sequence[TimedBatch], stretch: RateStretch) -> list[TimedBatch]:
     """Return the batches of a stretch without the first one."""
     return steady(batches, stretch)[1:]
 
 
 def _reading(
-    live: LiveStream, batches: Sequence[Batch], stretch: Stretch, overload: bool
+    live: LiveStream, batches: Sequence[TimedBatch], stretch: RateStretch, overload: bool
 ) -> Reading:
     """Return what a stretch shows; in overload all that was done in it counts."""
     if overload:

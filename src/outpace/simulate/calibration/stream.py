@@ -31,7 +31,7 @@ from outpace.errors import OutpaceError
 from outpace.hosts.spark.metrics import watch
 from outpace.ingest.log import create
 from outpace.ingest.log.reader import Log
-from outpace.simulate.calibration.estimates import Batch
+from outpace.simulate.calibration.estimates import TimedBatch
 from outpace.simulate.metrics import Floats
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RateStretch:
     """A time during which events came at a rate; in seconds since 1970."""
 
     rate: float
@@ -97,7 +97,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """What the metrics of a query say: events that came, matches, and what could not be used."""
 
     events: int
@@ -117,7 +117,7 @@ class LiveStream:
         self._folder = folder
         self._setting = setting
 
-    def at_rate(self, rate: float, seconds: float) -> Stretch:
+    def at_rate(self, rate: float, seconds: float) -> RateStretch:
         """Feed at a rate for a time, or longer until there have been some batches."""
         first = self._batches_done
         self._tell(rate=rate)
@@ -126,9 +126,9 @@ class LiveStream:
         while (now := time.time()) < began + seconds or self._batches_done < first + BATCHES_LEAST:
             self._check(now < until)
             time.sleep(_LOOK)
-        return Stretch(rate, began, time.time())
+        return RateStretch(rate, began, time.time())
 
-    def at_full_speed(self, batches: int) -> Stretch:
+    def at_full_speed(self, batches: int) -> RateStretch:
         """Append at once what fills so many batches, and wait until it is processed."""
         self.drain()
         events = batches * self._setting.events_max
@@ -139,7 +139,7 @@ class LiveStream:
             self._check(time.time() < began + _BURST_SECONDS)
             time.sleep(_LOOK)
         self._query.processAllAvailable()
-        return Stretch(0.0, began, time.time())
+        return RateStretch(0.0, began, time.time())
 
     def drain(self) -> None:
         """Let nothing come any more, and wait until all is processed."""
@@ -148,7 +148,7 @@ class LiveStream:
         time.sleep(0.2)
         self._query.processAllAvailable()
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[TimedBatch]:
         """Return the batches so far that had events."""
         firsts, stops, arrivals = self._frames()
         found = []
@@ -162,10 +162,10 @@ class LiveStream:
             came = float(np.average(arrivals, weights=events))
             cut = float(arrivals[np.flatnonzero(events)[-1]])
             began = datetime.fromisoformat(progress["timestamp"]).timestamp()
-            found.append(Batch(stop - start, began, cut, committed, committed - came))
+            found.append(TimedBatch(stop - start, began, cut, committed, committed - came))
         return found
 
-    def came(self, stretch: Stretch) -> float:
+    def came(self, stretch: RateStretch) -> float:
         """Return how many events a second came during a stretch."""
         firsts, stops, arrivals = self._frames()
         inside = (arrivals >= stretch.began) & (arrivals < stretch.ended)
@@ -240,17 +240,17 @@ def live_stream(session: SparkSession, setting: Setting) -> Iterator[LiveStream]
 
 
 @contextmanager
-def counting(session: SparkSession) -> Iterator[Callable[[], Counts]]:
+def counting(session: SparkSession) -> Iterator[Callable[[], RowCounts]]:
     """Give what counts the events and matches of the queries that are started in the block."""
     with watch(session, 0) as watched:
 
-        def counts() -> Counts:
+        def counts() -> RowCounts:
             return counts_of(watched.values()["samples"])
 
         yield counts
 
 
-def counts_of(samples: Iterable[Mapping[str, Any]]) -> Counts:
+def counts_of(samples: Iterable[Mapping[str, Any]]) -> RowCounts:
     """Add up metrics of stages, which come in the order in which events pass through them.
 
     Events are those that the first stage took, matches those that the last one gave.
@@ -273,10 +273,10 @@ def counts_of(samples: Iterable[Mapping[str, Any]]) -> Counts:
             totals[name] = value
         elif name in totals:
             totals[name] += value
-    return Counts(**totals)
+    return RowCounts(**totals)
 
 
-def steady(batches: Sequence[Batch], stretch: Stretch) -> list[Batch]:
+def steady(batches: Sequence[TimedBatch], stretch: RateStretch) -> list[TimedBatch]:
     """Return the batches whose events all came during a stretch.
 
     One that begins after the end of the stretch does not count: events came for a part of its
@@ -284,8 +284,8 @@ def steady(batches: Sequence[Batch], stretch: Stretch) -> list[Batch]:
 
     Examples
     --------
-    >>> ends = [Batch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0, 9.0)]
-    >>> [batch.cut for batch in steady(ends, Stretch(5.0, 2.0, 8.0))]
+    >>> ends = [TimedBatch(10, cut, cut, cut + 0.5, 1.0) for cut in (1.0, 3.0, 5.0, 7.0, 9.0)]
+    >>> [batch.cut for batch in steady(ends, RateStretch(5.0, 2.0, 8.0))]
     [5.0, 7.0]
     """
     cuts = [batch.cut for batch in batches]
@@ -297,18 +297,18 @@ def steady(batches: Sequence[Batch], stretch: Stretch) -> list[Batch]:
     ]
 
 
-def latency_of(batches: Sequence[Batch]) -> float:
+def latency_of(batches: Sequence[TimedBatch]) -> float:
     """Return how old events were, on average, when their rows were in the sink, in seconds."""
     events = [batch.events for batch in batches]
     return float(np.average([batch.latency for batch in batches], weights=events))
 
 
-def throughput_of(batches: Sequence[Batch]) -> float:
+def throughput_of(batches: Sequence[TimedBatch]) -> float:
     """Return the events a second of batches that follow each other; there must be two or more.
 
     Examples
     --------
-    >>> throughput_of([Batch(20, at, at, at + 0.5, 1.0) for at in (0.0, 2.0, 4.0)])
+    >>> throughput_of([TimedBatch(20, at, at, at + 0.5, 1.0) for at in (0.0, 2.0, 4.0)])
     10.0
     """
     seconds = batches[-1].started - batches[0].started

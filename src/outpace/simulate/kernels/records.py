@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 Records = NDArray[Any]
 
 
-class Kind(IntEnum):
+class VertexKind(IntEnum):
     """What a vertex is."""
 
     PRODUCER = 0

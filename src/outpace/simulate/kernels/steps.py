@@ -17,17 +17,17 @@ from outpace.simulate.kernels.records import (
     Combining,
     Floats,
     Integers,
-    Kind,
     Records,
     State,
     Stores,
+    VertexKind,
 )
 from outpace.simulate.kernels.rings import HEADER, average, enqueue, make_room, take_from
 from outpace.simulate.layout import SAME_TIME
 from outpace.simulate.metrics import BIN_GROWTH, BINS, LEAST_LATENCY
 from outpace.simulate.vertex_state import NOTHING
 
-WINDOWED, CONSUMER = int(Kind.WINDOWED), int(Kind.CONSUMER)
+WINDOWED, CONSUMER = int(VertexKind.WINDOWED), int(VertexKind.CONSUMER)
 _CONSTANT, _SHARE = int(Combining.CONSTANT), int(Combining.SHARE)
 _LOG_GROWTH = math.log(BIN_GROWTH)
 

@@ -25,11 +25,11 @@ from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
 from outpace.simulate.kernels.records import (
     Floats,
     Integers,
-    Kind,
     Records,
     Settings,
     State,
     Stores,
+    VertexKind,
 )
 from outpace.simulate.kernels.rings import enqueue, take_front
 from outpace.simulate.kernels.rounds import allocate, find_ready
@@ -37,7 +37,7 @@ from outpace.simulate.kernels.steps import CONSUMER, WINDOWED, possible_events, 
 from outpace.simulate.strategies import LEFTOVER, ROUNDS
 from outpace.simulate.vertex_state import NOTHING
 
-_PRODUCER = int(Kind.PRODUCER)
+_PRODUCER = int(VertexKind.PRODUCER)
 
 #: Ticks that are replayed at once.
 LANES = 32

@@ -33,7 +33,7 @@ ID: Final = "id"
 
 
 @dataclass(frozen=True)
-class Arrival:
+class DrawnArrival:
     """How the events of a stream come, and what that means.
 
     Parameters
@@ -71,7 +71,7 @@ class Arrival:
         return alone and bool(self.query.order)
 
 
-def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -> Arrival:
+def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -> DrawnArrival:
     """Cut events that come in order, and tell the time between."""
     times = _times(query, events)
     steps: list[Stimulus] = []
@@ -86,10 +86,10 @@ def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -
             steps.append(TimeTold(told))
             time = max(time, told)
             progress.append((high, max([time, *times[:high]])))
-    return Arrival(query, None, tuple(steps), events, max([time, *times]), tuple(progress))
+    return DrawnArrival(query, None, tuple(steps), events, max([time, *times]), tuple(progress))
 
 
-def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) -> Arrival:
+def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) -> DrawnArrival:
     """Give events to sources, which speak in any order."""
     names = tuple(f"s{number}" for number in range(random.randint(1, 4)))
     owners = np.array([random.randrange(len(names)) for _ in range(events.num_rows)], np.int64)
@@ -119,12 +119,14 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
         if rest.num_rows and random.random() < 0.4:
             steps.append(TimeTold(_times(query, rest)[0] - random.randint(0, 1), name))
     taken = whole.take(pa.array(order, pa.int64()))
-    return Arrival(query, names, tuple(steps), taken, max([int(NO_TIME), *_times(query, taken)]))
+    return DrawnArrival(
+        query, names, tuple(steps), taken, max([int(NO_TIME), *_times(query, taken)])
+    )
 
 
 def draw_disorder(
     random: Random, query: Query, events: pa.Table, pieces: int, *, own: bool, whole: bool
-) -> Arrival:
+) -> DrawnArrival:
     """Let events come out of order.
 
     Parameters
@@ -164,7 +166,7 @@ def draw_disorder(
             model.tell(told)
             progress.append((len(model.released), model.time))
     model.finish()
-    return Arrival(
+    return DrawnArrival(
         model.query,
         None,
         tuple(steps),
@@ -304,7 +306,7 @@ class _Model:
         self.released += sorted(ready, key=lambda event: event.order)
 
 
-def batches(arrival: Arrival) -> Iterator[tuple[pa.Table, int]]:
+def batches(arrival: DrawnArrival) -> Iterator[tuple[pa.Table, int]]:
     """Yield what comes as micro-batches: rows, and how far time is told to have come."""
     for step in arrival.steps:
         match step:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.codec.cell import Cell, Kind
+from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.codec.table import read_table
 from outpace.engine.message import (
     Answer,
@@ -40,7 +40,7 @@ from outpace.engine.split.windows import Windows
 from outpace.engine.wire import read_delivery, write_delivery
 from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
-from outpace.testing.simulation.arrival import END, Arrival, batches
+from outpace.testing.simulation.arrival import END, DrawnArrival, batches
 from outpace.testing.simulation.trace import SimulationError, Trace, check, check_same
 from outpace.testing.stream_chain import Chain, Given, States
 
@@ -48,7 +48,7 @@ _WINDOWS: Final = tuple(column.name for column in fields(Windows))
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What came out of a run."""
 
     matches: list[dict[str, Any]] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Outcome:
 
 
 @dataclass
-class Kept:
+class SavedPart:
     """A part, what it was saved as, and what it took and said since.
 
     Parameters
@@ -173,11 +173,11 @@ def told(stimulus: Stimulus) -> str:
 
 
 def run_in_one_place(
-    spec: OperatorSpec, arrival: Arrival, random: Random, trace: Trace, *, saves: bool
-) -> Outcome:
+    spec: OperatorSpec, arrival: DrawnArrival, random: Random, trace: Trace, *, saves: bool
+) -> RunOutcome:
     """Drive the whole operator; it is saved and lost now and then."""
-    outcome = Outcome()
-    kept = Kept("operator", lambda: Operator(spec), Operator.step, trace)
+    outcome = RunOutcome()
+    kept = SavedPart("operator", lambda: Operator(spec), Operator.step, trace)
     steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
     for number, stimulus in enumerate(steps, 1):
         trace.say(told(stimulus))
@@ -197,7 +197,7 @@ def run_in_one_place(
     return outcome
 
 
-def _refuse(kept: Kept, arrival: Arrival, rows: pa.Table, trace: Trace) -> None:
+def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: Trace) -> None:
     """Push a row that comes before others that were pushed, which must change nothing."""
     name = arrival.query.order[0].column
     times = [*arrival.events[name].slice(0, 1).to_pylist(), *rows[name].to_pylist()]
@@ -230,12 +230,12 @@ class Places:
         self._columns, self._keyed = spec.columns, spec.windows.keyed
         self._schema = pa.schema([spec.schema.field(name) for name in spec.columns])
         self._bound = spec.bound
-        self._front = Kept("front", lambda: Front(spec), Front.step, trace)
+        self._front = SavedPart("front", lambda: Front(spec), Front.step, trace)
         self._instances = [
-            Kept(f"instance {number}", lambda: Instance(spec), Instance.step, trace)
+            SavedPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace)
             for number in range(count)
         ]
-        self._back = Kept("back", lambda: Back(spec), _back_step, trace)
+        self._back = SavedPart("back", lambda: Back(spec), _back_step, trace)
         #: Deliveries, and answers to front and back, that are on their way.
         self._sent: list[deque[Deliver]] = [deque() for _ in range(count)]
         self._to_front: list[deque[Delivered]] = [deque() for _ in range(count)]
@@ -245,7 +245,7 @@ class Places:
         #: How often something arrives, and how often each instance gets its turn: some are slow.
         self._pace = random.choice([0.05, 1.0, 5.0])
         self._speeds = [random.choice([0.05, 1.0, 1.0, 3.0]) for _ in range(count)]
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
 
     def run(self, steps: Sequence[Stimulus]) -> None:
         """Let everything happen, in an order that the seed decides."""
@@ -380,13 +380,13 @@ class Stages:
         self._expected = expected
         self._random, self._trace = random, trace
         self._chain = Chain(plan.stages)
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         self.late = 0
         self.pulse = int(NO_TIME)
         #: What a pulse promised before each match came.
         self.promised: list[int] = []
 
-    def run(self, arrival: Arrival) -> None:
+    def run(self, arrival: DrawnArrival) -> None:
         """Run all batches, and one that lets time pass."""
         assert arrival.progress is not None
         nothing, events = arrival.events.schema.empty_table(), arrival.events.num_rows
@@ -426,16 +426,16 @@ class Stages:
         outcome = self.outcome
         before = len(outcome.matches)
         for kind, rows in (
-            (Kind.MATCHES, outcome.matches),
-            (Kind.TIMED_OUT, outcome.timed_out),
-            (Kind.LATE, outcome.late),
-            (Kind.INVALID, outcome.invalid),
+            (CellKind.MATCHES, outcome.matches),
+            (CellKind.TIMED_OUT, outcome.timed_out),
+            (CellKind.LATE, outcome.late),
+            (CellKind.INVALID, outcome.invalid),
         ):
             for cell in given.cells:
                 if cell.kind is kind:
                     rows += read_table(cell.block).to_pylist()
         self.late += sum(counters.late for counters in given.counters[0])
         self.promised += [self.pulse] * (len(outcome.matches) - before)
-        pulses = [cell.watermark for cell in given.cells if cell.kind is Kind.PULSE]
+        pulses = [cell.watermark for cell in given.cells if cell.kind is CellKind.PULSE]
         self.pulse = min(pulses, default=self.pulse)
         self._trace.say(f"  {outcome.matches[before:]}, time {self.pulse}")

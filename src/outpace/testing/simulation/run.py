@@ -28,13 +28,13 @@ from outpace.pattern.windows import CountWindows, SessionWindows, TimeWindows
 from outpace.plan.stream import plan_stream
 from outpace.testing.simulation.arrival import (
     END,
-    Arrival,
+    DrawnArrival,
     draw_disorder,
     draw_in_order,
     draw_sources,
 )
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of
-from outpace.testing.simulation.places import Outcome, Places, Stages, run_in_one_place
+from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
     Asked,
     Span,
@@ -89,7 +89,7 @@ class _Scenario:
     """What a seed decides before anything runs."""
 
     asked: Asked
-    arrival: Arrival
+    arrival: DrawnArrival
     place: str
     timeouts: bool
     choose: Callable[[Task], Matcher]
@@ -198,7 +198,7 @@ def _draw(random: Random) -> _Scenario:
     most = min(most, 12) if is_large(query) else most
     letters = "abcd" if asked.holds is None else "".join(sorted(asked.holds)).lower() * 4 + "d"
     events = _draw_events(random, schema, most * 2 if keyed else most, letters)
-    ways: list[Callable[..., Arrival]] = [
+    ways: list[Callable[..., DrawnArrival]] = [
         draw_in_order,
         partial(draw_disorder, own=True, whole=place != STAGES),
     ]
@@ -229,7 +229,7 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
     if query.windows is not None:
         query = draw_instances(random, query)
         places += [PLACES] * 2
-    ways: list[Callable[..., Arrival]] = [draw_in_order]
+    ways: list[Callable[..., DrawnArrival]] = [draw_in_order]
     if _has_stream_time(query, table.schema):
         ways.append(partial(draw_disorder, own=False, whole=True))
         if saves and query.rows is not Rows.ALL_WITH_UNMATCHED:
@@ -308,7 +308,7 @@ def _described(scenario: _Scenario) -> str:
 # --- What is compared ----------------------------------------------------------------------------
 
 
-def _simulate(scenario: _Scenario, random: Random, trace: Trace) -> Outcome:
+def _simulate(scenario: _Scenario, random: Random, trace: Trace) -> RunOutcome:
     arrival = scenario.arrival
     asked = replace(scenario.asked, query=scenario.query)
     meaning = meaning_of(asked, arrival.events, arrival.time, timeouts=scenario.timeouts)
@@ -334,7 +334,7 @@ def _simulate(scenario: _Scenario, random: Random, trace: Trace) -> Outcome:
 
 def _simulate_stages(
     scenario: _Scenario, meaning: Meaning, random: Random, trace: Trace
-) -> Outcome:
+) -> RunOutcome:
     """Run stages, which never end: what is final when time has come to its end is expected."""
     query, arrival = scenario.query, scenario.arrival
     plan = plan_stream(query, scenario.schema, random.randint(1, 3), timeouts=scenario.timeouts)
@@ -417,7 +417,7 @@ def _counted(rows: list[Any]) -> set[str]:
     return found
 
 
-def _check_aside(scenario: _Scenario, outcome: Outcome) -> None:
+def _check_aside(scenario: _Scenario, outcome: RunOutcome) -> None:
     """Compare which events were late, and which invalid."""
     arrival = scenario.arrival
     disorder = scenario.query.order_of_arrival

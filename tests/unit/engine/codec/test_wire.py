@@ -14,7 +14,7 @@ from outpace.engine.codec.block import block_cells
 from outpace.engine.codec.wire import (
     FIXED_BYTES,
     Header,
-    Kind,
+    MessageKind,
     _joined,
     block_bytes,
     read_events,
@@ -68,7 +68,7 @@ def test_events_come_back_with_their_header(rows, stream, source, watermark):
     header = read_header(block)
     times = table["ts"].cast(pa.int64()).to_pylist()
     numbers = table["seq"].to_pylist()
-    assert (header.kind, header.stream, header.source) == (Kind.EVENTS, stream, source)
+    assert (header.kind, header.stream, header.source) == (MessageKind.EVENTS, stream, source)
     assert header.rows == table.num_rows
     assert (header.first, header.last) == ((times[0], numbers[0]), (times[-1], numbers[-1]))
     assert header.watermark == max(watermark, times[-1])
@@ -92,7 +92,7 @@ def test_numbers_with_gaps_cost_bytes_and_come_back():
     assert len(block) >= len(write_events("", "", whole)) + 1000
 
 
-@pytest.mark.parametrize("kind", [Kind.HEARTBEAT, Kind.END])
+@pytest.mark.parametrize("kind", [MessageKind.HEARTBEAT, MessageKind.END])
 def test_marks_have_no_events(kind):
     header = read_header(write_mark(kind, "doors", "west", -5))
     assert (header.kind, header.stream, header.source) == (kind, "doors", "west")
@@ -117,7 +117,7 @@ def test_a_block_that_is_cut_short_is_refused(size):
 
 
 def test_other_bytes_and_other_versions_are_told_apart():
-    block = bytearray(write_mark(Kind.END, "doors", "west"))
+    block = bytearray(write_mark(MessageKind.END, "doors", "west"))
     with pytest.raises(DataError, match="not a block"):
         read_header(b"x" * 100)
     block[4] += 1
@@ -127,7 +127,7 @@ def test_other_bytes_and_other_versions_are_told_apart():
 
 def test_a_name_that_is_too_long_is_refused():
     with pytest.raises(DataError, match="too long"):
-        write_mark(Kind.END, "x" * 70_000, "west")
+        write_mark(MessageKind.END, "x" * 70_000, "west")
 
 
 @pytest.mark.parametrize("numbers", [[0, 2, 1, 3], [5, 5, 7, 8], [3, 2, 1, 6]])
@@ -173,7 +173,7 @@ def test_texts_that_lead_elsewhere_are_refused():
     texts = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
     rows = pa.RecordBatch.from_pydict({"ts": pa.array([1, 2]), "name": texts})
     (cell,) = block_cells([rows])
-    header = Header(Kind.EVENTS, "s", "a", 2, (1, 0), (2, 1), 2, len(cell.as_buffer()))
+    header = Header(MessageKind.EVENTS, "s", "a", 2, (1, 0), (2, 1), 2, len(cell.as_buffer()))
     schema = pa.schema({"ts": pa.int64(), "name": pa.string(), "seq": pa.int64()})
     with pytest.raises(DataError, match="the body of the block cannot be read"):
         read_events(_joined(header, cell.as_buffer()), schema)
@@ -182,7 +182,7 @@ def test_texts_that_lead_elsewhere_are_refused():
 def test_numbers_beyond_the_last_one_are_refused():
     (cell,) = block_cells([pa.RecordBatch.from_pydict({"ts": pa.array([1, 2])})])
     last = int(np.iinfo(np.int64).max)
-    header = Header(Kind.EVENTS, "s", "a", 2, (1, last), (2, last), 2, len(cell.as_buffer()))
+    header = Header(MessageKind.EVENTS, "s", "a", 2, (1, last), (2, last), 2, len(cell.as_buffer()))
     with pytest.raises(DataError, match="the body of the block cannot be read"):
         read_events(
             _joined(header, cell.as_buffer()), pa.schema({"ts": pa.int64(), "seq": pa.int64()})

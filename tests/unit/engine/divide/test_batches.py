@@ -10,9 +10,9 @@ from support.properties import examples
 
 from outpace.engine.arrays import Integers
 from outpace.engine.divide.batches import (
-    Batch,
     BatchCutter,
     TimeBatches,
+    WindowBatch,
     read_windows,
     window_cells,
 )
@@ -61,7 +61,7 @@ def test_every_window_is_own_once_and_comes_with_its_neighbours(
     stream: Windows, rows: int, count: int | None, neighbours: bool, cuts: list[int]
 ) -> None:
     cutter = BatchCutter(rows, count, neighbours=neighbours)
-    batches: list[Batch] = []
+    batches: list[WindowBatch] = []
     said = splits(stream, cuts)
     for place, split in enumerate(said):
         batches += cutter.take(split, ended=place == len(said) - 1)

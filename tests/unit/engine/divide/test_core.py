@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.divide import border
 from outpace.engine.divide.border import find_entry
-from outpace.engine.divide.core import CoreMatcher, Part, sorted_block
+from outpace.engine.divide.core import CoreMatcher, CoreMatches, sorted_block
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, make_kernel
@@ -106,7 +106,7 @@ def by_cores(
         before = sum(block.size for block in blocks[:low])
         entry = find_entry(task, reversed(blocks[:low]), before, partial(iter, blocks[low:]))
         matcher = CoreMatcher(task, entry)
-        parts: list[Part] = []
+        parts: list[CoreMatches] = []
         for block in blocks[:low]:
             matcher.skip(block)
         for block in blocks[low:high]:

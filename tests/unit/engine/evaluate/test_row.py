@@ -19,7 +19,7 @@ from outpace.engine.evaluate.row import (
 )
 from outpace.errors import DataError
 from outpace.pattern.bind.query import bind
-from outpace.pattern.bound import BoundExpression, Place
+from outpace.pattern.bound import BoundExpression, ReadPlace
 from outpace.pattern.functions.aggregate import AGGREGATES, aggregate_names, find_aggregate
 from outpace.pattern.query import Query
 
@@ -108,7 +108,7 @@ def test_empty_match_has_no_rows() -> None:
 def test_locate_is_the_definition(rows: list[int], data: st.DataObject) -> None:
     labels = "".join(data.draw(st.sampled_from("AB")) for _ in rows)
     current = data.draw(st.integers(-1, len(rows) - 1))
-    place = Place(
+    place = ReadPlace(
         data.draw(st.sampled_from(["first", "last"])),
         data.draw(st.sampled_from([None, frozenset({0}), frozenset({1}), frozenset({0, 1})])),
         data.draw(st.integers(0, 3)),

@@ -16,7 +16,7 @@ from support.properties import examples
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.order.clock import Clock, spans_of
-from outpace.engine.order.reorderer import Counts, Released, Reorderer
+from outpace.engine.order.reorderer import EventCounts, Released, Reorderer
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
@@ -215,7 +215,7 @@ def ids(rows: pa.Table) -> list[int]:
 def test_released_late_and_invalid_events_are_those_of_the_definition(stream, saved):
     model, disorder, schema, pieces = stream
     tested = reorderer(model.order, schema, disorder)
-    counts = Counts()
+    counts = EventCounts()
     for number, (events, told) in enumerate(pieces):
         if number in saved:
             state = written(tested.state())
@@ -228,7 +228,7 @@ def test_released_late_and_invalid_events_are_those_of_the_definition(stream, sa
         assert ids(got.invalid) == invalid
         assert got.watermark == model.watermark
         assert tested.buffered == len(model.waiting)
-        counts = Counts(
+        counts = EventCounts(
             counts.events + len(events),
             counts.released + len(released),
             counts.late + len(late),
@@ -302,7 +302,7 @@ def test_an_event_without_a_time_is_refused_and_nothing_is_taken():
     with pytest.raises(DataError, match="the time 'ts' is NULL") as caught:
         pushed(tested, 1, None, 3)
     assert caught.value.detail == "row 1 of a piece of 3, column 'ts'"
-    assert (tested.counts, tested.watermark) == (Counts(), NO_TIME)
+    assert (tested.counts, tested.watermark) == (EventCounts(), NO_TIME)
     assert pushed(tested, 0, 1).rows["ts"].to_pylist() == [0]
 
 

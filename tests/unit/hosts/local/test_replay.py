@@ -25,7 +25,7 @@ import outpace as op
 from outpace.engine.message import Emit, EventsArrived, SetAside, SourceEnded, Stimulus, TimeTold
 from outpace.engine.wire import instructions_checksum, read_stimulus, write_stimulus
 from outpace.errors import OutpaceError, StateError
-from outpace.hosts.local.recording import Recorder, Recording
+from outpace.hosts.local.recording import Recorder, StreamRecording
 from outpace.ingest.log.frame import FrameKind
 from outpace.testing.strategies import queries
 
@@ -160,7 +160,7 @@ def test_a_replay_gives_the_same_step_by_step(name: str, told: Actions, cut: int
 def test_the_text_of_a_query_reads_back_as_the_same_query(query: op.Query) -> None:
     with TemporaryDirectory() as home:
         Recorder(home, query)
-        read = Recording.open(home)
+        read = StreamRecording.open(home)
         assert read.query(query) is query
         assert read.query() == replace(query, instance_count=1, scheduler=None)
 
@@ -457,11 +457,11 @@ def test_what_is_before_a_cut_is_replayed(recorded: Path, data: st.DataObject) -
 
 
 def frame_ends(path: Path) -> list[int]:
-    return [frame.end for frame, _ in Recording.open(path).frames()]
+    return [frame.end for frame, _ in StreamRecording.open(path).frames()]
 
 
 def frame_kinds(path: Path) -> list[int]:
-    return [int(frame.kind) for frame, _ in Recording.open(path).frames()]
+    return [int(frame.kind) for frame, _ in StreamRecording.open(path).frames()]
 
 
 def test_a_torn_end_is_told(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.errors import DataError
-from outpace.hosts.processes.ring import Ring, RingReader, Slots, largest_block
+from outpace.hosts.processes.ring import Ring, RingReader, RingSlots, largest_block
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -97,7 +97,7 @@ def test_an_event_that_fits_into_no_slot_is_refused() -> None:
 
 @given(st.data())
 def test_a_slot_is_free_when_all_its_readers_are_done(data: st.DataObject) -> None:
-    slots = Slots(3)
+    slots = RingSlots(3)
     taken: dict[int, int] = {}
     for _ in range(data.draw(st.integers(0, 20))):
         if slots.free and data.draw(st.booleans()):

@@ -22,8 +22,8 @@ from outpace.ingest.log.check import check
 from outpace.ingest.log.folder import _checksum
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
-    Frame,
     FrameKind,
+    LogFrame,
     Synced,
     payload_checksum,
     write_header,
@@ -349,17 +349,17 @@ def test_files_that_never_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        Frame(FrameKind.EVENTS, 0, 2**32 - 1, 0, 1, 0, 0, 0, 0),
-        Frame(FrameKind.EVENTS, 0, 8, 0, 2**32 - 1, 0, 0, 0, 0),
-        Frame(FrameKind.EVENTS, 0, 8, 2**63 - 1, 2**32 - 1, 0, 0, 2**63 - 1, 0),
-        Frame(FrameKind.EVENTS, -8, 8, 0, 2, 0, 0, 0, 0),
-        Frame(FrameKind.EVENTS, 2**62 + 8, 8, 0, 2, 0, 0, 0, 0),
-        Frame(FrameKind.CUT, 0, 0, 2**61, 2**32 - 1, 0, 0, 0, 0),
-        Frame(FrameKind.CUT, 0, 0, 0, 2, 2**63 - 1, -(2**63), -(2**63), 0),
+        LogFrame(FrameKind.EVENTS, 0, 2**32 - 1, 0, 1, 0, 0, 0, 0),
+        LogFrame(FrameKind.EVENTS, 0, 8, 0, 2**32 - 1, 0, 0, 0, 0),
+        LogFrame(FrameKind.EVENTS, 0, 8, 2**63 - 1, 2**32 - 1, 0, 0, 2**63 - 1, 0),
+        LogFrame(FrameKind.EVENTS, -8, 8, 0, 2, 0, 0, 0, 0),
+        LogFrame(FrameKind.EVENTS, 2**62 + 8, 8, 0, 2, 0, 0, 0, 0),
+        LogFrame(FrameKind.CUT, 0, 0, 2**61, 2**32 - 1, 0, 0, 0, 0),
+        LogFrame(FrameKind.CUT, 0, 0, 0, 2, 2**63 - 1, -(2**63), -(2**63), 0),
     ],
     ids=range(7),
 )
-def test_headers_with_fitting_checksums_and_any_numbers(tmp_path: Path, frame: Frame) -> None:
+def test_headers_with_fitting_checksums_and_any_numbers(tmp_path: Path, frame: LogFrame) -> None:
     log = op.log.create(tmp_path / "log", SCHEMA)
     salt = log.folder.salt
     payload = b"no block"

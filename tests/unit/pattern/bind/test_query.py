@@ -16,10 +16,10 @@ from outpace.pattern.bound import (
     Constant,
     Label,
     Number,
-    Place,
     PredicateClass,
     Present,
     Read,
+    ReadPlace,
     guarded,
     walk,
 )
@@ -57,7 +57,7 @@ def measure(text: str, *, all_rows: bool = True) -> BoundExpression:
     return bind(query, SCHEMA).measures[0].expression
 
 
-def places(node: BoundExpression | None) -> list[Place]:
+def places(node: BoundExpression | None) -> list[ReadPlace]:
     assert node is not None
     return [part.place for part in walk(node) if isinstance(part, Read | Label)]
 
@@ -124,32 +124,34 @@ def test_a_negated_variable_can_name_itself_in_its_definition() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("price", Place("last")),
-        ("B.price", Place("last", frozenset({1}))),
-        ("U.price", Place("last", frozenset({0, 1}))),
-        ("FIRST(price, 2)", Place("first", None, 2)),
-        ("FINAL LAST(B.price, 1)", Place("last", frozenset({1}), 1, 0, True)),
-        ("PREV(B.price)", Place("last", frozenset({1}), 0, -1)),
-        ("PREV(FIRST(B.price, 3), 2)", Place("first", frozenset({1}), 3, -2)),
-        ("NEXT(FINAL FIRST(price), 4)", Place("first", None, 0, 4, True)),
-        ("CLASSIFIER(U)", Place("last", frozenset({0, 1}))),
-        ("PREV(CLASSIFIER())", Place("last", None, 0, -1)),
+        ("price", ReadPlace("last")),
+        ("B.price", ReadPlace("last", frozenset({1}))),
+        ("U.price", ReadPlace("last", frozenset({0, 1}))),
+        ("FIRST(price, 2)", ReadPlace("first", None, 2)),
+        ("FINAL LAST(B.price, 1)", ReadPlace("last", frozenset({1}), 1, 0, True)),
+        ("PREV(B.price)", ReadPlace("last", frozenset({1}), 0, -1)),
+        ("PREV(FIRST(B.price, 3), 2)", ReadPlace("first", frozenset({1}), 3, -2)),
+        ("NEXT(FINAL FIRST(price), 4)", ReadPlace("first", None, 0, 4, True)),
+        ("CLASSIFIER(U)", ReadPlace("last", frozenset({0, 1}))),
+        ("PREV(CLASSIFIER())", ReadPlace("last", None, 0, -1)),
     ],
 )
-def test_place_of_a_measure(text: str, expected: Place) -> None:
+def test_place_of_a_measure(text: str, expected: ReadPlace) -> None:
     assert places(measure(text)) == [expected]
 
 
 def test_one_row_per_match_sees_the_whole_match() -> None:
-    assert places(measure("B.price", all_rows=False)) == [Place("last", frozenset({1}), final=True)]
-    assert places(measure("RUNNING LAST(price)", all_rows=False)) == [Place("last", final=True)]
+    assert places(measure("B.price", all_rows=False)) == [
+        ReadPlace("last", frozenset({1}), final=True)
+    ]
+    assert places(measure("RUNNING LAST(price)", all_rows=False)) == [ReadPlace("last", final=True)]
     count = measure("count(*)", all_rows=False)
     assert isinstance(count, Aggregate)
     assert count.final
 
 
 def test_navigation_is_pushed_to_every_leaf() -> None:
-    place = Place("last", frozenset({1}), 1, -2)
+    place = ReadPlace("last", frozenset({1}), 1, -2)
     assert places(measure("PREV(LAST(B.price + B.quote.bid, 1), 2)")) == [place, place]
 
 
@@ -178,20 +180,23 @@ def test_what_is_null_by_its_reads_has_no_guard(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("PREV(coalesce(price, 0))", Place("last", shift=-1)),
-        ("PREV(price is null, 2)", Place("last", shift=-2)),
-        ("NEXT(price > 1 or true)", Place("last", shift=1)),
-        ("NEXT(1 in (price, 1))", Place("last", shift=1)),
-        ("LAST(case when B.price > 1 then 2 end)", Place("last", frozenset({1}))),
-        ("PREV(LAST(U.price is distinct from 1, 1), 2)", Place("last", frozenset({0, 1}), 1, -2)),
+        ("PREV(coalesce(price, 0))", ReadPlace("last", shift=-1)),
+        ("PREV(price is null, 2)", ReadPlace("last", shift=-2)),
+        ("NEXT(price > 1 or true)", ReadPlace("last", shift=1)),
+        ("NEXT(1 in (price, 1))", ReadPlace("last", shift=1)),
+        ("LAST(case when B.price > 1 then 2 end)", ReadPlace("last", frozenset({1}))),
+        (
+            "PREV(LAST(U.price is distinct from 1, 1), 2)",
+            ReadPlace("last", frozenset({0, 1}), 1, -2),
+        ),
         (
             "FINAL FIRST(concat_ws('-', CLASSIFIER(A), 'x'))",
-            Place("first", frozenset({0}), 0, 0, True),
+            ReadPlace("first", frozenset({0}), 0, 0, True),
         ),
-        ("LAST(array[price])", Place("last")),
+        ("LAST(array[price])", ReadPlace("last")),
     ],
 )
-def test_what_has_a_value_without_a_row_is_guarded(text: str, place: Place) -> None:
+def test_what_has_a_value_without_a_row_is_guarded(text: str, place: ReadPlace) -> None:
     found = guarded(measure(text))
     assert found is not None
     assert found[0] == place
@@ -245,7 +250,9 @@ def test_rows_of_an_aggregate(text: str, variables: set[int] | None, final: bool
     assert isinstance(found, Aggregate)
     assert found.variables == (None if variables is None else frozenset(variables))
     assert found.final is final
-    assert all(place == Place("row") for argument in found.arguments for place in places(argument))
+    assert all(
+        place == ReadPlace("row") for argument in found.arguments for place in places(argument)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 import pytest
 
 from outpace.errors import PatternSyntaxError, Span
-from outpace.pattern.notation.lexer import MOST_TOKENS, Cursor, Kind, Source, tokenize
+from outpace.pattern.notation.lexer import MOST_TOKENS, SourceText, TokenCursor, TokenKind, tokenize
 
 
 def values(text, dialect="outpace"):
-    return [token.value for token in tokenize(Source(text, dialect=dialect))][:-1]
+    return [token.value for token in tokenize(SourceText(text, dialect=dialect))][:-1]
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_quotes_are_doubled_inside_quotes():
 
 
 def test_double_quotes_and_backslashes_make_strings_in_spark():
-    tokens = tokenize(Source(r""" "it\"s" 'a\'b''c\\' "d""e" '\n' `f` """, dialect="spark"))
+    tokens = tokenize(SourceText(r""" "it\"s" 'a\'b''c\\' "d""e" '\n' `f` """, dialect="spark"))
     assert [token.value for token in tokens[:-1]] == ['it"s', "a'b'c\\", 'd"e', "\n", "f"]
-    assert [token.kind for token in tokens[:-1]] == [Kind.STRING] * 4 + [Kind.QUOTED]
+    assert [token.kind for token in tokens[:-1]] == [TokenKind.STRING] * 4 + [TokenKind.QUOTED]
 
 
 def test_a_backslash_is_plain_elsewhere():
@@ -48,13 +48,13 @@ def test_a_backslash_is_plain_elsewhere():
 
 def test_every_token_knows_its_place():
     text = "SELECT 'it''s' -- no\n  \"x y\" /* no */ 1.5e0 ->> z"
-    for token in tokenize(Source(text))[:-1]:
+    for token in tokenize(SourceText(text))[:-1]:
         shown = text[token.start : token.end]
         assert shown.strip("'\"").replace("''", "'") == token.value
 
 
 def test_an_offset_moves_the_places():
-    tokens = tokenize(Source("a 'b' c", offset=100))
+    tokens = tokenize(SourceText("a 'b' c", offset=100))
     assert [(token.start, token.end) for token in tokens] == [
         (100, 101),
         (102, 105),
@@ -64,7 +64,7 @@ def test_an_offset_moves_the_places():
 
 
 def test_a_quoted_name_is_no_keyword():
-    cursor = Cursor(Source('"AND" and'))
+    cursor = TokenCursor(SourceText('"AND" and'))
     assert not cursor.at("AND")
     cursor.advance()
     assert cursor.at("AND")
@@ -74,11 +74,11 @@ def test_a_quoted_name_is_no_keyword():
 def test_long_unclosed_text_is_refused_in_linear_time(opener):
     # A scan that tries every split of the rest would not end.
     with pytest.raises(PatternSyntaxError, match="never closed"):
-        tokenize(Source(opener + "x''" * 200_000))
+        tokenize(SourceText(opener + "x''" * 200_000))
 
 
 def test_a_text_has_a_bound_of_tokens():
-    assert len(tokenize(Source("x " * MOST_TOKENS))) == MOST_TOKENS + 1
+    assert len(tokenize(SourceText("x " * MOST_TOKENS))) == MOST_TOKENS + 1
     with pytest.raises(PatternSyntaxError, match="more than 20000 words and signs") as refused:
-        tokenize(Source("x " * (MOST_TOKENS + 1)))
+        tokenize(SourceText("x " * (MOST_TOKENS + 1)))
     assert refused.value.span == Span(2 * MOST_TOKENS, 2 * MOST_TOKENS + 1)
