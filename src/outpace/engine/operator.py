@@ -7,7 +7,7 @@ the three in one place; a host that has them in several places carries `Deliver`
 between them. Each part is a state machine: a step is a function of its state and of the message.
 
 Memory: that of the parts, see there; one small entry for each delivery without an answer.
-Paper: SPACE 2.3.4, figure 2.3.
+Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 """
 
 from __future__ import annotations

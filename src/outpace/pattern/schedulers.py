@@ -2,7 +2,7 @@
 
 `outpace.schedulers` holds the names for users; `outpace.engine.split.schedule` runs them, those of
 this module for many windows at once. Which instance matches a window changes what travels and who
-works, never the result. Paper: 2.3.4 and 4.4.
+works, never the result. Paper: SPACE (Amann 2018) 2.3.4 and 4.4.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ instances found comes out for the first of them: what came out is remembered as 
 remembers its own (`outpace.engine.window_match.repeats`).
 
 Memory: the matches between the slowest frontier and the fastest, and what tells apart at most twice
-those that came out and start behind the slowest horizon. Paper: 2.3.4 and 3.1.5.
+those that came out and start behind the slowest horizon. Paper: SPACE (Amann 2018) 2.3.4 and 3.1.5.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Memory: the events that wait, at most twice; these are those of the last K units
 the last watermark told. Cost of a piece: linear in its events and those it releases, times the
 logarithm of their number; what waits on costs only what `runs` says.
 
-Paper: 4.2 (K-slack with a fixed K, and heartbeats).
+Paper: Sardar 2018, 2.4.2 and figure 2-6 (K-slack with a fixed K).
 """
 
 from __future__ import annotations

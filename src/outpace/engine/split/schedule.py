@@ -7,7 +7,9 @@ for a block is that of its rows and of the windows that open or close in it, nev
 windows that stay open.
 
 Memory: at most four times 17 bytes for each open window, and eight for each partition and instance;
-with `ByKey` or one instance, 16 for each partition alone. Paper: 2.3.4, 4.4 and 5.4.3.
+with `ByKey` or one instance, 16 for each partition alone.
+
+Paper: SPACE (Amann 2018) 2.3.4, 4.4 and 5.4.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The splitter as a state machine: what all kinds share, the order of time and saved state.
 
 It takes the events of a stream in its order and says which windows they open and close. Any cut of
-the stream into pushes, and any watermarks between them, give the same windows. Paper: 3.2.3, 4.4.
+the stream into pushes, and any watermarks between them, give the same windows.
+
+Paper: SPACE (Amann 2018) 3.2.3, 4.4.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ just that. A source that offers more is held back, never cut. At the start, when
 and nothing is warm, the rate is low and doubles with every interval. Slow instances get small
 blocks, so that they answer often enough to be steered.
 
-The controller has no clock: whoever asks brings the time. Paper: 4.5.
+The controller has no clock: whoever asks brings the time. Paper: SPACE (Amann 2018) 4.5.
 """
 
 from __future__ import annotations

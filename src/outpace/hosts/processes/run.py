@@ -7,7 +7,7 @@ Whatever ends a run, an error in a source, in an instance or here, or an interru
 keyboard, ends its processes and frees its shared memory.
 
 Memory: the shared memory, a few batches of events, and what coordinator and instances keep.
-Paper: 2.3.4, 3.1 and 4.5.
+Paper: SPACE (Amann 2018) 2.3.4, 3.1 and 4.5.
 """
 
 from __future__ import annotations
