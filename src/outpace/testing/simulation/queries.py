@@ -101,7 +101,7 @@ def draw_pattern_query(random: Random, schema: pa.Schema, span: Span, *, windowe
                 query = _with_rows(random, query)
                 query = query.over(
                     draw_windows(random, span),
-                    duplicates=random.random() < 0.4,
+                    duplicates=random.random() < 0.25,
                     numbered=random.random() < 0.7,
                 )
                 bind_windows(query, schema)
@@ -113,11 +113,11 @@ def draw_pattern_query(random: Random, schema: pa.Schema, span: Span, *, windowe
 
 def _condition(random: Random, name: str, names: list[str]) -> tuple[str, Holds]:
     chance = random.random()
-    if chance < 0.08:
-        return _below_previous(name)
     if chance < 0.12:
+        return _below_previous(name)
+    if chance < 0.16:
         return _large(name)
-    if chance < 0.25 and name != "A" and "A" in names:
+    if chance < 0.3 and name != "A" and "A" in names:
         return _above_first(name)
     return _of_kind(name)
 
