@@ -139,6 +139,23 @@ def test_queries_of_users_are_run_with_faults() -> None:
             assert simulate_operator(query, EVENTS, seed=seed).query.tree == pairs.tree
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_those_of_the_events(unit: str) -> None:
+    times = pa.chunked_array([EVENTS["ts"].cast(pa.int64()).combine_chunks()])
+    stamped = EVENTS.set_column(0, "ts", times.cast(pa.timestamp("s")).cast(pa.timestamp(unit)))
+    stamped = stamped.append_column("seq", pa.array(range(12, 0, -1)))
+    query = op.Query("q").pattern("A -> B").define(B="v > A.v").measures(at="B.ts").within("3 s")
+    for seed in range(4):
+        simulate_operator(query.order_by("ts", "v"), stamped, seed=seed)
+        simulate_operator(query.order_by("ts"), stamped.drop_columns("seq"), seed=seed)
+
+
+def test_a_stream_has_no_unmatched_rows() -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").all_rows_per_match(unmatched=True)
+    with pytest.raises(op.UnsupportedError, match="unmatched rows"):
+        simulate_operator(query, EVENTS, seed=1)
+
+
 def test_an_operator_that_forgets_is_found() -> None:
     failure = first_failure(Forgets)
     assert "again: simulate_operator(query, events, seed=" in str(failure)

@@ -170,7 +170,7 @@ def draw_disorder(
         model.query,
         None,
         tuple(steps),
-        model.taken(events.schema),
+        model.taken(events.schema) if own else events,
         model.time,
         tuple(progress),
         tuple(model.late),

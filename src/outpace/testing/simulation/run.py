@@ -19,7 +19,7 @@ from outpace.engine.match.twin import make_twin
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.number import in_order
-from outpace.errors import DataError, OutpaceError
+from outpace.errors import DataError, OutpaceError, UnsupportedError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.operator import EventOperator, Operator
@@ -217,6 +217,11 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
         raise DataError("a query is simulated with events", hint="pass some as the second argument")
     if isinstance(given, Query):
         query = checked_query(replace(given, order_of_arrival=None))
+        if query.rows is Rows.ALL_WITH_UNMATCHED:
+            raise UnsupportedError(
+                "a stream cannot return unmatched rows",
+                hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS",
+            )
     else:
         query = Query("operator").apply(given)
         if random.random() < 0.7:
@@ -231,9 +236,9 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
         places += [PLACES] * 2
     ways: list[Callable[..., DrawnArrival]] = [draw_in_order]
     if _has_stream_time(query, table.schema):
-        ways.append(partial(draw_disorder, own=False, whole=True))
-        if saves and query.rows is not Rows.ALL_WITH_UNMATCHED:
-            places.append(STAGES)
+        # What comes at the same time stays in its order.
+        ways += [partial(draw_disorder, own=False, whole=True)] * (len(query.order) == 1)
+        places += [STAGES] * saves
     place = random.choice(places)
     arrival = random.choice(ways)(random, query, table, _PIECES[place])
     return _Scenario(Asked(query), arrival, place, False, _chosen, saves)
@@ -248,11 +253,11 @@ def _can_be_saved(query: Query) -> bool:
 
 
 def _has_stream_time(query: Query, schema: pa.Schema) -> bool:
+    """Say whether a stream can be put in order, and nothing but the query says in which."""
     try:
-        bind_disorder(query, schema)
+        return not bind_disorder(query, schema).ties
     except OutpaceError:
         return False
-    return True
 
 
 def _chosen(task: Task) -> Matcher:
