@@ -37,6 +37,7 @@ from outpace.engine.operator import Back, Front, Instance, Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed, unpacked
 from outpace.engine.split.windows import Windows
+from outpace.engine.state import State
 from outpace.engine.wire import read_delivery, write_delivery
 from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
@@ -91,6 +92,8 @@ class SavedPart:
     trace: Trace
     part: Any = field(init=False)
     _saved: bytes | None = None
+    _snapshot: Any = None
+    _crashes: int = 0
     _since: list[tuple[Any, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -104,16 +107,22 @@ class SavedPart:
 
     def save(self) -> None:
         """Save the part; what it took before is not needed any more."""
-        self._saved = self.part.state()
+        self._saved = self.part.state().encode()
+        self._snapshot = self.part.snapshot()
         self._since.clear()
         self.trace.say(f"save {self.name}: {len(self._saved)} bytes")
 
     def crash(self) -> None:
-        """Lose the part and make it again."""
+        """Lose the part and make it again, or roll it back to the snapshot, by turns."""
         self.trace.say(f"crash {self.name}: {len(self._since)} messages again")
-        self.part = self.make()
-        if self._saved is not None:
-            self.part.restore(self._saved)
+        self._crashes += 1
+        if self._saved is None:
+            self.part = self.make()
+        elif self._crashes % 2:
+            self.part = self.make()
+            self.part.restore(State.decode(self._saved))
+        else:
+            self.part = self._snapshot.snapshot()
         for message, said in self._since:
             again = text_of(self.step(self.part, message))
             check_same(f"{self.name} says something else after a crash", [again], [said])
@@ -204,11 +213,11 @@ def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: Trace
     if len(times) < 2 or times[0] >= times[-1]:
         return
     trace.say(f"a row goes back to {times[0]}")
-    before = kept.part.state()
+    before = kept.part.state().encode()
     try:
         kept.part.step(EventsArrived(arrival.events.slice(0, 1)))
     except DataError:
-        check(kept.part.state() == before, "a row that is refused changes the state")
+        check(kept.part.state().encode() == before, "a row that is refused changes the state")
     else:
         raise SimulationError("a row that goes back is taken")
 
