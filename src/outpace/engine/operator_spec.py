@@ -123,16 +123,18 @@ class OperatorSpec:
         """How far before the watermark the events of a later match may lie; None: any distance.
 
         An undecided match lies within WITHIN of the watermark, as a match that cannot go on is
-        decided. In windows only their end decides, so it is their size that counts.
+        decided, unless it waits for the next row. In windows only their end decides, so it is their
+        size that counts.
         """
         query = self.query
         if query.windows is not None:
             assert self.windows is not None
             return self.windows.kind.size if isinstance(self.windows.kind, ByTime) else None
         whole = query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST
-        if self.task is None or not whole or reach_of(self.task).ahead:
+        if self.task is None or not whole:
             return None
-        return self.bound.within
+        reach = reach_of(self.task)
+        return None if reach.ahead or reach.awaits_row else self.bound.within
 
     def shows_time_in(self, column: str) -> bool:
         """Say whether a column of the matches holds the time of an event of the match.

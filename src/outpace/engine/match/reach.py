@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outpace.engine.match.contract import Task
+from outpace.engine.match.program import ACCEPT
 from outpace.pattern import bound
 from outpace.pattern.query import Per
 
@@ -21,12 +22,16 @@ class Reach:
         Whether it matters how many matches a partition had: they are numbered, or limited.
     anchored
         Whether it matters that a partition had rows: the pattern has `^`.
+    awaits_row
+        Whether a match may wait for the next row of its partition, whenever that comes: the pattern
+        ends with `$`, or with what the next row must not be.
     """
 
     back: int
     ahead: int
     numbered: bool
     anchored: bool
+    awaits_row: bool
 
 
 def reach_of(task: Task) -> Reach:
@@ -40,4 +45,10 @@ def reach_of(task: Task) -> Reach:
                 ahead = max(ahead, node.place.shift)
             numbered = numbered or isinstance(node, bound.Number)
     anchored = any(move.at_start for move in task.program.initial)
-    return Reach(back, ahead, numbered, anchored)
+    awaits_row = any(
+        move.at_end or any(negation.immediate for negation in move.negations)
+        for moves in task.program.follow
+        for move in moves
+        if move.target == ACCEPT
+    )
+    return Reach(back, ahead, numbered, anchored, awaits_row)

@@ -370,6 +370,19 @@ def test_the_matches_of_one_stream_are_events_of_another(
     assert early > len(expected) / 2
 
 
+def test_a_match_that_waits_for_the_next_row_of_its_key_may_be_an_old_event_of_another() -> None:
+    first = op.Query("first").partition_by("key").order_by("ts").pattern("A !B").within(2)
+    first = first.define(A="kind = 'a'", B="kind = 'b'").measures(at="A.ts")
+    then = op.Query("then").order_by("at").pattern("P").measures(p="P.at")
+    source, following = op.open(first), op.open(then)
+    for rows in (
+        events(["a", "x"], [1, 100], [0, 1]),
+        events(["x"], [102], [0]),
+    ):
+        found = following.push(source.push(rows))
+    assert found.to_pylist() == [{"p": 1}]
+
+
 def test_a_copy_of_matches_is_a_table_like_any_other() -> None:
     rise = op.Query().order_by("ts").pattern("A B").define(B="x > A.x").within(9)
     rise = rise.measures(at="B.ts")
