@@ -14,23 +14,25 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.compiled import compiled, compiled_within
-from outpace.engine.match.count_machine import (
-    ACCEPTED,
-    ACCEPTED_END,
-    AT_ONCE,
-    BOTH,
-    BOTH_END,
-    SKIPS,
-    SKIPS_END,
-    SOURCES,
-    SOURCES_END,
-    STARTED,
-    STARTED_END,
-    STATE,
-    TAKES,
-    TAKES_END,
-    Machine,
-)
+
+# Columns of the symbols table: the sums that skipping an event, taking it, and both together ask
+# for; the states whose runs are completed, once for each way; the states where runs begin; the
+# matches that the event alone makes. Sums are lines of the sums table, the rest is in `flat`.
+SKIPS, SKIPS_END, TAKES, TAKES_END, BOTH, BOTH_END = range(6)
+ACCEPTED, ACCEPTED_END, STARTED, STARTED_END, AT_ONCE = range(6, 11)
+
+# Columns of the sums table: the state whose number changes, and the states that are added up.
+STATE, SOURCES, SOURCES_END = range(3)
+
+
+class Machine(NamedTuple):
+    """A counting machine in tables; the constants of this module name their columns."""
+
+    states: int
+    symbols: Integers
+    sums: Integers
+    flat: Integers
+
 
 Integers = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]

@@ -12,41 +12,52 @@ later one, so that reading a list jumps over what WITHIN has cut off.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.kernels.compiled import compiled_within
-from outpace.engine.match.graph_layout import (
-    AWAITED,
-    AWAITED_END,
-    BARS,
-    BARS_END,
-    CLOSE,
-    CLOSE_END,
-    ENDING,
-    ENDING_END,
-    ENDS,
-    ENDS_END,
-    FIRST_ONLY,
-    FORBIDDEN,
-    FORBIDDEN_END,
-    GUARDED,
-    GUARDED_END,
-    INCOMING,
-    INCOMING_END,
-    KEPT,
-    KEPT_END,
-    LINK,
-    OPENED,
-    OUTGOING,
-    OUTGOING_END,
-    RELEASE,
-    SOURCE,
-    STRICT,
-    TAKING,
-    TAKING_END,
-    GraphLayout,
-)
+
+# Links as kernels see them.
+STRICT, NEXT, ANY = range(3)
+
+# A column `x` with a neighbour `x_END` is a range of lines of the moves table (INCOMING), else of
+# `flat`.
+
+# Columns of the positions table: the variable, whether a match may end there, the moves that lead
+# to it and from it, the negations of skipped events and those of the very next event.
+VARIABLE, ACCEPTS, INCOMING, INCOMING_END, OUTGOING, OUTGOING_END = range(6)
+ENDS, ENDS_END, BARS, BARS_END = range(6, 10)
+
+# Columns of the moves table: where from and to, the link, the place among the moves of its source,
+# how many ACCEPTs the source prefers to it (moves of a lower group come first), the variables that
+# close it (until, and possessive repetitions), the variable that ends the possessive repetitions in
+# KEPT (or -1), the variables that close it unless RELEASE came first.
+SOURCE, TARGET, LINK, RANK, GROUP, CLOSE, CLOSE_END, RELEASE, KEPT, KEPT_END = range(10)
+
+# Columns of the variables table: the positions that take it, the moves of link next to one of them.
+TAKING, TAKING_END, AWAITED, AWAITED_END = range(4)
+
+# Columns of the table of initial moves, in order of preference: the position, whether it holds only
+# on the partition's first row, and pairs (variable that forbids it, `until` that lifts that or -1).
+OPENED, FIRST_ONLY, FORBIDDEN, FORBIDDEN_END = range(4)
+
+# Places in the header: the moves that some event can close, the positions where a negation waits,
+# whether two runs may give the same match, whether some move has a GROUP above 0.
+GUARDED, GUARDED_END, ENDING, ENDING_END, AMBIGUOUS, GROUPED = range(6)
+
+
+class GraphLayout(NamedTuple):
+    """A program in tables; the constants of this module name their columns."""
+
+    positions: Integers
+    moves: Integers
+    variables: Integers
+    initial: Integers
+    header: Integers
+    flat: Integers
+
 
 Integers = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]

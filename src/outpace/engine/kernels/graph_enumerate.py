@@ -13,11 +13,15 @@ import numpy.typing as npt
 
 from outpace.engine.kernels.compiled import compiled_within
 from outpace.engine.kernels.graph_build import (
+    ACCEPTS,
+    AMBIGUOUS,
     BEFORE,
     CONTENDERS,
     EDGE,
     EDGES,
     FOUND,
+    GROUP,
+    GROUPED,
     JUMP,
     LATEST,
     LINKED,
@@ -30,22 +34,16 @@ from outpace.engine.kernels.graph_build import (
     OUT,
     OUTS,
     POSITION,
+    RANK,
     ROW,
     STAMP,
     START,
     TAKEN,
+    VARIABLE,
+    GraphLayout,
     Integers,
     Matrix,
     has_room,
-)
-from outpace.engine.match.graph_layout import (
-    ACCEPTS,
-    AMBIGUOUS,
-    GROUP,
-    GROUPED,
-    RANK,
-    VARIABLE,
-    GraphLayout,
 )
 
 Flags = npt.NDArray[np.bool_]

@@ -13,16 +13,23 @@ import numpy as np
 
 from outpace.engine.kernels.compiled import compiled_in_place, compiled_within, fitting
 from outpace.engine.kernels.graph_build import (
+    ACCEPTS,
     CONTENDERS,
     EDGE_COLUMNS,
     ENTRY_COLUMNS,
+    LINK,
     LIST_COLUMNS,
     NODE,
     NODE_COLUMNS,
     NODES,
+    OPENED,
     POSITION,
     ROW,
+    SOURCE,
+    STRICT,
     TAIL,
+    VARIABLE,
+    GraphLayout,
     Integers,
     Matrix,
     Truth,
@@ -52,15 +59,6 @@ from outpace.engine.kernels.graph_enumerate import (
     enumerate_row,
 )
 from outpace.engine.kernels.search import first_from
-from outpace.engine.match.graph_layout import (
-    ACCEPTS,
-    LINK,
-    OPENED,
-    SOURCE,
-    STRICT,
-    VARIABLE,
-    GraphLayout,
-)
 
 # What WITHIN measures.
 NO_WITHIN, FIRST_TO_LAST, PREVIOUS_TO_CURRENT = range(3)

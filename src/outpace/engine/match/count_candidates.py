@@ -12,31 +12,29 @@ import numpy.typing as npt
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.count_rows import (
+    ACCEPTED,
+    ACCEPTED_END,
+    AT_ONCE,
+    BOTH,
     BY_START,
     BY_TAKE,
     COUNTED,
     NEXT_ROW,
     ONE_LANE,
     PAUSED,
-    WORK,
-    Lanes,
-    count_rows,
-    new_lanes,
-)
-from outpace.engine.match.contract import Block, Resume, Task, Turns
-from outpace.engine.match.count_machine import (
-    ACCEPTED,
-    ACCEPTED_END,
-    AT_ONCE,
-    BOTH,
     SKIPS,
     STARTED,
     STARTED_END,
     TAKES,
     TAKES_END,
+    WORK,
+    Lanes,
     Machine,
-    build_machine,
+    count_rows,
+    new_lanes,
 )
+from outpace.engine.match.contract import Block, Resume, Task, Turns
+from outpace.engine.match.count_machine import build_machine
 from outpace.engine.match.count_truth import truth_table
 from outpace.engine.match.graph_layout import covered
 from outpace.pattern.bound import PredicateClass

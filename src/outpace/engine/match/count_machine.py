@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import Booleans
+from outpace.engine.kernels.count_rows import Machine
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.program import ACCEPT, Hold, Negation, Program, Transition
 from outpace.pattern.ast import Link
@@ -25,25 +26,6 @@ PAIRS_MAX: Final = 200_000
 
 #: No state: the run cannot go on.
 NOWHERE: Final = -1
-
-
-# Columns of the symbols table: the sums that skipping an event, taking it, and both together ask
-# for; the states whose runs are completed, once for each way; the states where runs begin; the
-# matches that the event alone makes. Sums are lines of the sums table, the rest is in `flat`.
-SKIPS, SKIPS_END, TAKES, TAKES_END, BOTH, BOTH_END = range(6)
-ACCEPTED, ACCEPTED_END, STARTED, STARTED_END, AT_ONCE = range(6, 11)
-
-# Columns of the sums table: the state whose number changes, and the states that are added up.
-STATE, SOURCES, SOURCES_END = range(3)
-
-
-class Machine(NamedTuple):
-    """A counting machine in tables; the constants of this module name their columns."""
-
-    states: int
-    symbols: Integers
-    sums: Integers
-    flat: Integers
 
 
 class _Slot(NamedTuple):

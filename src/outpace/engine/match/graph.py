@@ -18,6 +18,7 @@ import numpy as np
 
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.compiled import is_compiled, read_only
+from outpace.engine.kernels.graph_build import GraphLayout
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,
     DONE_WORK,
@@ -64,7 +65,7 @@ from outpace.engine.match.contract import (
 )
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.count_truth import truth_table
-from outpace.engine.match.graph_layout import GraphLayout, graph_layout
+from outpace.engine.match.graph_layout import graph_layout
 from outpace.engine.match.twin import stand_in
 from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
