@@ -3,8 +3,8 @@
 The front brings events into order, numbers them, says which windows they open and close, and which
 instance gets them. Instances match the windows that they are given; a partition without windows is
 the window that is always open. The back puts what they found together, in its order. `Operator` is
-the three in one place; a host that has them in several places carries `Deliver` and `Delivered`
-between them. Each part is a state machine: a step is a function of its state and of the message.
+a front and one instance in one place, whose matches are in order already; a host that has parts in
+several places carries `Deliver` and `Delivered` between them. Each part is a state machine: a step is a function of its state and of the message.
 
 Memory: that of the parts, see there; one small entry for each delivery without an answer.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
@@ -83,6 +83,8 @@ class Front(Stateful):
         self.loads = [0] * len(self._sent)
         self._nothing = spec.events.empty_table()
         self._ended = False
+        #: Whether events that were taken could not be split or matched.
+        self.failed = False
 
     @property
     def arrived(self) -> int:
@@ -104,6 +106,7 @@ class Front(Stateful):
         if isinstance(message, Delivered):
             self._answered(message)
             return []
+        self.check()
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         ended = False
@@ -129,6 +132,11 @@ class Front(Stateful):
             *self._route(released.rows, released.watermark, ended=ended),
         ]
 
+    def check(self) -> None:
+        """Refuse to go on where events that were taken are lost."""
+        if self.failed:
+            raise DataError("an earlier push failed", hint="resume the query from a saved state")
+
     def follow(self, disorder: BoundDisorder) -> None:
         """Take events in another order from now on."""
         self.order = make_order(self._spec.bound, disorder, self._spec.schema)
@@ -147,12 +155,17 @@ class Front(Stateful):
         parts = {"order": self.order.state(), "numbers": self._numbers.state()}
         if self.splitter is not None:
             parts["windows"] = self.splitter.state()
-        if self.schedule is None:
-            return State({}, parts=parts)
-        return State({"loads": self.loads}, parts={**parts, "schedule": self.schedule.state()})
+        numbers: dict[str, object] = {"ended": self._ended}
+        if self.schedule is not None:
+            numbers["loads"] = self.loads
+            parts["schedule"] = self.schedule.state()
+        return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
+        ended = state.numbers.get("ended")
+        require(isinstance(ended, bool), "nobody knows whether it has ended")
+        self._ended = bool(ended)
         self.order.restore(state.part("order"))
         self._numbers.restore(state.part("numbers"))
         if self.splitter is not None:
@@ -181,6 +194,9 @@ class Front(Stateful):
         except BaseException:
             if isinstance(self.order, OrderedInput):
                 self.order.take_back()
+            else:
+                # What was let go is lost: nobody may take the rest for the whole.
+                self.failed = True
             raise
         self._numbers.take()
         if self.splitter is not None:
@@ -417,7 +433,7 @@ class Back(Stateful):
 
 
 class Operator(Stateful):
-    """Front, one instance and back in one place.
+    """Front and one instance in one place; what one instance finds is in order, so nobody merges.
 
     Examples
     --------
@@ -435,7 +451,6 @@ class Operator(Stateful):
         self.spec = spec
         self.front = Front(spec)
         self.instance = Instance(spec)
-        self._failed = False
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done.
@@ -443,7 +458,6 @@ class Operator(Stateful):
         After an error in the rows nothing is taken. After one in their match nothing is either, or
         no more rows are, where events were put in order or windows opened before it.
         """
-        self._check()
         aside: list[Instruction] = []
         answers: list[Answer] = []
         for message in self.front.step(stimulus):
@@ -456,7 +470,7 @@ class Operator(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        self._check()
+        self.front.check()
         parts = {"front": self.front.state(), "instance": self.instance.state()}
         return State(self._header, parts=parts)
 
@@ -479,13 +493,8 @@ class Operator(Stateful):
         try:
             return self.instance.step(delivery)
         except BaseException:
-            self._failed = not self.front.take_back()
+            self.front.failed = not self.front.take_back()
             raise
-
-    def _check(self) -> None:
-        """Refuse to go on where events that were taken could not be matched."""
-        if self._failed:
-            raise DataError("an earlier push failed", hint="resume the query from a saved state")
 
 
 def match_whole(

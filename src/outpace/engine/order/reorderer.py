@@ -193,7 +193,6 @@ class Reorderer(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        self._check(self._schema)
         counts = self._counts
         header = {
             "order": list(self._order.order_by),

@@ -71,14 +71,14 @@ class SourceOrder(Stateful):
         source: str | None = None,
     ) -> Released:
         """Take the next events of a source; after an error nothing is taken."""
-        if source in self._each:
+        if source in self._each and not self.merge.has_finished(source):
             return self._pass_on(source, self._each[source].push(rows, spans, told))
         self.merge.push(source or "", rows)
         return self._released() if told == NO_TIME else self.tell(told, source)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later event of a source has a time before this."""
-        if source in self._each:
+        if source in self._each and not self.merge.has_finished(source):
             return self._pass_on(source, self._each[source].tell(time))
         self.merge.heartbeat(source or "", time * self._ticks)
         return self._released()
@@ -86,7 +86,7 @@ class SourceOrder(Stateful):
     def finish(self, source: str | None = None) -> Released:
         """Say that a source, or every one, sends no more events."""
         for one in self.merge.sources if source is None else [source]:
-            if one in self._each:
+            if one in self._each and not self.merge.has_finished(one):
                 self.merge.push(one, self._each[one].finish().rows)
             self.merge.finish(one)
         return self._released()

@@ -373,3 +373,50 @@ def test_late_events_that_are_dropped_are_told(
     aside.push({"ts": [10, 20], "kind": ["z", "z"]})
     aside.push({"ts": 3, "kind": "b"})
     assert len(caplog.messages) == 1
+
+
+def test_sources_out_of_order_end_one_by_one():
+    query = kinds("A -> B").disorder(op.KSlack(9))
+    rows = {"ts": [3, 1], "id": [0, 1], "kind": ["b", "a"]}
+    matcher = op.open(query, sources=["east", "west"])
+    matcher.push(rows, source="east")
+    matcher.finish("east")
+    matcher = op.resume(query, matcher.state())
+    with pytest.raises(op.DataError, match="source 'east' has finished"):
+        matcher.push(rows, source="east")
+    found = matcher.finish("west").to_pylist() + matcher.finish().to_pylist()
+    assert [one["ids"] for one in found] == [[1, 0]]
+
+
+class Moody(op.windows.Predicate):
+    """Opens windows until an event is not to its liking."""
+
+    def opens(self, event: Any, windows: Any) -> bool:
+        if event["kind"] == "x":
+            raise RuntimeError("no")
+        return True
+
+    def closes(self, event: Any, window: Any) -> bool:
+        return bool(window.events >= 3)
+
+    def clone(self) -> Moody:
+        return Moody()
+
+
+def test_a_stream_that_lost_events_takes_no_more():
+    windows = op.windows.between(predicate=Moody())
+    matcher = op.open(kinds("A -> B").over(windows).disorder(op.KSlack(0)))
+    with pytest.raises(Exception, match="no"):
+        matcher.push({"ts": [1, 2, 9], "id": [0, 1, 2], "kind": ["a", "x", "b"]})
+    for action in (matcher.state, matcher.finish):
+        with pytest.raises(op.DataError, match="an earlier push failed"):
+            action()
+
+
+def test_a_stream_that_has_ended_is_resumed_as_such():
+    query = kinds("A -> B")
+    matcher = op.open(query)
+    matcher.push({"ts": [1], "id": [0], "kind": ["a"]})
+    matcher.finish()
+    with pytest.raises(op.DataError, match="the matcher is finished"):
+        op.resume(query, matcher.state()).push({"ts": [2], "id": [1], "kind": ["b"]})
