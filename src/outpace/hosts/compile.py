@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from outpace import simulate
-from outpace.engine.codec.wire import write_events
+from outpace.engine.codec.block import narrow_rows
 from outpace.engine.divide.assign import windows_of
 from outpace.engine.order.sources import SourceMerge
 from outpace.hosts.local.table import match, search
@@ -51,13 +51,14 @@ def compile_kernels() -> None:
 
 
 def _merge_sources(table: pa.Table) -> None:
-    """Merge events whose times are spread, crowd, or have no numbers; write some as a block."""
+    """Merge events whose times are spread, crowd, or have no numbers; narrow some."""
     for rate in (1_000, 1_000_000_000):
         sources = [simple_events(_ROWS, seed=n, rate=rate, id=str(n)) for n in range(3)]
         for _ in merged(sources):
             pass
     SourceMerge(["counted"]).push("counted", table)
-    write_events("", "", stock_events(_ROWS).table())
+    stocks = stock_events(_ROWS).table().combine_chunks()
+    narrow_rows({name: stocks[name].chunk(0) for name in stocks.column_names})
 
 
 def _simulate() -> None:
