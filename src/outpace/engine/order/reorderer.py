@@ -383,7 +383,3 @@ def _units_in(kind: pa.DataType) -> int:
     if pa.types.is_timestamp(kind):
         return {"s": 1_000_000, "ms": 1_000}.get(kind.unit, 1)
     return 1
-
-
-def _flags(column: pa.ChunkedArray) -> Booleans:
-    return np.asarray(one_array(column).to_numpy(zero_copy_only=False), np.bool_)

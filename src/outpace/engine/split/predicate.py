@@ -114,10 +114,6 @@ class PredicateSplitter(Splitter):
         seen[list(known)] = [one.events for one in known.values()]
         return seen
 
-    def opened(self) -> Windows:
-        """Return the windows that are open, as they would close if the input ended."""
-        return self._rest().closed
-
     def _rest(self) -> Split:
         closed = [
             replace(

@@ -133,14 +133,6 @@ class Schedule(Stateful):
         """How often an event was sent, on average over all events."""
         return self.events_sent / self.events_in if self.events_in else 1.0
 
-    @property
-    def windows_open(self) -> Integers:
-        """The number of open windows at each instance."""
-        # Whether a place is that of a partition alone or of one of its instances: they take turns.
-        owners = np.arange(len(self._open)) % self._instances
-        counts = np.bincount(owners, self._open, minlength=self._instances)
-        return counts.astype(np.int64)
-
     def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
         """Return what each instance gets; instances that get nothing are left out.
 

@@ -127,9 +127,9 @@ class Splitter(Stateful, ABC):
     def seen(self) -> Integers:
         """How many events each partition has had, by its number."""
 
-    @abstractmethod
     def opened(self) -> Windows:
         """Return the windows that are open, as they would close if the input ended."""
+        return self.snapshot()._rest().closed
 
     @abstractmethod
     def _rest(self) -> Split:

@@ -90,14 +90,6 @@ class TableSplitter(Splitter):
         """How many events each partition has had, by its number."""
         return self._table[1 : self._lines, kernels.EVENTS]
 
-    def opened(self) -> Windows:
-        """Return the windows that are open, as they would close if the input ended."""
-        kept = self._table.copy(), self._pool.copy()
-        self._closed = np.empty((kernels.CLOSED_LINES, ROOM + self.open_windows), np.int64)
-        closed = self._rest().closed
-        self._table, self._pool = kept
-        return closed
-
     def _without_windows(self, partitions: Integers) -> Integers:
         """Return those of some partitions that have no open window."""
         idle: Integers = partitions[self._table[partitions + 1, kernels.OPEN_COUNT] == 0]

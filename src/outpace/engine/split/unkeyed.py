@@ -60,14 +60,6 @@ class UnkeyedSplitter(Splitter):
         """How many events each partition has had, by its number."""
         return self._numbers[:1]
 
-    def opened(self) -> Windows:
-        """Return the windows that are open, as they would close if the input ended."""
-        numbers, kept = self._numbers.copy(), self._kept.values
-        closed = self._rest().closed
-        self._numbers, self._kept = numbers, Queue()
-        self._kept.add(kept)
-        return closed
-
     @property
     def integers_kept(self) -> int:
         """How many integers the state is made of."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +23,6 @@ from outpace.pattern.argument import a_whole_number, shown
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
 from outpace.report.progress import show_progress
-
-if TYPE_CHECKING:
-    pass
 
 
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
