@@ -90,7 +90,7 @@ def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -
 
 
 def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) -> DrawnArrival:
-    """Give events to sources, which speak in any order."""
+    """Give events to sources, which speak in any order, each in its own or out of it."""
     names = tuple(f"s{number}" for number in range(random.randint(1, 4)))
     owners = np.array([random.randrange(len(names)) for _ in range(events.num_rows)], np.int64)
     waiting: dict[str, pa.Table] = {}
@@ -102,6 +102,13 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
     sources = [name for name, own in waiting.items() for _ in range(own.num_rows)]
     keys = zip(_times(query, whole), whole["seq"].to_pylist(), sources, strict=True)
     order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
+    if random.random() < 0.4:
+        unit = _unit(query, events)
+        delay = random.randint(0, 5) * unit
+        query = query.disorder(KSlack(_duration(delay, unit), late="side"))
+        for name, own in waiting.items():
+            arriving = _delayed(random, _times(query, own), delay, ties=True)
+            waiting[name] = own.take(pa.array(arriving, pa.int64()))
     steps: list[Stimulus] = []
     open_names, most = list(names), 1 + 2 * events.num_rows // pieces
     while any(own.num_rows for own in waiting.values()):
@@ -117,7 +124,7 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
         steps.append(EventsArrived(rest.slice(0, size), name))
         waiting[name] = rest = rest.slice(size)
         if rest.num_rows and random.random() < 0.4:
-            steps.append(TimeTold(_times(query, rest)[0] - random.randint(0, 1), name))
+            steps.append(TimeTold(min(_times(query, rest)) - random.randint(0, 1), name))
     taken = whole.take(pa.array(order, pa.int64()))
     return DrawnArrival(
         query, names, tuple(steps), taken, max([int(NO_TIME), *_times(query, taken)])
@@ -140,7 +147,7 @@ def draw_disorder(
         those that come at the same time each place knows its own.
     """
     times = _times(query, events)
-    unit = 1 if pa.types.is_integer(events.schema.field(_time(query)).type) else 1_000_000
+    unit = _unit(query, events)
     most = random.randint(0, 5) * unit
     enough = not own or random.random() < 0.5
     slack = most if enough else random.randint(0, most // unit) * unit
@@ -187,6 +194,11 @@ def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bo
     if in_order and random.random() < 0.4:
         return InOrder(late=late, invalid=invalid, ahead=ahead)
     return KSlack(_duration(slack, unit), late=late, invalid=invalid, ahead=ahead)
+
+
+def _unit(query: Query, events: pa.Table) -> int:
+    """Return a span of time that matters to the queries, in units of the time column."""
+    return 1 if pa.types.is_integer(events.schema.field(_time(query)).type) else 1_000_000
 
 
 def _duration(span: int, unit: int) -> int | datetime.timedelta:
