@@ -438,6 +438,7 @@ class Operator(Stateful):
 
     Examples
     --------
+    >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
     >>> operator = Operator(OperatorSpec(query, pa.schema([("ts", pa.int64())])))
     >>> (emit,) = operator.step(EventsArrived(pa.table({"ts": [1, 2]})))

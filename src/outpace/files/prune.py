@@ -35,7 +35,7 @@ def may_start(task: Task, group: RowGroup) -> bool:
 
     Examples
     --------
-    >>> from outpace.engine.window_match.partition_matcher import prepare
+    >>> from outpace.engine.match.task import prepare
     >>> from outpace.pattern.query import Query
     >>> query = (Query("q").order_by("ts").pattern("A -> B").define(A="v > 5", B="v < 2")
     ...          .measures(n="COUNT(*)"))

@@ -56,7 +56,7 @@ def copies(count: int, cost: float) -> Scenario:
 
 
 @given(scenarios(changing=False))
-@examples(25)
+@examples(20)
 def test_the_optimum_is_never_worse_than_first_fit_and_carries_its_load(drawn: Scenario) -> None:
     rates = mean_rates(drawn.queries, drawn.duration)
     try:

@@ -49,7 +49,7 @@ class Packer:
     Examples
     --------
     >>> from outpace.engine.match.bits import with_bits
-    >>> from outpace.engine.window_match.partition_matcher import prepare
+    >>> from outpace.engine.match.task import prepare
     >>> from outpace.pattern.query import Query
     >>> rows = pa.table({"ts": [1, 2, 3, 4], "key": [8, 9, 8, 9], "kind": ["a", "a", "b", "c"]})
     >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")

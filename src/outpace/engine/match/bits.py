@@ -78,7 +78,7 @@ def with_bits(
 
     Examples
     --------
-    >>> from outpace.engine.window_match.partition_matcher import prepare
+    >>> from outpace.engine.match.task import prepare
     >>> from outpace.pattern.query import Query
     >>> query = (Query("q").order_by("ts").pattern("A -> B").measures(n="COUNT(*)")
     ...          .define(A="kind = 'a'", B="kind = 'b' AND v > A.v"))

@@ -37,6 +37,7 @@ def graph_layout(program: Program, variables: int) -> GraphLayout | None:
 
     Examples
     --------
+    >>> from outpace.engine.kernels.graph_build import ACCEPTS, LINK
     >>> from outpace.engine.match.program import compile_program
     >>> from outpace.pattern.ast import Link, Var, concat
     >>> program = compile_program(concat([Var("A"), Var("B")], [Link.ANY]), ("A", "B"))

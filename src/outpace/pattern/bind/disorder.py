@@ -74,6 +74,7 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
 
     Examples
     --------
+    >>> from outpace.pattern.disorder import KSlack
     >>> schema = pa.schema([("ts", pa.timestamp("ms")), ("seq", pa.int64())])
     >>> bound = bind_disorder(Query().order_by("ts").disorder(KSlack("2 s")), schema)
     >>> bound.settings, bound.ties

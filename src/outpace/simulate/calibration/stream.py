@@ -261,7 +261,7 @@ def counts_of(samples: Iterable[Mapping[str, Any]]) -> RowCounts:
     ...         ("match", "matches", 8), ("match", "late", 2), ("merge", "matches", 7)]
     >>> counts_of({"name": f"outpace_stage_{name}_total", "labels": {"stage": stage},
     ...            "value": value} for stage, name, value in said)
-    Counts(events=90, matches=7, late=2, invalid=0)
+    RowCounts(events=90, matches=7, late=2, invalid=0)
     """
     totals = dict.fromkeys(("events", "matches", "late", "invalid"), 0)
     for sample in samples:
