@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -13,19 +13,27 @@ from outpace.engine.state import State
 from outpace.pattern.query import Query
 
 
+class Given(NamedTuple):
+    """What a step gave, as tables."""
+
+    matches: pa.Table
+    timed_out: pa.Table
+    watermark: int
+
+
 class FedOperator:
     """An operator whose steps return what they emit."""
 
     def __init__(self, query: Query, schema: pa.Schema, **spec: Any) -> None:
         self.operator = Operator(OperatorSpec(query, schema, **spec))
 
-    def push(self, rows: pa.Table) -> Emit:
+    def push(self, rows: pa.Table) -> Given:
         return self._step(EventsArrived(rows))
 
-    def advance(self, watermark: int) -> Emit:
+    def advance(self, watermark: int) -> Given:
         return self._step(TimeTold(watermark))
 
-    def finish(self) -> Emit:
+    def finish(self) -> Given:
         return self._step(SourceEnded())
 
     def state(self) -> bytes:
@@ -45,9 +53,9 @@ class FedOperator:
     def starts_kept(self) -> int:
         return self.operator.instance.starts_kept()
 
-    def _step(self, stimulus: Stimulus) -> Emit:
+    def _step(self, stimulus: Stimulus) -> Given:
         (emit,) = [one for one in self.operator.step(stimulus) if isinstance(one, Emit)]
-        return emit
+        return Given(emit.matches.table, emit.timed_out, emit.watermark)
 
 
 def match_windows(query: Query, table: pa.Table) -> pa.Table:

@@ -1,8 +1,15 @@
-"""Events in their order, with their numbers: what windows are made of."""
+"""Events in their order, with their numbers: what windows are made of.
+
+An event has a number in the order of all, which one that comes in before it would shift, and an id,
+which nothing shifts: its source, and its number among the events of that source as they arrived.
+Where there is one source and its events come in order, the two are the same, and no id is kept.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +17,10 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.rows.partition import gather, key_codes
+
+#: The column of event ids, and how many bits of one the number in its source has.
+EVENT_ID: Final = pa.field("__outpace_id", pa.int64())
+SEQUENCE_BITS: Final = 48
 
 #: Each event's place among partitions, and the numbers of these.
 Codes = tuple[npt.NDArray[np.int32], Integers]
@@ -103,6 +114,12 @@ class Events:
             np.concatenate([self.arrival, events.arrival]),
             np.concatenate([self.times, events.times]),
         )
+
+
+def event_ids(columns: Mapping[str, pa.Array], arrival: Integers) -> Integers:
+    """Return the ids of events, by their columns and their arrival numbers."""
+    ids = columns.get(EVENT_ID.name)
+    return arrival if ids is None else ids.to_numpy()
 
 
 def no_events(schema: pa.Schema) -> Events:

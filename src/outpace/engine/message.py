@@ -177,12 +177,12 @@ class Emit:
     Parameters
     ----------
     matches, timed_out
-        The result's rows, and the partial matches that WITHIN ended.
+        The matches, and the partial ones that WITHIN ended.
     watermark
         No later match has an event with a time before this; NO_TIME where nobody knows.
     """
 
-    matches: pa.Table
+    matches: WindowMatches
     timed_out: pa.Table
     watermark: int = NO_TIME
 

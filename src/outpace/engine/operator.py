@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.merge.merger import ENDED, Merger
 from outpace.engine.message import (
@@ -41,7 +42,8 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order
+from outpace.engine.order.contract import Order, Released
+from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_splitter
@@ -64,13 +66,21 @@ class Front(Stateful):
     A scheduler decides by the windows and by loads: the events that an instance was sent and has
     not answered for. Where answers do not come back, that is all that it was sent, so a scheduler
     evens out the events sent, and a batch that is run again gives the same.
+
+    Parameters
+    ----------
+    spec
+        The operator.
+    place
+        Which one it is, where each of several has events of its own.
     """
 
-    CHANGED = ("order", "_numbers", "splitter", "schedule", "_sent", "loads")
+    CHANGED = ("order", "_ids", "_numbers", "splitter", "schedule", "_sent", "loads")
 
-    def __init__(self, spec: OperatorSpec) -> None:
+    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         self._spec = spec
         bound, windows = spec.bound, spec.windows
+        self._ids = EventIds(spec.sources, place)
         self.order: Order = _make_order(spec)
         self._numbers = EventNumbers(bound.schema, bound.partition_by, spec.time)
         self.splitter: Splitter | None = None if windows is None else make_splitter(windows)
@@ -113,10 +123,7 @@ class Front(Stateful):
         ended = False
         match message:
             case EventsArrived():
-                self._check(message.rows.schema)
-                released = self.order.push(
-                    message.rows, message.spans, message.watermark, message.source
-                )
+                released = self._arrive(message)
                 ended = message.ended
             case TimeTold():
                 released = self.order.tell(message.watermark, message.source)
@@ -129,7 +136,11 @@ class Front(Stateful):
                     return [*before, *self._route(self._nothing, released.watermark, ended=True)]
         aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
         return [
-            *(SetAside(kind, rows) for kind, rows in aside if rows is not None and rows.num_rows),
+            *(
+                SetAside(kind, self._shown(rows))
+                for kind, rows in aside
+                if rows is not None and rows.num_rows
+            ),
             *self._route(released.rows, released.watermark, ended=ended),
         ]
 
@@ -154,6 +165,8 @@ class Front(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         parts = {"order": self.order.state(), "numbers": self._numbers.state()}
+        if self._spec.identified:
+            parts["ids"] = self._ids.state()
         if self.splitter is not None:
             parts["windows"] = self.splitter.state()
         numbers: dict[str, object] = {"ended": self._ended}
@@ -169,6 +182,8 @@ class Front(Stateful):
         self._ended = bool(ended)
         self.order.restore(state.part("order"))
         self._numbers.restore(state.part("numbers"))
+        if self._spec.identified:
+            self._ids.restore(state.part("ids"))
         if self.splitter is not None:
             self.splitter.restore(state.part("windows"))
             self._require_same(self.splitter)
@@ -186,6 +201,21 @@ class Front(Stateful):
     def taken(self) -> Integers:
         """How many events of each partition have had their turn, by its number."""
         return self._numbers.taken
+
+    def _arrive(self, message: EventsArrived) -> Released:
+        """Let the order take events, with their ids."""
+        rows, source = message.rows, message.source
+        self._check(rows.schema)
+        if self._spec.identified:
+            rows = self._ids.give(rows, source)
+        released = self.order.push(rows, message.spans, message.watermark, source)
+        if self._spec.identified:
+            self._ids.take(source, rows.num_rows)
+        return released
+
+    def _shown(self, rows: pa.Table) -> pa.Table:
+        """Return events as they came."""
+        return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
 
     def _route(self, rows: pa.Table, watermark: int, *, ended: bool) -> Iterator[Deliver | Routed]:
         spec = self._spec
@@ -237,7 +267,10 @@ class Front(Stateful):
 
     def _check(self, schema: pa.Schema) -> None:
         """Refuse rows that have not the columns that are needed, or of other types."""
-        for field in self._spec.events:
+        spec = self._spec
+        for field in spec.events if spec.disorder is None else spec.schema:
+            if field == EVENT_ID:
+                continue
             index = schema.get_field_index(field.name)
             if index < 0:
                 raise missing_column(field.name, schema.names)
@@ -430,7 +463,7 @@ class Back(Stateful):
     def _emit(self, matches: WindowMatches) -> list[Emit]:
         known = [answer.watermark for answer in self._answers if answer is not None]
         watermark = min(known, default=int(NO_TIME))
-        return [Emit(matches.table, self._nothing, watermark)]
+        return [Emit(matches, self._nothing, watermark)]
 
 
 class Operator(Stateful):
@@ -442,16 +475,16 @@ class Operator(Stateful):
     >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
     >>> operator = Operator(OperatorSpec(query, pa.schema([("ts", pa.int64())])))
     >>> (emit,) = operator.step(EventsArrived(pa.table({"ts": [1, 2]})))
-    >>> emit.matches.to_pylist()
+    >>> emit.matches.table.to_pylist()
     [{'at': 2}]
     """
 
     CHANGED = ("front", "instance")
 
-    def __init__(self, spec: OperatorSpec) -> None:
+    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         assert spec.instances is None, "instances that share windows have places of their own"
         self.spec = spec
-        self.front = Front(spec)
+        self.front = Front(spec, place)
         self.instance = Instance(spec)
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
@@ -468,7 +501,7 @@ class Operator(Stateful):
             elif isinstance(message, Deliver):
                 answers.append(self._answer(message))
                 self.front.step(Delivered(0, answers[-1]))
-        return [*aside, _emitted(answers)]
+        return [*aside, _emitted(self.spec.bound.output, answers)]
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -529,14 +562,14 @@ def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | Wind
     if spec.task is None:
         return WindowedApply(spec.query, spec.schema)
     if spec.windows is not None:
-        return WindowMatcher(spec.task, spec.matcher)
+        return WindowMatcher(spec.task, spec.matcher, rows=spec.kept)
     assert spec.matcher is not None
-    return PartitionMatcher(spec.task, spec.matcher)
+    return PartitionMatcher(spec.task, spec.matcher, spec.kept)
 
 
 def _make_order(spec: OperatorSpec) -> Order:
     if spec.sources is not None or spec.disorder is not None:
-        return make_order(spec.bound, spec.disorder, spec.schema, spec.sources)
+        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources)
     keys = (
         ()
         if spec.windows is not None and spec.query.windows is not None
@@ -548,13 +581,13 @@ def _make_order(spec: OperatorSpec) -> Order:
     )
 
 
-def _emitted(answers: Sequence[Answer]) -> Emit:
+def _emitted(schema: pa.Schema, answers: Sequence[Answer]) -> Emit:
     """Return what one instance gave, which is in its order, each match once."""
     last = answers[-1]
     if len(answers) == 1:
-        return Emit(last.matches.table, last.timed_out, last.watermark)
+        return Emit(last.matches, last.timed_out, last.watermark)
     return Emit(
-        pa.concat_tables([answer.matches.table for answer in answers]),
+        WindowMatches.joined(schema, [answer.matches for answer in answers]),
         pa.concat_tables([answer.timed_out for answer in answers]),
         last.watermark,
     )
@@ -563,4 +596,4 @@ def _emitted(answers: Sequence[Answer]) -> Emit:
 def matches_of(instructions: Sequence[Instruction]) -> pa.Table:
     """Return the matches that became final with one stimulus."""
     (emit,) = [one for one in instructions if isinstance(one, Emit)]
-    return emit.matches
+    return emit.matches.table

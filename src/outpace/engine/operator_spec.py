@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
@@ -95,21 +96,32 @@ class OperatorSpec:
         """How the pattern is matched; all instances share what is compiled."""
         return None if self.task is None else self.choose(self.task)
 
+    @property
+    def identified(self) -> bool:
+        """Whether events have ids that are not their numbers; a user's operator asks for none."""
+        return self.task is not None and not (self.sources is None and self.disorder is None)
+
     @cached_property
-    def columns(self) -> tuple[str, ...]:
+    def arriving(self) -> pa.Schema:
+        """The columns that events have when they are put in order."""
+        return self.schema.append(EVENT_ID) if self.identified else self.schema
+
+    @cached_property
+    def kept(self) -> pa.Schema:
         """The columns that instances need."""
         if self.task is None:
-            return tuple(self.schema.names)
-        return kept_columns(self.task, self.bound.schema)
+            return self.schema
+        wanted = {*kept_columns(self.task, self.bound.schema), EVENT_ID.name}
+        return pa.schema([field for field in self.arriving if field.name in wanted])
 
     @cached_property
     def events(self) -> pa.Schema:
         """The columns that numbering, splitting and matching need."""
-        wanted = set(self.columns)
+        wanted = set(self.kept.names)
         if self.windows is not None:
             wanted.update(self.windows.columns)
             wanted.update(() if self.windows.time is None else [self.windows.time])
-        return pa.schema([field for field in self.bound.schema if field.name in wanted])
+        return pa.schema([field for field in self.arriving if field.name in wanted])
 
     @property
     def time(self) -> str | None:

@@ -92,8 +92,10 @@ class StageSpec:
         matches = self.part in (StagePart.WHOLE, StagePart.INSTANCE)
         return self.operator().matcher if matches else None
 
-    def make(self) -> Stage:
-        """Return a new instance."""
+    def make(self, number: int = 0) -> Stage:
+        """Return a new instance, of a number."""
+        if self.part is StagePart.WHOLE:
+            return WholeStage(self.operator(), number)
         return _STAGES[self.part](self.operator())
 
 
@@ -165,8 +167,8 @@ class WholeStage:
 
     takes = _Arriving.takes
 
-    def __init__(self, spec: OperatorSpec) -> None:
-        self.part = Operator(spec)
+    def __init__(self, spec: OperatorSpec, number: int) -> None:
+        self.part = Operator(spec, number)
         self._arriving = _Arriving(spec, self.part.front)
         self.counters = Counters()
 
@@ -180,7 +182,7 @@ class WholeStage:
         instance = self.part.instance
         self.counters = replace(
             arriving.counters(stimulus, aside, late, before),
-            matches=emit.matches.num_rows,
+            matches=emit.matches.table.num_rows,
             timed_out=emit.timed_out.num_rows,
             kept=instance.rows_kept,
             partials=instance.starts_kept(),
@@ -201,7 +203,7 @@ class FrontStage:
         assert spec.windows is not None
         assert spec.instances is not None
         self._arriving = _Arriving(spec, self.part)
-        self._columns, self._keyed = spec.columns, spec.windows.keyed
+        self._columns, self._keyed = tuple(spec.kept.names), spec.windows.keyed
         self._instances = spec.instances
         self._nothing = no_events(spec.events)
         self.counters = Counters()
@@ -241,7 +243,7 @@ class InstanceStage:
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Instance(spec, tells_time=True)
         self._bound = spec.bound
-        self._schema = pa.schema([spec.schema.field(name) for name in spec.columns])
+        self._schema = spec.kept
         self.counters = Counters()
 
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -279,14 +281,13 @@ class BackStage:
             answer = replace(answer, watermark=cell.watermark)
             self.part.step(Delivered(cell.sender, answer))
         (emit,) = self.part.step(AllAnswered())
-        self.counters = Counters(matches=emit.matches.num_rows)
+        self.counters = Counters(matches=emit.matches.table.num_rows)
         return [*_emitted(emit), Cell(CellKind.PULSE, watermark=emit.watermark)]
 
 
 Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage
 
 _STAGES: dict[StagePart, Callable[[OperatorSpec], Stage]] = {
-    StagePart.WHOLE: WholeStage,
     StagePart.FRONT: FrontStage,
     StagePart.INSTANCE: InstanceStage,
     StagePart.BACK: BackStage,
@@ -298,15 +299,15 @@ def save_stage(spec: StageSpec, stage: Stage) -> bytes:
     return State(_header(spec), parts={"stage": stage.part.state()}).encode()
 
 
-def restore_stage(spec: StageSpec, data: bytes | None) -> Stage:
-    """Return an instance of a stage as it was saved; a new one where nothing was.
+def restore_stage(spec: StageSpec, data: bytes | None, number: int = 0) -> Stage:
+    """Return an instance of a stage, of a number, as it was saved; a new one where nothing was.
 
     Raises
     ------
     StateError
         The state is damaged, or of another version, query or number of instances.
     """
-    stage = spec.make()
+    stage = spec.make(number)
     if data is None:
         return stage
     saved = State.decode(data)
@@ -354,7 +355,7 @@ def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> li
 
 def _emitted(emit: Emit) -> list[Cell]:
     """Return what came out."""
-    given = [(CellKind.MATCHES, emit.matches), (CellKind.TIMED_OUT, emit.timed_out)]
+    given = [(CellKind.MATCHES, emit.matches.table), (CellKind.TIMED_OUT, emit.timed_out)]
     return [
         Cell(kind, block=write_table(table), watermark=emit.watermark)
         for kind, table in given

@@ -35,7 +35,7 @@ from outpace.pattern.argument import an_instance
 ANY: Final = range(-(1 << 63), 1 << 63)
 NATURAL: Final = range(1 << 62)
 
-VERSION: Final = 3
+VERSION: Final = 4
 _MAGIC: Final = b"OUTPACE"
 _FRAME: Final = struct.Struct("<7sBII")
 #: How wide integers may be.

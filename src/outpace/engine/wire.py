@@ -40,6 +40,7 @@ from outpace.engine.rows.times import time_values
 from outpace.engine.split.travel import NUMBERS, packed, unpacked
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import reading, require
+from outpace.engine.window_match.identity import MATCH_ID, MatchIds
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import BoundQuery
 
@@ -50,7 +51,8 @@ _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in field
 _MATCHES: Final = pa.schema(
     [
         *((name, pa.int64()) for name in ("rows", "event", "phase", "window", "partition")),
-        ("identity", pa.binary()),
+        ("start", pa.int64()),
+        ("id", MATCH_ID),
     ]
 )
 
@@ -90,16 +92,16 @@ def read_delivery(data: pa.Buffer, schema: pa.Schema, bound: BoundQuery) -> Deli
 
 
 def write_answer(answer: Answer) -> bytes:
-    """Write an answer; what tells matches apart only where it is known."""
+    """Write an answer."""
     matches = answer.matches
     if not len(matches):
         return _joined(answer.frontier, answer.horizon, [b"", b"", b""])
     numbers: dict[str, pa.Array] = {
         "rows": pa.array(np.diff(matches.offsets)),
         **{name: pa.array(getattr(matches, name)) for name in _MATCHES.names[1:5]},
+        "start": pa.array(matches.ids.start),
+        "id": matches.ids.array,
     }
-    if not matches.identity.null_count:
-        numbers["identity"] = matches.identity
     parts = [_block(numbers), write_table(matches.table), b""]
     return _joined(answer.frontier, answer.horizon, parts)
 
@@ -111,12 +113,13 @@ def read_answer(data: pa.Buffer, schema: pa.Schema) -> Answer:
     if not len(numbers):
         return Answer(WindowMatches.none(schema), nothing, frontier, horizon)
     columns = read_block(numbers, _MATCHES)
-    identity = columns.pop("identity", None)
-    rows, event, phase, window, partition = map(_integers, columns.values())
+    written = columns.pop("id")
+    rows, event, phase, window, partition, start = map(_integers, columns.values())
     offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
-    if identity is None:
-        identity = pa.nulls(len(rows), pa.binary())
-    matches = WindowMatches(read_table(table), offsets, event, phase, window, partition, identity)
+    ids = MatchIds.of_array(start, written)
+    matches = WindowMatches(
+        read_table(table), offsets, event, phase, window, partition, lambda: ids
+    )
     return Answer(matches, nothing, frontier, horizon)
 
 
@@ -168,8 +171,9 @@ def instructions_checksum(instructions: Sequence[Instruction]) -> int:
     >>> rows = pa.table({"x": [1, None]})
     >>> same = pa.table({"x": pa.chunked_array([[1], pa.array([None], pa.int64())])})
     >>> nothing = pa.table({})
+    >>> from outpace.engine.message import Aside, SetAside
     >>> one, other, none = (
-    ...     instructions_checksum([Emit(table, nothing)]) for table in (rows, same, nothing)
+    ...     instructions_checksum([SetAside(Aside.LATE, table)]) for table in (rows, same, nothing)
     ... )
     >>> one == other, one == none
     (True, False)
@@ -178,7 +182,7 @@ def instructions_checksum(instructions: Sequence[Instruction]) -> int:
     for instruction in instructions:
         if isinstance(instruction, Emit):
             said = f"emit {instruction.watermark}"
-            tables = [instruction.matches, instruction.timed_out]
+            tables = [instruction.matches.table, instruction.timed_out]
         else:
             said, tables = instruction.kind.value, [instruction.rows]
         checksum = zlib.crc32(said.encode(), checksum)

@@ -72,7 +72,7 @@ class Chain:
             counters.append([])
             after: list[Cell] = []
             for number, state in enumerate(saved):
-                stage = restore_stage(spec, state)
+                stage = restore_stage(spec, state, number)
                 mine = [cell for cell in _travelled(cells) if cell.instance == number]
                 assert any(cell.kind in stage.takes for cell in mine), "every instance hears"
                 after += run_step(stage, mine, number, place)

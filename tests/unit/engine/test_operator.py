@@ -38,7 +38,7 @@ class Driver:
         self.front, self.back = Front(spec), Back(spec)
         self._instances = [Instance(spec) for _ in range(query.instance_count)]
         self._sent: list[deque[Deliver]] = [deque() for _ in self._instances]
-        self._keyed, self._columns = bool(query.partitions), spec.columns
+        self._keyed, self._columns = bool(query.partitions), tuple(spec.kept.names)
         self.results: list[pa.Table] = []
 
     @property
@@ -69,7 +69,7 @@ class Driver:
         return replace(delivery, events=unpacked(rows, first))
 
     def _take(self) -> None:
-        self.results += [emit.matches for emit in self.back.complete()]
+        self.results += [emit.matches.table for emit in self.back.complete()]
 
 
 def test_an_instance_that_gets_nothing_holds_nobody_back() -> None:

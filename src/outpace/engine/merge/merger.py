@@ -22,7 +22,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integers, require
 from outpace.engine.window_match.repeats import Seen
-from outpace.engine.window_match.result import WindowMatches, first_events
+from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
 
 #: The frontier and the horizon of an instance that has ended.
@@ -75,7 +75,7 @@ class Merger(Stateful):
         if len(matches):
             known = matches.event[0] >= self._frontiers[instance]
             require(known, "a match is below the frontier")
-            earliest = int(first_events(matches.identity).min()) if self._distinct else 0
+            earliest = int(matches.ids.start.min()) if self._distinct else 0
             self._waiting[instance].append((earliest, matches))
 
     def advance(self, instance: int, frontier: int, horizon: int) -> None:

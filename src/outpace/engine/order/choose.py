@@ -44,4 +44,4 @@ def make_order(
     if sources is None:
         return make()
     each = None if disorder is None else {source: make() for source in sources}
-    return SourceOrder(bound, sources, each)
+    return SourceOrder(bound, sources, schema, each)

@@ -29,6 +29,8 @@ class SourceOrder(Stateful):
         The query; its first order column is the time of all sources.
     sources
         Their identifiers.
+    schema
+        The columns of their events.
     each
         What brings the events of each source into order; None where they are in order.
     """
@@ -39,6 +41,7 @@ class SourceOrder(Stateful):
         self,
         bound: BoundQuery,
         sources: tuple[str, ...],
+        schema: pa.Schema,
         each: Mapping[str, Order] | None = None,
     ) -> None:
         if not bound.order_by or bound.descending[0]:
@@ -48,7 +51,7 @@ class SourceOrder(Stateful):
             )
         self.merge = SourceMerge(sources, time=bound.order_by[0])
         self._each = dict(each or {})
-        self._nothing = bound.schema.empty_table()
+        self._nothing = schema.empty_table()
         self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
         self._watermark = int(NO_TIME)
 

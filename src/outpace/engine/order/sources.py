@@ -32,6 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import gather, one_array
@@ -490,7 +491,7 @@ def _known(saved: list[Any]) -> dict[str, Any]:
 
 
 def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in schema)
+    return ", ".join(f"{column.name} {column.type}" for column in schema if column != EVENT_ID)
 
 
 _NOTHING: Final = _Piece(pa.table({}), np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -34,6 +34,7 @@ from outpace.engine.state import (
     require,
     require_types,
 )
+from outpace.engine.window_match.identity import MatchIds, row_ids
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers
@@ -44,7 +45,7 @@ from outpace.pattern.operator import EventOperator, Operator, Rows
 from outpace.pattern.query import Query
 
 #: What a saved state knows of an open window.
-_PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "last")
+_PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "last", "given")
 
 
 @dataclass
@@ -59,6 +60,7 @@ class _Open:
     end_time: int
     key: tuple[object, ...]
     last: int = -1
+    given: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,13 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Rows that an operator gave at once, and by which events."""
+    """Rows that an operator gave at once, by which events, and the number of the first of them."""
 
     window: _Open
     rows: Rows
     event: Integers
     phase: int
+    number: int
 
 
 class WindowedApply(Stateful):
@@ -303,7 +306,8 @@ class WindowedApply(Stateful):
         count = row_count(given)
         if count:
             own = event if isinstance(event, np.ndarray) else np.full(count, event, np.int64)
-            yield _Piece(window, given, own, phase)
+            yield _Piece(window, given, own, phase, window.given)
+            window.given += count
 
     def _matches(self, pieces: Sequence[_Piece]) -> WindowMatches:
         """Return the rows of all pieces in their total order; no two are the same match."""
@@ -326,18 +330,23 @@ class WindowedApply(Stateful):
             **{name: keys.column(name) for name in self.bound.partition_by},
             **{name: given.column(name) for name in given.column_names},
         }
-        rows = len(event)
-        offsets = np.arange(rows + 1, dtype=np.int64)
+        offsets = np.arange(len(event) + 1, dtype=np.int64)
+        start = each([window.start_time for window in windows])
         table = with_numbers(
             self.bound,
             pa.table(columns, schema=self._shown),
             event,
             number,
-            each([window.start_time for window in windows]),
+            start,
             each([window.end_time for window in windows]),
         )
-        identity = _as_bytes(np.stack([event, partition, number, offsets[:-1]], axis=1))
-        return WindowMatches(table, offsets, event, phase, number, partition, identity).ordered()
+        names = [(window.key, window.start_time) for window in windows]
+        numbers = np.concatenate([np.arange(len(p.event)) + p.number for p in pieces])
+
+        def identify() -> MatchIds:
+            return row_ids(self.bound.query, names, sizes, numbers, event)
+
+        return WindowMatches(table, offsets, event, phase, number, partition, identify).ordered()
 
     def _keys(self, windows: Sequence[_Open]) -> pa.Table:
         """Return the windows' keys, and a column without values where there may be no key."""
@@ -374,11 +383,3 @@ def _by_partition(events: Events) -> dict[int, _Group]:
 def _stops(closed: Windows) -> dict[tuple[int, int], int]:
     places = zip(closed.partition.tolist(), closed.number.tolist(), strict=True)
     return dict(zip(places, closed.stop.tolist(), strict=True))
-
-
-def _as_bytes(lines: Integers) -> pa.Array:
-    """Return each line of integers as one binary value."""
-    width = lines.shape[1] * lines.itemsize
-    offsets = pa.py_buffer(np.arange(0, (len(lines) + 1) * width, width, dtype=np.int32))
-    content = pa.py_buffer(np.ascontiguousarray(lines))
-    return pa.Array.from_buffers(pa.binary(), len(lines), [None, offsets, content])

@@ -60,6 +60,8 @@ class WindowMatcher(Stateful):
         The query; it has windows.
     matcher
         How one window is matched; by default the fastest way that covers the query.
+    rows
+        The columns of events that are kept; by default what the query reads and shows.
     rows_at_once
         Rows of windows that are gathered at once where windows are matched one by one.
     rows_in_step
@@ -75,6 +77,7 @@ class WindowMatcher(Stateful):
         task: Task,
         matcher: Matcher | None = None,
         *,
+        rows: pa.Schema | None = None,
         rows_at_once: int = ROWS_AT_ONCE,
         rows_in_step: int = ROWS_IN_STEP,
         shared: bool | None = None,
@@ -90,9 +93,11 @@ class WindowMatcher(Stateful):
         self._rows_at_once = rows_at_once
         self._rows_in_step = rows_in_step
         self._shared = shared
-        self._columns = kept_columns(task, task.bound.schema)
-        schema = pa.schema([task.bound.schema.field(name) for name in self._columns])
-        self._nothing = no_events(schema)
+        if rows is None:
+            kept = kept_columns(task, task.bound.schema)
+            rows = pa.schema([task.bound.schema.field(name) for name in kept])
+        self._columns = rows.names
+        self._nothing = no_events(rows)
         self._strategy: Strategy | None = None
         self._kind = ""
         self._frontier = 0

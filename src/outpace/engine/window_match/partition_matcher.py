@@ -30,7 +30,6 @@ from outpace.engine.match.task import (
     _taken,
     count_starts,
     fingerprint,
-    kept_columns,
     take_matches,
 )
 from outpace.engine.rows.deadlines import NEVER, Deadlines
@@ -76,16 +75,18 @@ class PartitionMatcher(Stateful):
     ----------
     task, matcher
         The query and how it is matched.
+    rows
+        The columns of events that are kept.
     """
 
     CHANGED = ("_kept", "_stops", "_deadlines")
 
-    def __init__(self, task: Task, matcher: Matcher) -> None:
+    def __init__(self, task: Task, matcher: Matcher, rows: pa.Schema) -> None:
         self.task = task
         self.matcher = matcher
-        self._columns = kept_columns(task, task.bound.schema)
+        self._columns = rows.names
         self._reach: Reach = reach_of(task)
-        self._rows = pa.schema([task.bound.schema.field(name) for name in self._columns])
+        self._rows = rows
         self._begin()
 
     def _begin(self) -> None:

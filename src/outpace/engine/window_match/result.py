@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
-from outpace.engine.kernels.identity import write_identities
 from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import gather
+from outpace.engine.window_match.identity import MatchIds, match_ids
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
 from outpace.pattern.windows import TimeWindows
@@ -39,9 +40,12 @@ class WindowMatches:
         Match m has the table's rows `offsets[m]` up to `offsets[m + 1]`.
     event, phase, window, partition
         What the matches are ordered by: x, CLOSING or COMPLETING, y, and the partition's number.
-    identity
-        For each match bytes that are equal for the same match, found in whichever window: where it
-        starts, and the events that it took with their labels. NULL for queries with duplicates.
+    identify
+        Returns what tells the matches apart, see `ids`.
+    diff
+        1 where the matches are new, -1 where they are taken back.
+    confirmed
+        Whether nothing takes them back any more.
     """
 
     table: pa.Table
@@ -50,7 +54,14 @@ class WindowMatches:
     phase: Integers
     window: Integers
     partition: Integers
-    identity: pa.Array
+    identify: Callable[[], MatchIds]
+    diff: int = 1
+    confirmed: bool = True
+
+    @cached_property
+    def ids(self) -> MatchIds:
+        """What tells the matches from all others; made when it is asked for."""
+        return self.identify()
 
     def __len__(self) -> int:
         return len(self.event)
@@ -59,9 +70,9 @@ class WindowMatches:
     def none(schema: pa.Schema) -> WindowMatches:
         """Return no matches."""
         none = np.zeros(0, np.int64)
-        identity = pa.array([], pa.binary())
         offsets = np.zeros(1, np.int64)
-        return WindowMatches(schema.empty_table(), offsets, none, none, none, none, identity)
+        nothing = schema.empty_table()
+        return WindowMatches(nothing, offsets, none, none, none, none, lambda: MatchIds.joined([]))
 
     def take(self, chosen: Integers) -> WindowMatches:
         """Return some matches, in the order given."""
@@ -73,7 +84,7 @@ class WindowMatches:
             self.phase[chosen],
             self.window[chosen],
             self.partition[chosen],
-            self.identity.take(pa.array(chosen)),
+            lambda: self.ids.take(chosen),
         )
 
     def ordered(self) -> WindowMatches:
@@ -96,7 +107,7 @@ class WindowMatches:
             np.concatenate([part.phase for part in parts]),
             np.concatenate([part.window for part in parts]),
             np.concatenate([part.partition for part in parts]),
-            pa.concat_arrays([part.identity for part in parts]),
+            lambda: MatchIds.joined([part.ids for part in parts]),
         )
 
 
@@ -105,8 +116,14 @@ class _FoundMatches(WindowMatches):
 
     _made: dict[str, Callable[[], object]]
 
-    def __init__(self, table: pa.Table, event: Integers, **made: Callable[[], object]) -> None:
-        vars(self).update(table=table, event=event, _made=made)
+    def __init__(
+        self,
+        table: pa.Table,
+        event: Integers,
+        identify: Callable[[], MatchIds],
+        **made: Callable[[], object],
+    ) -> None:
+        vars(self).update(table=table, event=event, identify=identify, _made=made)
 
     def __getattr__(self, name: str) -> object:
         if name not in vars(self).get("_made", ()):
@@ -130,11 +147,11 @@ def found_matches(
     return _FoundMatches(
         table,
         event,
+        lambda: match_ids(task, block, found),
         offsets=offsets,
         phase=lambda: np.full(len(event), COMPLETING),
         window=lambda: np.zeros(len(event), np.int64),
         partition=lambda: partition[found.segment],
-        identity=lambda: identities(task, block, found),
     )
 
 
@@ -170,35 +187,6 @@ def in_total_order(
     if status == UNORDERED:
         return np.lexsort((partition, window, phase, event))
     return order if status == ORDERED else None
-
-
-def identities(task: Task, block: Block, found: Found) -> pa.Array:
-    """Return for each match what tells it from all others, whichever window it was found in.
-
-    NULL where a query wants duplicates, so that nobody asks.
-    """
-    if task.bound.query.duplicates:
-        return pa.nulls(len(found.start), pa.binary())
-    variables = np.array([p.variable for p in task.program.positions] or [0], np.int64)
-    labels = max(1, len(task.program.names))
-    sizes = np.diff(found.offsets) + 1
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    values = np.empty(offsets[-1], np.int64)
-    write_identities(
-        block.arrivals, found.start, found.offsets, found.rows, found.positions,
-        variables, labels, values,
-    )  # fmt: skip
-    places = pa.py_buffer((offsets * 8).astype(np.int32))
-    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, places, pa.py_buffer(values)])
-
-
-def first_events(identity: pa.Array) -> Integers:
-    """Return the arrival numbers of the first events of matches, which identities begin with."""
-    if not len(identity):
-        return np.zeros(0, np.int64)
-    _, offsets, values = identity.buffers()
-    places = np.frombuffer(offsets, np.int32)[identity.offset :][: len(identity)]
-    return np.frombuffer(values, np.int64)[places // 8]
 
 
 def with_numbers(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from outpace.engine.arrays import Integers, pooled
 from outpace.engine.kernels.spread import spread_runs
@@ -13,10 +12,10 @@ from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import take_matches
 from outpace.engine.split.windows import Windows
+from outpace.engine.window_match.identity import MatchIds, match_ids
 from outpace.engine.window_match.result import (
     COMPLETING,
     WindowMatches,
-    identities,
     rows_of_matches,
     take_rows,
     with_numbers,
@@ -74,13 +73,14 @@ def spread(
         shown = event, number, windows.start_time[window], windows.end_time[window]
         single = bool((counts == 1).all())
         table = with_numbers(bound, table, *(shown if single else rows_of_matches(offsets, *shown)))
-    if bound.query.duplicates:
-        identity = pa.nulls(count, pa.binary())
-    else:
-        identity = identities(task, block, found).take(pa.array(chosen))
+
+    def identify() -> MatchIds:
+        ids = match_ids(task, block, found).take(chosen)
+        return ids.in_windows(windows.start_time[window]) if bound.query.duplicates else ids
+
     phase = np.full(count, COMPLETING, np.int64)
     partition = windows.partition[window] if bound.partition_by else np.zeros(count, np.int64)
-    return WindowMatches(table, offsets, event, phase, number, partition, identity)
+    return WindowMatches(table, offsets, event, phase, number, partition, identify)
 
 
 def _in_order(runs: WindowRuns, windows: Windows) -> tuple[Integers, Integers, Integers, Integers]:

@@ -22,11 +22,11 @@ from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import gather
 from outpace.engine.split.windows import Windows, take_windows
+from outpace.engine.window_match.identity import MatchIds, match_ids
 from outpace.engine.window_match.result import (
     CLOSING,
     COMPLETING,
     WindowMatches,
-    identities,
     rows_of_matches,
     with_numbers,
 )
@@ -189,5 +189,11 @@ def part_matches(task: Task, part: StretchMatches, windows: Windows) -> WindowMa
         part.phase,
         of.number,
         of.partition,
-        identities(task, part.block, part.found),
+        lambda: _ids(task, part, of),
     )
+
+
+def _ids(task: Task, part: StretchMatches, windows: Windows) -> MatchIds:
+    """Return what tells matches apart, in these windows."""
+    ids = match_ids(task, part.block, part.found)
+    return ids.in_windows(windows.start_time) if task.bound.query.duplicates else ids

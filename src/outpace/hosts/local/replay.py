@@ -174,7 +174,7 @@ class ReplayedStep:
     @property
     def matches(self) -> pa.Table:
         """The matches that became final."""
-        return self._emitted.matches
+        return self._emitted.matches.table
 
     @property
     def timed_out(self) -> pa.Table:

@@ -462,7 +462,7 @@ class StreamMatcher:
                 _LOG.warning(warning)
         assert self._last is not None
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        return self._with_time(self._last.matches, NEVER if ended else self._last.watermark)
+        return self._with_time(self._last.matches.table, NEVER if ended else self._last.watermark)
 
     def _set_aside(self, kind: Aside) -> pa.Table:
         if self._query.order_of_arrival is None:

@@ -69,7 +69,7 @@ class ParallelOperator:
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
         context = process_context()
         self.front, self.back = Front(spec), Back(spec)
-        self._columns = spec.columns
+        self._columns = tuple(spec.kept.names)
         self._keyed = spec.windows.keyed
         self._watch = watch
         self._slots = RingSlots(slots)
@@ -141,7 +141,7 @@ class ParallelOperator:
     def take(self) -> pa.Table:
         """Return the matches that are complete, in their order."""
         (emit,) = self.back.complete()
-        return emit.matches
+        return emit.matches.table
 
     def rest(self) -> Iterator[pa.Table]:
         """Wait for all answers, after the end of the input, and yield the rest of the matches."""

@@ -145,7 +145,8 @@ class StageProcessor(StatefulProcessor):
         cells = [cell for part in rows for cell in _from_pandas(part)]
         clock = [time.perf_counter_ns()]
         saved = self._state.get()
-        stage = restore_stage(self._spec, None if saved is None else bytes(saved[0]))
+        data = None if saved is None else bytes(saved[0])
+        stage = restore_stage(self._spec, data, number)
         clock.append(time.perf_counter_ns())
         given = run_step(stage, cells, number, self._place)
         clock.append(time.perf_counter_ns())

@@ -83,7 +83,7 @@ def fed_at_once(
     instructions: list[Instruction] = operator.step(EventsArrived(events))
     instructions += operator.step(SourceEnded() if time is None else TimeTold(time))
     emitted = [one for one in instructions if isinstance(one, Emit)]
-    matches = [row for emit in emitted for row in rows_of(emit.matches)]
+    matches = [row for emit in emitted for row in rows_of(emit.matches.table)]
     return matches, [row for emit in emitted for row in rows_of(emit.timed_out)]
 
 

@@ -62,7 +62,7 @@ class RunOutcome:
         for one in instructions:
             match one:
                 case Emit():
-                    self.matches += one.matches.to_pylist()
+                    self.matches += one.matches.table.to_pylist()
                     self.timed_out += one.timed_out.to_pylist()
                 case SetAside(kind=Aside.LATE):
                     self.late += one.rows.to_pylist()
@@ -138,7 +138,7 @@ def text_of(said: object) -> str:
         case pa.Table():
             return f"{said.column_names} {said.to_pylist()}"
         case Emit():
-            return f"emit {text_of(said.matches)} {text_of(said.timed_out)} {said.watermark}"
+            return f"emit {text_of(said.matches.table)} {text_of(said.timed_out)} {said.watermark}"
         case SetAside():
             return f"aside {said.kind.value} {text_of(said.rows)}"
         case Routed():
@@ -236,8 +236,8 @@ class Places:
         assert spec.windows is not None
         count = spec.instances or 1
         self._random, self._trace, self._saves = random, trace, saves
-        self._columns, self._keyed = spec.columns, spec.windows.keyed
-        self._schema = pa.schema([spec.schema.field(name) for name in spec.columns])
+        self._columns, self._keyed = tuple(spec.kept.names), spec.windows.keyed
+        self._schema = spec.kept
         self._bound = spec.bound
         self._front = SavedPart("front", lambda: Front(spec), Front.step, trace)
         self._instances = [
@@ -310,7 +310,7 @@ class Places:
     def _emit(self) -> None:
         said = self._back.take("complete")
         self.outcome.take(said)
-        if any(emit.matches.num_rows for emit in said):
+        if any(len(emit.matches) for emit in said):
             self._trace.say(f"  {text_of(said)}")
 
     def _fail(self, *, ended: bool) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.operators import written
 
 from outpace.engine.merge.merger import ENDED, Merger
+from outpace.engine.window_match.identity import MatchIds
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
 from outpace.errors import StateError
 
@@ -40,6 +41,10 @@ def matches_of(found: list[One], rows_each: int = 1) -> WindowMatches:
         },
         schema=SCHEMA,
     )
+    ids = MatchIds(
+        np.array([one.start for one in found], np.int64),
+        np.array([(0, one.identity) for one in found], np.uint64).reshape(-1, 2),
+    )
     return WindowMatches(
         table,
         np.arange(len(found) + 1, dtype=np.int64) * rows_each,
@@ -47,13 +52,8 @@ def matches_of(found: list[One], rows_each: int = 1) -> WindowMatches:
         np.array([one.phase for one in found], np.int64),
         np.array([one.window for one in found], np.int64),
         np.array([one.partition for one in found], np.int64),
-        pa.array([identity_of(one) for one in found], pa.binary()),
+        lambda: ids,
     )
-
-
-def identity_of(one: One) -> bytes:
-    """What tells a match apart: where it starts, and what it took."""
-    return np.array([one.start, one.identity], np.int64).tobytes()
 
 
 def shown(matches: WindowMatches) -> list[tuple[int, int, int]]:

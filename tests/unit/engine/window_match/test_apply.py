@@ -178,7 +178,7 @@ def test_operators_give_the_same_in_any_cut(
     assert shown(parts) == by_definition(query, events)
     assert {part.table.schema for part in parts} == {applied.bound.output}
     assert applied.open_windows == 0
-    names = [name for part in parts for name in part.identity.to_pylist()]
+    names = [name for part in parts for name in part.ids.array.to_pylist()]
     assert len(set(names)) == len(names)
 
 

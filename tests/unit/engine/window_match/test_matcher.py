@@ -232,13 +232,10 @@ def assert_equal(results: list[WindowMatches], expected: list[WindowMatch]) -> N
     assert rows == [row for match in expected for row in match.output]
     sizes = [int(size) for result in results for size in np.diff(result.offsets)]
     assert sizes == [len(match.output) for match in expected]
-    identities = [key for result in results for key in result.identity.to_pylist()]
-    if None not in identities:
-        same = {
-            (m.partition, m.start, m.taken): key
-            for m, key in zip(expected, identities, strict=True)
-        }
-        assert len(same) == len(set(identities))
+    ids = [key for result in results for key in result.ids.array.to_pylist()]
+    contents = [(m.partition, m.start, m.taken) for m in expected]
+    known = dict(zip(ids, contents, strict=True))
+    assert [known[key] for key in ids] == contents
 
 
 @given(cases())

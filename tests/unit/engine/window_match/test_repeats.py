@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.window_match import repeats as module
+from outpace.engine.window_match.identity import MatchIds
 from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import COMPLETING, WindowMatches
 
@@ -30,7 +30,12 @@ steps = st.tuples(
 
 def matches_of(found: list[One]) -> WindowMatches:
     size = len(found)
-    identity = [np.array([p + 3 * start, *taken], np.int64) for p, start, taken in found]
+    start = np.array([first(one) for one in found], np.int64)
+    # Words of another match may be alike, but not both.
+    words = [
+        (start % 2, hash((partition, start, taken)) % 2**64) for partition, start, taken in found
+    ]
+    ids = MatchIds(start, np.array(words, np.uint64).reshape(-1, 2))
     return WindowMatches(
         pa.table({"id": np.arange(size)}, schema=SCHEMA),
         np.arange(size + 1),
@@ -38,17 +43,10 @@ def matches_of(found: list[One]) -> WindowMatches:
         np.full(size, COMPLETING),
         np.zeros(size, np.int64),
         np.array([partition for partition, _, _ in found], np.int64),
-        pa.array([one.tobytes() for one in identity], pa.binary()),
+        lambda: ids,
     )
 
 
-@pytest.fixture(params=["as they are", "all the same"])
-def hashes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "all the same":
-        monkeypatch.setattr(module, "_hashes", lambda identity: np.zeros(len(identity), np.uint64))
-
-
-@pytest.mark.usefixtures("hashes")
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_a_match_comes_out_once_while_it_can_come_again(everywhere: bool) -> None:
     @given(st.lists(steps, max_size=8))
@@ -95,9 +93,3 @@ def test_few_lots_hold_what_came_one_by_one() -> None:
     assert len(remembered) == 500
     assert len(remembered._lots) < 10
     assert len(remembered.new(matches_of([(0, n, (n,)) for n in range(500)]))) == 0
-
-
-def test_equal_numbers_in_another_order_are_another_match() -> None:
-    remembered = Seen()
-    remembered.remember(matches_of([(0, 1, (2, 3))]), np.array([0]), np.array([0]))
-    assert len(remembered.new(matches_of([(0, 1, (3, 2)), (0, 1, (2,)), (0, 1, (2, 3, 0))]))) == 3

@@ -22,7 +22,16 @@ from support.properties import examples
 from support.window_queries import KINDS, PATTERNS, Bounded
 
 import outpace as op
-from outpace.engine.message import Emit, EventsArrived, SetAside, SourceEnded, Stimulus, TimeTold
+from outpace.engine.message import (
+    Aside,
+    Emit,
+    EventsArrived,
+    SetAside,
+    SourceEnded,
+    Stimulus,
+    TimeTold,
+)
+from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import instructions_checksum, read_stimulus, write_stimulus
 from outpace.errors import OutpaceError, StateError
 from outpace.hosts.local.recording import Recorder, StreamRecording
@@ -286,7 +295,13 @@ def test_a_step_that_gives_something_else_is_told(
     def changed(self: Operator, stimulus: Stimulus) -> list[Any]:
         instructions = before(self, stimulus)
         (emit,) = instructions
-        return [Emit(emit.matches.slice(1), emit.timed_out, emit.watermark)]
+        return [
+            Emit(
+                replace(emit.matches, table=emit.matches.table.slice(1)),
+                emit.timed_out,
+                emit.watermark,
+            )
+        ]
 
     monkeypatch.setattr(Operator, "step", changed)
     assert [step.as_recorded for step in op.replay(recorded)] == [False, True, False, True]
@@ -618,10 +633,8 @@ COLUMNS = [
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
 def test_a_checksum_depends_on_values_alone(column: pa.Array) -> None:
-    nothing = pa.table({})
-
     def checksum(values: pa.Array | pa.ChunkedArray) -> int:
-        return instructions_checksum([Emit(pa.table({"x": values}), nothing)])
+        return instructions_checksum([SetAside(Aside.LATE, pa.table({"x": values}))])
 
     later = pa.concat_arrays([column, column]).slice(len(column))
     assert checksum(later) == checksum(column)
@@ -633,15 +646,14 @@ def test_a_checksum_depends_on_values_alone(column: pa.Array) -> None:
 
 
 def test_a_checksum_tells_what_is_emitted_and_what_is_set_aside() -> None:
-    from outpace.engine.message import Aside
-
     table, nothing = pa.table({"x": [1]}), pa.table({})
+    none = WindowMatches.none(nothing.schema)
     told = [
-        [Emit(table, nothing)],
-        [Emit(nothing, table)],
-        [Emit(table, nothing, 7)],
-        [SetAside(Aside.LATE, table), Emit(nothing, nothing)],
-        [SetAside(Aside.INVALID, table), Emit(nothing, nothing)],
+        [Emit(replace(none, table=table), nothing)],
+        [Emit(none, table)],
+        [Emit(replace(none, table=table), nothing, 7)],
+        [SetAside(Aside.LATE, table), Emit(none, nothing)],
+        [SetAside(Aside.INVALID, table), Emit(none, nothing)],
     ]
     assert len({instructions_checksum(one) for one in told}) == len(told)
 
@@ -652,7 +664,7 @@ def test_a_garbage_value_under_null_is_no_difference() -> None:
     )
     other = pa.array([1, None])
     tables = [pa.table({"x": column}) for column in (one, other)]
-    checksums = {instructions_checksum([Emit(table, pa.table({}))]) for table in tables}
+    checksums = {instructions_checksum([SetAside(Aside.LATE, table)]) for table in tables}
     assert len(checksums) == 1
 
 

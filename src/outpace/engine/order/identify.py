@@ -1,0 +1,69 @@
+"""Ids of events: which source sent an event, and which of its events it is, as they arrived.
+
+Events get them before anything puts them in another order, so that an event which comes in between
+others changes the id of none. An id is one number: the source's above, the event's below. Memory:
+one number for each source.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State, integers, require
+
+
+class EventIds(Stateful):
+    """Gives ids to the events of sources.
+
+    Parameters
+    ----------
+    sources
+        The identifiers of the sources; None where there is one.
+    place
+        The number of the operator, where each of several has events of its own.
+
+    Examples
+    --------
+    >>> ids = EventIds(("a", "b"))
+    >>> rows = pa.table({"x": [7, 8]})
+    >>> ids.take("b", 2)
+    >>> [hex(id) for id in ids.give(rows, "b")["__outpace_id"].to_pylist()]
+    ['0x1000000000002', '0x1000000000003']
+    """
+
+    CHANGED = ("_counts",)
+
+    def __init__(self, sources: tuple[str, ...] | None = None, place: int = 0) -> None:
+        names = (None,) if sources is None else sources
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._first = place * len(names)
+        #: How many events each source has sent.
+        self._counts: Integers = np.zeros(len(names), np.int64)
+
+    def give(self, rows: pa.Table, source: str | None) -> pa.Table:
+        """Return the next events of a source with their ids; they count from `take` on."""
+        # The order says it better where there is no such source.
+        number = self._numbers.get(source, 0)
+        begin = ((self._first + number) << SEQUENCE_BITS) + int(self._counts[number])
+        ids = np.arange(begin, begin + rows.num_rows)
+        return rows.append_column(EVENT_ID, pa.array(ids))
+
+    def take(self, source: str | None, events: int) -> None:
+        """Count events of a source that were taken."""
+        self._counts = self._counts.copy()
+        self._counts[self._numbers[source]] += events
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        return State({}, [pa.table({"count": self._counts})])
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        _, (counts,) = state.content(1)
+        (known,) = integers(counts, count=range(1 << SEQUENCE_BITS))
+        require(len(known) == len(self._counts), "sources are missing")
+        self._counts = known

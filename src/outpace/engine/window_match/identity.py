@@ -1,0 +1,159 @@
+"""What tells a match from all others, for good: its id, made of query, events, labels and window.
+
+An event has an id that stays what it is wherever other events come in (`outpace.engine.event`), so
+the id of a match does, too. The same match in two windows has one id, and comes out once; where a
+query wants duplicates, the window counts as well, by the time at which it starts. Windows of one
+partition that start at the same time share ids then. Rows that a user-defined operator gives are
+known by the key and the window, and by how many rows it gave before.
+
+An id has 128 bits, two sums over well mixed numbers: of a thousand million matches two are alike
+with a chance of one in 10^21. So ids are compared, and not what they are made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.event import event_ids
+from outpace.engine.match.contract import Block, Found, Task
+from outpace.pattern.notation.print_query import print_identity
+from outpace.pattern.query import Query
+
+Unsigned = npt.NDArray[np.uint64]
+
+#: The type of ids in tables.
+MATCH_ID: Final = pa.binary(16)
+
+#: The constants of splitmix64: an odd number whose bits look random, and two that mix well.
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND: Final = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True)
+class MatchIds:
+    """What tells matches apart; arrays have one entry per match.
+
+    Parameters
+    ----------
+    start
+        The arrival number of its first event: where a search can find it again.
+    words
+        Its id, as two numbers.
+    """
+
+    start: Integers
+    words: Unsigned
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def array(self) -> pa.Array:
+        """The ids as 16 bytes each."""
+        content = pa.py_buffer(np.ascontiguousarray(self.words))
+        return pa.Array.from_buffers(MATCH_ID, len(self), [None, content])
+
+    @staticmethod
+    def of_array(start: Integers, array: pa.Array) -> MatchIds:
+        """Return ids that were written as `array`."""
+        words = np.frombuffer(array.buffers()[1] or b"", np.uint64)
+        begin = 2 * array.offset
+        return MatchIds(start, words[begin : begin + 2 * len(array)].reshape(-1, 2))
+
+    @staticmethod
+    def joined(parts: Sequence[MatchIds]) -> MatchIds:
+        """Return the ids of all parts, one part after the other."""
+        none = np.zeros(0, np.int64)
+        return MatchIds(
+            np.concatenate([none, *(part.start for part in parts)]),
+            np.concatenate([none.astype(np.uint64).reshape(0, 2), *(part.words for part in parts)]),
+        )
+
+    def take(self, chosen: Integers) -> MatchIds:
+        """Return some ids, in the order given."""
+        return MatchIds(self.start[chosen], self.words[chosen])
+
+    def in_windows(self, windows: Integers) -> MatchIds:
+        """Return ids that differ where windows do."""
+        words = windows.view(np.uint64)
+        return MatchIds(self.start, self.words + _mixed(words[:, None] * _GOLDEN ^ _LANES))
+
+
+def match_ids(task: Task, block: Block, found: Found) -> MatchIds:
+    """Return for each match what tells it from all others, whichever window it was found in."""
+    start = block.arrivals[found.start]
+    if not len(start):
+        return MatchIds.joined([])
+    ids = event_ids(block.columns, block.arrivals)
+    words = _mixed(ids[found.start].view(np.uint64)[:, None] + query_words(task.bound.query))
+    if len(found.rows):
+        variables = np.array([p.variable for p in task.program.positions], np.int64)
+        labels = max(1, len(task.program.names))
+        sizes = np.diff(found.offsets)
+        place = np.arange(len(found.rows)) - np.repeat(found.offsets[:-1], sizes)
+        taken = ids[found.rows] * labels + variables[found.positions]
+        spread = taken.view(np.uint64) + place.view(np.uint64) * _GOLDEN
+        # A sum from a place that has none behind it: empty matches take no events.
+        sums = np.zeros((len(spread) + 1, 2), np.uint64)
+        np.cumsum(_mixed(spread[:, None] ^ _LANES), axis=0, out=sums[1:])
+        words += sums[found.offsets[1:]] - sums[found.offsets[:-1]]
+    return MatchIds(start, words)
+
+
+def row_ids(
+    query: Query,
+    windows: Sequence[object],
+    sizes: Sequence[int],
+    numbers: Integers,
+    event: Integers,
+) -> MatchIds:
+    """Return what tells rows of a user-defined operator apart.
+
+    Parameters
+    ----------
+    query
+        The query.
+    windows, sizes
+        Windows, by their keys and starts, and how many of the rows each gave.
+    numbers, event
+        For each row how many its window gave before, and the event that it was given by.
+    """
+    words = np.array([_words_of(repr(window)) for window in windows], np.uint64)
+    rows = np.repeat(words.reshape(-1, 2) + query_words(query), sizes, axis=0)
+    return MatchIds(event, _mixed(rows + numbers.view(np.uint64)[:, None] * _GOLDEN))
+
+
+@lru_cache(maxsize=64)
+def query_words(query: Query) -> Unsigned:
+    """Return two numbers that stand for what a query means, however it is run."""
+    return np.array(_words_of(print_identity(query)), np.uint64)
+
+
+def _words_of(text: str) -> tuple[int, int]:
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
+
+
+def _mixed(words: Unsigned) -> Unsigned:
+    """Return numbers whose bits all depend on all bits of the given ones, which are lost."""
+    words += _GOLDEN
+    words ^= words >> np.uint64(30)
+    words *= _FIRST
+    words ^= words >> np.uint64(27)
+    words *= _SECOND
+    words ^= words >> np.uint64(31)
+    return words
+
+
+#: What makes the two halves of an id differ.
+_LANES: Final = np.array([0, 0xD1342543DE82EF95], np.uint64)

@@ -1,0 +1,134 @@
+"""Ids of matches: an event that comes in anywhere changes none but those of its own matches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outpace as op
+from outpace.engine.message import Emit, EventsArrived, SourceEnded
+from outpace.engine.operator import Operator
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.window_match.result import WindowMatches
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.query import Query
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("kind", pa.int64()), ("name", "i8")])
+INSERTED = -1
+
+#: Patterns, and the variables that their matches have.
+PATTERNS = {
+    "A B": "AB",
+    "A -> B": "AB",
+    "A ->> B": "AB",
+    "A B? C": "ABC",
+    "A -> !C -> B": "AB",
+    "PERMUTE(A, B)": "AB",
+}
+WINDOWS = {
+    "none": None,
+    "time": op.windows.time(8, slide=3),
+    "count": op.windows.count(5, slide=2),
+    "session": op.windows.session(4),
+    "between": op.windows.between(open="kind = 0", close="kind = 2"),
+}
+
+events = st.lists(
+    st.tuples(st.integers(0, 30), st.sampled_from("kl"), st.integers(0, 2)),
+    min_size=1,
+    max_size=25,
+    unique_by=lambda event: event[0],
+)
+
+
+def query_of(pattern: str, windows: str, *, keyed: bool, duplicates: bool) -> Query:
+    shown = PATTERNS[pattern]
+    query = (
+        Query("q")
+        .order_by("ts")
+        .pattern(pattern)
+        .within(9)
+        .disorder(op.KSlack(1000))
+        .define(**{name: f"kind = {'ABC'.index(name)}" for name in "ABC" if name in pattern})
+        .measures(**{name.lower(): f"{name}.name" for name in shown})
+    )
+    if keyed:
+        query = query.partition_by("key")
+    kind = WINDOWS[windows]
+    return query if kind is None else query.over(kind, duplicates=duplicates)
+
+
+def rows_of(found: list[tuple[int, str, int]], names: range | list[int]) -> pa.Table:
+    columns = zip(*((*event, name) for event, name in zip(found, names, strict=True)), strict=True)
+    return pa.table([list(column) for column in columns], schema=SCHEMA)
+
+
+def matches_of(query: Query, pushed: list[tuple[pa.Table, str | None]]) -> list[WindowMatches]:
+    sources = tuple(dict.fromkeys(source for _, source in pushed if source is not None)) or None
+    disorder = bind_disorder(query, SCHEMA)
+    operator = Operator(OperatorSpec(query, SCHEMA, disorder=disorder, sources=sources))
+    stimuli = [*(EventsArrived(rows, source) for rows, source in pushed), SourceEnded()]
+    said = [one for stimulus in stimuli for one in operator.step(stimulus)]
+    return [one.matches for one in said if isinstance(one, Emit)]
+
+
+def ids_of(found: list[WindowMatches]) -> dict[tuple[object, ...], set[bytes]]:
+    """Return the ids of matches by the events that these have."""
+    ids = defaultdict(set)
+    for matches in found:
+        assert matches.diff == 1
+        assert matches.confirmed
+        rows = matches.table.select([n for n in matches.table.column_names if n in "abc"])
+        for row, key in zip(rows.to_pylist(), matches.ids.array.to_pylist(), strict=True):
+            ids[tuple(row.values())].add(key)
+    return ids
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_an_event_changes_the_ids_of_no_match_without_it(windows: str, keyed: bool) -> None:
+    @given(events, st.sampled_from(sorted(PATTERNS)), st.booleans(), st.booleans(), st.data())
+    def check(
+        found: list[tuple[int, str, int]],
+        pattern: str,
+        duplicates: bool,
+        several: bool,
+        data: st.DataObject,
+    ) -> None:
+        # The start of a window by time is its own; others start with events, which may change.
+        duplicates = duplicates and windows == "time"
+        query = query_of(pattern, windows, keyed=keyed, duplicates=duplicates)
+        time = data.draw(st.integers(0, 30).filter(lambda ts: ts not in [e[0] for e in found]))
+        inserted = rows_of(
+            [(time, data.draw(st.sampled_from("kl")), data.draw(st.integers(0, 2)))], [INSERTED]
+        )
+        rows = rows_of(found, range(len(found)))
+        first, second = ("one", "two") if several else (None, None)
+        without = ids_of(matches_of(query, [(rows, first), (inserted.slice(0, 0), second)]))
+        with_it = ids_of(matches_of(query, [(rows, first), (inserted, second)]))
+        every = [key for keys in with_it.values() for key in keys]
+        assert len(set(every)) == len(every)
+        for events_of, keys in with_it.items():
+            if INSERTED not in events_of and events_of in without:
+                assert keys == without[events_of]
+
+    check()
+
+
+def test_an_id_depends_on_what_the_query_means_and_not_on_how_it_runs() -> None:
+    rows = rows_of([(1, "k", 0), (2, "k", 1), (3, "k", 0), (4, "k", 1)], range(4))
+    query = query_of("A B", "none", keyed=False, duplicates=False)
+
+    def ids(query: Query, *cuts: int) -> list[bytes]:
+        ends = [*cuts, rows.num_rows]
+        parts = [rows.slice(low, high - low) for low, high in zip([0, *cuts], ends, strict=True)]
+        found = matches_of(query, [(part, None) for part in parts])
+        return [key for matches in found for key in matches.ids.array.to_pylist()]
+
+    assert len(set(ids(query))) == 2
+    assert ids(query) == ids(query, 1, 3) == ids(query.disorder(op.KSlack(7)))
+    assert not set(ids(query)) & set(ids(query.within(8)))
