@@ -278,7 +278,6 @@ class BackStage:
         """Take what the instances found in a batch."""
         for cell in cells:
             answer = read_answer(pa.py_buffer(cell.block), self._output)
-            answer = replace(answer, watermark=cell.watermark)
             self.part.step(Delivered(cell.sender, answer))
         (emit,) = self.part.step(AllAnswered())
         self.counters = Counters(matches=emit.matches.table.num_rows)

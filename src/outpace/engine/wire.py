@@ -46,6 +46,9 @@ from outpace.pattern.bound import BoundQuery
 
 _HEADER: Final = struct.Struct("<qq3Q")
 
+#: What an answer knows beside its promises: time, and how many windows are open.
+_KNOWN: Final = struct.Struct("<qq")
+
 _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
 _MATCHES: Final = pa.schema(
@@ -93,25 +96,26 @@ def read_delivery(data: pa.Buffer, schema: pa.Schema, bound: BoundQuery) -> Deli
 
 def write_answer(answer: Answer) -> bytes:
     """Write an answer."""
-    matches = answer.matches
+    matches, known = answer.matches, _KNOWN.pack(answer.watermark, answer.open_windows)
     if not len(matches):
-        return _joined(answer.frontier, answer.horizon, [b"", b"", b""])
+        return _joined(answer.frontier, answer.horizon, [b"", b"", known])
     numbers: dict[str, pa.Array] = {
         "rows": pa.array(np.diff(matches.offsets)),
         **{name: pa.array(getattr(matches, name)) for name in _MATCHES.names[1:5]},
         "start": pa.array(matches.ids.start),
         "id": matches.ids.array,
     }
-    parts = [_block(numbers), write_table(matches.table), b""]
+    parts = [_block(numbers), write_table(matches.table), known]
     return _joined(answer.frontier, answer.horizon, parts)
 
 
 def read_answer(data: pa.Buffer, schema: pa.Schema) -> Answer:
     """Read what `write_answer` wrote; `schema` has the columns of the result."""
-    frontier, horizon, (numbers, table, _) = _parted(data)
+    frontier, horizon, (numbers, table, known) = _parted(data)
+    promises = frontier, horizon, *_KNOWN.unpack(known)
     nothing = pa.table({})
     if not len(numbers):
-        return Answer(WindowMatches.none(schema), nothing, frontier, horizon)
+        return Answer(WindowMatches.none(schema), nothing, *promises)
     columns = read_block(numbers, _MATCHES)
     written = columns.pop("id")
     rows, event, phase, window, partition, start = map(_integers, columns.values())
@@ -120,7 +124,7 @@ def read_answer(data: pa.Buffer, schema: pa.Schema) -> Answer:
     matches = WindowMatches(
         read_table(table), offsets, event, phase, window, partition, lambda: ids
     )
-    return Answer(matches, nothing, frontier, horizon)
+    return Answer(matches, nothing, *promises)
 
 
 def write_stimulus(stimulus: Stimulus) -> bytes:

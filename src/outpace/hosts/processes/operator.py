@@ -14,10 +14,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.message import Deliver, Delivered, EventsArrived, Routed, Stimulus
+from outpace.engine.message import Answer, Deliver, Delivered, EventsArrived, Routed, Stimulus
 from outpace.engine.operator import Back, Front
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed
+from outpace.engine.wire import read_answer
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
@@ -49,7 +50,8 @@ class ParallelOperator:
     memory
         Bytes of shared memory.
     watch
-        Told of every answer: the instance, the events that it answers for, and the answer.
+        Told of every answer: the instance, the events that it answers for, what it did, and the
+        answer.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class ParallelOperator:
         schema: pa.Schema,
         *,
         memory: int = MEMORY,
-        watch: Callable[[int, int, Done], None] = lambda instance, events, done: None,
+        watch: Callable[[int, int, Done, Answer], None] = lambda *answered: None,
     ) -> None:
         count = query.instance_count
         spec = OperatorSpec(query, schema, instances=count)
@@ -70,7 +72,7 @@ class ParallelOperator:
         context = process_context()
         self.front, self.back = Front(spec), Back(spec)
         self._columns = tuple(spec.kept.names)
-        self._keyed = spec.windows.keyed
+        self._keyed, self._output = spec.windows.keyed, spec.bound.output
         self._watch = watch
         self._slots = RingSlots(slots)
         self._ring = Ring(context, slots, memory // slots)
@@ -154,9 +156,10 @@ class ParallelOperator:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
         for instance, done in self._processes.receive(timeout, also):
             before = self.front.loads[instance]
-            answered = Delivered(instance, done.answer)
+            answer = read_answer(pa.py_buffer(done.answer), self._output)
+            answered = Delivered(instance, answer)
             self.front.step(answered)
             self.back.step(answered)
             for slot in done.released:
                 self._slots.release(slot)
-            self._watch(instance, before - self.front.loads[instance], done)
+            self._watch(instance, before - self.front.loads[instance], done, answer)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
 from outpace.engine.merge.merger import ENDED
-from outpace.engine.message import SourceEnded, TimeTold
+from outpace.engine.message import Answer, SourceEnded, TimeTold
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.sources import ticks_of
 from outpace.engine.split.number import in_order
@@ -277,12 +277,12 @@ class Run:
             kind = batch.rows.schema.field(self._sources[0].time).type
             self._operator.step(TimeTold(batch.watermark // ticks_of(kind)))
 
-    def _answered(self, instance: int, events: int, done: Done) -> None:
+    def _answered(self, instance: int, events: int, done: Done, answer: Answer) -> None:
         """Note what an instance did."""
         known = self.metrics.instances[instance]
         known.events += events
-        known.matches += len(done.answer.matches)
-        known.open_windows = done.answer.open_windows
+        known.matches += len(answer.matches)
+        known.open_windows = answer.open_windows
         known.rows_kept, known.state_bytes = done.rows_kept, done.bytes_kept
         known.busy_s += done.seconds
         if self._controller is not None:

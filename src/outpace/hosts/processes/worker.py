@@ -28,6 +28,7 @@ from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import unpacked
 from outpace.engine.split.windows import Split
+from outpace.engine.wire import write_answer
 from outpace.errors import OutpaceError
 from outpace.hosts.processes.ring import Ring, RingReader
 from outpace.pattern.query import Query
@@ -82,7 +83,7 @@ class Done:
     Parameters
     ----------
     answer
-        What was found.
+        What was found, as `write_answer` writes it.
     released
         Slots that the instance does not need any more.
     seconds
@@ -91,7 +92,7 @@ class Done:
         The rows that undecided matches may need, and the memory that Arrow holds for the process.
     """
 
-    answer: Answer
+    answer: bytes
     released: tuple[int, ...]
     seconds: float
     rows_kept: int
@@ -156,7 +157,7 @@ class _Worker:
         start = time.perf_counter()
         answer = self._answer(work)
         return Done(
-            answer,
+            write_answer(answer),
             self._reader.released(),
             time.perf_counter() - start,
             self._instance.rows_kept,
