@@ -46,7 +46,7 @@ from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.snapshot import Stateful
-from outpace.engine.split.choose import make_splitter
+from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
 from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
@@ -88,7 +88,7 @@ class Front(Stateful):
         if spec.instances is not None:
             assert windows is not None, "only windows are shared by instances"
             query = spec.query.instances(spec.instances, spec.query.scheduler)
-            self.schedule = Schedule(scheduler_of(query), spec.instances, keyed=windows.keyed)
+            self.schedule = make_schedule(scheduler_of(query), spec.instances, windows)
         #: For each instance the sizes of deliveries without an answer, and their sum.
         self._sent: list[deque[int]] = [deque() for _ in range(spec.instances or 1)]
         self.loads = [0] * len(self._sent)
@@ -241,8 +241,8 @@ class Front(Stateful):
                 delivery = Deliver(
                     one.instance, events, one.ranges, one.split, arrived, watermark, ended
                 )
-                self._sent[one.instance].append(delivery.size)
-                self.loads[one.instance] += delivery.size
+                self._sent[one.instance].append(one.size)
+                self.loads[one.instance] += one.size
                 yield delivery
         if spec.forgets_partitions and self.splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)

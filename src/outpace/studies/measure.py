@@ -9,10 +9,25 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 
-#: Something to do, and the number of events that it handles.
-Work: TypeAlias = "tuple[Callable[[], object], int]"
+
+class Work(NamedTuple):
+    """Something to do again and again.
+
+    Parameters
+    ----------
+    act
+        What to do.
+    events
+        The number of events that it handles.
+    prepare
+        What comes before it each time, and is not measured.
+    """
+
+    act: Callable[[], object]
+    events: int
+    prepare: Callable[[], object] = lambda: None
 
 
 def rates_of(works: Sequence[Work], seconds: float) -> list[float]:
@@ -30,23 +45,23 @@ def rates_of(works: Sequence[Work], seconds: float) -> list[float]:
 
     Examples
     --------
-    >>> some, more = (lambda: sum(range(1000)), 1000), (lambda: sum(range(9000)), 9000)
+    >>> some, more = (Work(lambda: sum(range(size)), size) for size in (1000, 9000))
     >>> [rate > 0 for rate in rates_of([some, more], seconds=0.01)]
     [True, True]
     """
-    for work, _ in works:
-        work()
+    for work in works:
+        _seconds_of(work)
     taken: list[list[float]] = [[] for _ in works]
     until = time.perf_counter() + seconds * len(works)
     while not taken[0] or time.perf_counter() < until:
-        for times, (work, _) in zip(taken, works, strict=True):
+        for times, work in zip(taken, works, strict=True):
             times.append(_seconds_of(work))
     return [
-        events / statistics.median(times) for times, (_, events) in zip(taken, works, strict=True)
+        work.events / statistics.median(times) for times, work in zip(taken, works, strict=True)
     ]
 
 
-def rate_of(work: Callable[[], object], events: int, seconds: float) -> float:
+def rate_of(act: Callable[[], object], events: int, seconds: float) -> float:
     """Return the events per second of work that handles so many of them.
 
     Examples
@@ -54,11 +69,12 @@ def rate_of(work: Callable[[], object], events: int, seconds: float) -> float:
     >>> rate_of(lambda: sum(range(1000)), 1000, seconds=0.01) > 0
     True
     """
-    return rates_of([(work, events)], seconds)[0]
+    return rates_of([Work(act, events)], seconds)[0]
 
 
-def _seconds_of(work: Callable[[], object]) -> float:
+def _seconds_of(work: Work) -> float:
+    work.prepare()
     started = time.perf_counter()
-    work()
+    work.act()
     # A clock may be too coarse for very short work.
     return max(time.perf_counter() - started, 1e-9)

@@ -1,8 +1,8 @@
 """Sections 5.2, 5.3 and 5.4.1 to 5.4.3 of the study `space`: how fast the splitter decides.
 
-Rates are those of events of the stream. What is measured is everything that decides: the order of
-sources where there are several, windows, and which instance gets what. Nothing is simulated, but
-nobody is behind the splitter here; `outpace.studies.space_load` goes the whole way.
+Rates are those of events of the stream. What is measured is the front of the operator as it runs:
+the order of events, their numbers, windows, and which instance gets what. Nothing is simulated, but
+nobody is behind it here; `outpace.studies.space_load` goes the whole way.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.order.sources import SourceMerge
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows
-from outpace.studies.measure import rate_of, rates_of
+from outpace.studies.measure import Work, rates_of
 from outpace.studies.report import Row
 from outpace.studies.space_figures import (
     DUPLICATION,
@@ -26,7 +25,14 @@ from outpace.studies.space_figures import (
     OVERLAP,
     SOURCES,
 )
-from outpace.studies.space_stream import BLOCK_ROWS, EVENT_KINDS, SplitStream, blocks_of
+from outpace.studies.space_processes import discarding
+from outpace.studies.space_stream import (
+    BLOCK_ROWS,
+    EVENT_KINDS,
+    MergedStream,
+    SplitStream,
+    blocks_of,
+)
 
 #: Windows where the paper found that their size does not matter.
 WINDOW: Final = 1_000
@@ -73,12 +79,14 @@ def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Ro
             setting = f"{counted(count, 'instance')}, {ALONE}"
             said = "no loss" if count > 1 else None
             yield Row(figure.name, setting, rate, figure.unit, said, ALONE, count)
+        setting = f"{counted(counts[-1], 'instance')} to {counts[0]}, {ALONE}"
+        yield Row(figure.name, setting, rates[-1] / rates[0], "ratio", "no loss")
 
 
 def sources(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
     """Figure 5.6: sources that send at the same times, put into one order and split."""
     for kind in EVENT_KINDS:
-        streams = [_Sources(kind, count, events // count) for count in counts]
+        streams = [_merged(kind, count, events // count) for count in counts]
         rates = dict(zip(counts, _rates(streams, seconds), strict=True))
         for count, rate in rates.items():
             setting = f"{kind}, {counted(count, 'source')}, {ALONE}"
@@ -125,12 +133,12 @@ def _duplicating(
     stream = SplitStream(query, blocks)
     stream.run_until(first)
     came, sent = stream.schedule.events_in, stream.schedule.events_sent
-    rate = rate_of(stream.run, stream.events, seconds)
+    (rate,) = _rates([stream], seconds)
     return rate, (stream.schedule.events_sent - sent) / (stream.schedule.events_in - came)
 
 
 def _over(size: int, slide: int | None = None) -> Query:
-    return Query("split").order_by("ts").over(CountWindows(size, slide or size))
+    return discarding().over(CountWindows(size, slide or size))
 
 
 def _full(query: Query, blocks: Sequence[pa.Table]) -> SplitStream:
@@ -141,33 +149,22 @@ def _full(query: Query, blocks: Sequence[pa.Table]) -> SplitStream:
     return stream
 
 
-def _rates(streams: Sequence[SplitStream | _Sources], seconds: float) -> list[float]:
-    return rates_of([(stream.run, stream.events) for stream in streams], seconds)
+def _rates(streams: Sequence[SplitStream | MergedStream], seconds: float) -> list[float]:
+    works = [Work(stream.run, stream.events, stream.prepare) for stream in streams]
+    return rates_of(works, seconds)
 
 
-class _Sources:
-    """Sources whose blocks are put into one order and split into windows."""
-
-    def __init__(self, kind: str, count: int, events: int) -> None:
-        made = [
-            EVENT_KINDS[kind](events, seed=number, rate=1_000_000 // count, id=f"{number:03}")
-            for number in range(count)
-        ]
-        self._batches = {source.id: list(source.batches(BLOCK_ROWS)) for source in made}
-        self._blocks = [pa.Table.from_batches(self._batches[made[0].id][:1])]
-        self.events = count * events
-
-    def run(self) -> None:
-        """Take a block of every source, order and split what is ready, and so on to the end."""
-        merge = SourceMerge(list(self._batches))
-        stream = SplitStream(_over(WINDOW), self._blocks)
-        for turn in zip(*self._batches.values(), strict=True):
-            for source, batch in zip(self._batches, turn, strict=True):
-                merge.push(source, batch)
-            stream.take(merge.take().rows)
-        for source in self._batches:
-            merge.finish(source)
-        stream.take(merge.take().rows)
+def _merged(kind: str, count: int, events: int) -> MergedStream:
+    """Return a stream of so many sources with so many events each."""
+    made = [
+        EVENT_KINDS[kind](events, seed=number, rate=1_000_000 // count, id=f"{number:03}")
+        for number in range(count)
+    ]
+    batches = {
+        source.id: [pa.Table.from_batches([one]) for one in source.batches(BLOCK_ROWS)]
+        for source in made
+    }
+    return MergedStream(_over(WINDOW), batches)
 
 
 def counted(count: int, noun: str) -> str:

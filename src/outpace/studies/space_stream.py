@@ -1,4 +1,4 @@
-"""What the experiments of the study `space` share: the paper's events, and a splitter to feed."""
+"""What the experiments of the study `space` share: the paper's events, and fronts to feed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from outpace.engine.split.choose import make_splitter
-from outpace.engine.split.number import EventNumbers
-from outpace.engine.split.schedule import Schedule, scheduler_of
+from outpace.engine.message import (
+    Answer,
+    Deliver,
+    Delivered,
+    EventsArrived,
+    SourceEnded,
+    Stimulus,
+)
+from outpace.engine.operator import Front
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.rows.times import as_integers
+from outpace.engine.split.schedule import Schedule
+from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import Source
-from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
 
 #: How events come: in blocks of so many.
@@ -31,45 +41,104 @@ def events_of(kind: str, size: int) -> pa.Table:
 
 
 class SplitStream:
-    """The splitter of a query as one stands in a stream: numbers, windows, schedule.
+    """The front of an operator as it stands in a stream: order, numbers, windows, schedule.
 
-    It takes the same blocks again and again: windows by count look at numbers alone, and these go
-    on, so the stream has no end and needs no memory.
+    It takes the same blocks again and again, so the stream has no end and needs no memory. Every
+    delivery is answered at once, as if instances had nothing to do.
 
     Parameters
     ----------
     query
         A query over windows by count, without keys.
     blocks
-        What comes, over and over.
+        What comes, over and over, with times that go on.
     """
 
     def __init__(self, query: Query, blocks: Sequence[pa.Table]) -> None:
-        schema = blocks[0].schema
-        windows = bind_windows(query, schema)
-        self._blocks = blocks
-        self._numbers = EventNumbers(schema, (), windows.time)
-        self._idle = [0.0] * query.instance_count
-        self.splitter = make_splitter(windows)
-        self.schedule = Schedule(scheduler_of(query), query.instance_count, keyed=False)
+        spec = OperatorSpec(query, blocks[0].schema, instances=query.instance_count)
+        self.front = Front(spec)
         self.events = sum(block.num_rows for block in blocks)
+        self._blocks = blocks
+        self._turns = -1
+        self._answer = empty_answer(spec)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Who gives windows to instances."""
+        assert self.front.schedule is not None
+        return self.front.schedule
+
+    def prepare(self) -> None:
+        """Let the times of the blocks go on."""
+        self._turns += 1
+        ends = [pc.min_max(one["ts"].cast(pa.int64())) for one in self._blocks]
+        span = ends[-1]["max"].as_py() + 1 - ends[0]["min"].as_py()
+        if self._turns:
+            self._blocks = [_later(block, span) for block in self._blocks]
 
     def run(self) -> None:
         """Take all blocks once."""
         for rows in self._blocks:
-            self.take(rows)
-
-    def take(self, rows: pa.Table) -> None:
-        """Split the next events, and say what each instance gets."""
-        events = self._numbers.number(rows)
-        split = self.splitter.push(events)
-        self._numbers.take()
-        self.schedule.route(events, split, self._idle)
+            step_and_answer(self.front, EventsArrived(rows), self._answer)
 
     def run_until(self, events: int) -> None:
         """Go on until so many events have come."""
-        while self._numbers.arrived < events:
+        while self.front.arrived < events:
+            self.prepare()
             self.run()
+
+
+class MergedStream:
+    """The front of an operator over several sources, whose blocks come in turn.
+
+    Parameters
+    ----------
+    query
+        A query over windows.
+    batches
+        The blocks of each source, by its name.
+    """
+
+    def __init__(self, query: Query, batches: Mapping[str, Sequence[pa.Table]]) -> None:
+        schema = next(iter(batches.values()))[0].schema
+        self._spec = OperatorSpec(
+            query, schema, sources=tuple(batches), instances=query.instance_count
+        )
+        self._batches = batches
+        self._answer = empty_answer(self._spec)
+        self.events = sum(block.num_rows for blocks in batches.values() for block in blocks)
+
+    def prepare(self) -> None:
+        """Begin again."""
+        self._front = Front(self._spec)
+
+    def run(self) -> None:
+        """Take a block of every source, and so on to the end."""
+        for turn in zip(*self._batches.values(), strict=True):
+            for source, rows in zip(self._batches, turn, strict=True):
+                step_and_answer(self._front, EventsArrived(rows, source), self._answer)
+        for source in self._batches:
+            step_and_answer(self._front, SourceEnded(source), self._answer)
+
+
+def empty_answer(spec: OperatorSpec) -> Answer:
+    """Return what an instance says that has found nothing."""
+    return Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0)
+
+
+def step_and_answer(front: Front, stimulus: Stimulus, answer: Answer) -> None:
+    """Let a front take what happened, and each instance answer what it is given."""
+    for message in front.step(stimulus):
+        if isinstance(message, Deliver):
+            front.step(Delivered(message.instance, answer))
+
+
+def _later(block: pa.Table, span: int) -> pa.Table:
+    """Return events that are so many microseconds later."""
+    at = block.schema.get_field_index("ts")
+    field = block.schema.field(at)
+    times = as_integers(block.column(at)) + span
+    return block.set_column(at, field, pa.array(times).view(field.type))
 
 
 def blocks_of(kind: str, events: int) -> list[pa.Table]:

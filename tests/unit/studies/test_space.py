@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from outpace.hosts.processes.metrics import Metrics
-from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows
 from outpace.studies import space_load, space_split
@@ -14,7 +13,7 @@ from outpace.studies.report import Row
 from outpace.studies.space import QUICK, WHOLE, space_study
 from outpace.studies.space_codecs import json_codec, protobuf_codec
 from outpace.studies.space_figures import FIGURES
-from outpace.studies.space_processes import Busy, RateProgress, TimedSource
+from outpace.studies.space_processes import Busy, RateProgress, TimedSource, discarding
 from outpace.studies.space_serialise import serialisation
 from outpace.studies.space_stream import SplitStream, blocks_of, events_of
 
@@ -79,7 +78,7 @@ def test_the_duplication_is_that_of_the_paper_and_of_the_formula() -> None:
 )
 def test_a_stream_goes_on_over_the_same_blocks(scheduler: Scheduler, copies: float) -> None:
     # Batches of b windows: 1 + (size - slide) / (b * slide).
-    query = Query().order_by("ts").over(CountWindows(400, 100)).instances(5, schedule=scheduler)
+    query = discarding().over(CountWindows(400, 100)).instances(5, schedule=scheduler)
     stream = SplitStream(query, blocks_of("SimpleEvent", 300))
     stream.run_until(9_000)
     came, sent = stream.schedule.events_in, stream.schedule.events_sent

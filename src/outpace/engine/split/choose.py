@@ -1,11 +1,14 @@
-"""The splitter: which windows the events of a stream open and close."""
+"""The splitter and the schedule that fit the windows of a query."""
 
 from __future__ import annotations
 
+from outpace.engine.split.batched import BatchedSchedule
 from outpace.engine.split.clocked import SessionSplitter, TimeSplitter
 from outpace.engine.split.content import ContentSplitter, LandmarkSplitter
 from outpace.engine.split.count import CountSplitter
+from outpace.engine.split.listed import ListedSchedule
 from outpace.engine.split.predicate import PredicateSplitter
+from outpace.engine.split.schedule import Schedule
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.unkeyed import UnkeyedCountSplitter, UnkeyedTimeSplitter
 from outpace.pattern.bind.windows import (
@@ -18,8 +21,9 @@ from outpace.pattern.bind.windows import (
     ByTime,
     WindowKind,
 )
+from outpace.pattern.schedulers import Batches, ByKey, RoundRobin, Scheduler
 
-__all__ = ["Splitter", "make_splitter"]
+__all__ = ["Splitter", "make_schedule", "make_splitter"]
 
 _SPLITTERS: dict[type[WindowKind], type[Splitter]] = {
     ByCount: CountSplitter,
@@ -56,3 +60,26 @@ def make_splitter(windows: BoundWindows) -> Splitter:
     if not windows.keyed and kind in _UNKEYED:
         return _UNKEYED[kind](windows)
     return _SPLITTERS[kind](windows)
+
+
+#: Windows that close in the order in which they open, where there are no partitions.
+_IN_ORDER = (ByCount, ByTime, BySession, ByLandmark)
+
+
+def make_schedule(scheduler: Scheduler, instances: int, windows: BoundWindows) -> Schedule:
+    """Return the schedule of bound windows; see `scheduler_of`.
+
+    Examples
+    --------
+    >>> windows = BoundWindows(ByCount(3, 2, 0), False, None, ())
+    >>> type(make_schedule(RoundRobin(), 4, windows)).__name__
+    'BatchedSchedule'
+    """
+    if not windows.keyed and isinstance(windows.kind, _IN_ORDER):
+        if instances == 1 or isinstance(scheduler, ByKey):
+            return BatchedSchedule(1, instances, used=1)
+        if isinstance(scheduler, RoundRobin):
+            return BatchedSchedule(1, instances)
+        if isinstance(scheduler, Batches):
+            return BatchedSchedule(scheduler.size or 1, instances)
+    return ListedSchedule(scheduler, instances, keyed=windows.keyed)

@@ -7,6 +7,7 @@ same in a stream without keys, and neither depends on how the stream is cut into
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -99,20 +100,44 @@ class LinearWindows(Windows):
     """
 
     _numbers: Integers | range
-    _columns: dict[str, Integers | Linear]
+    _columns: Mapping[str, Integers | Linear]
+    #: The columns that do not follow from the numbers.
+    _listed: tuple[str, ...]
 
     def __init__(self, number: Integers | range, **columns: Integers | Linear) -> None:
-        vars(self).update(_numbers=number, _columns=columns)
+        listed = tuple(name for name in columns if not isinstance(columns[name], Linear))
+        vars(self).update(_numbers=number, _columns=columns, _listed=listed)
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def __reduce__(self) -> tuple[Callable[..., LinearWindows], tuple[object, ...]]:
+        """Travel without the columns that somebody asked for."""
+        return _linear, (self._numbers, self._columns, self._listed)
+
+    def take(self, at: Integers | slice) -> LinearWindows:
+        """Return some of the windows; what follows from numbers still does."""
+        numbers, columns = self._numbers, self._columns
+        if isinstance(at, slice):
+            numbers = numbers[at]
+        elif isinstance(numbers, range):
+            numbers = numbers.start + numbers.step * at
+        else:
+            numbers = numbers[at]
+        if self._listed:
+            columns = {**columns, **{name: getattr(self, name)[at] for name in self._listed}}
+        return _linear(numbers, columns, self._listed)
 
     def __getattr__(self, name: str) -> Integers:
         """Make a column when it is asked for first."""
         known = vars(self)
         if name == "number" and "_numbers" in known:
             given = self._numbers
-            values = np.arange(given.start, given.stop) if isinstance(given, range) else given
+            values = (
+                np.arange(given.start, given.stop, given.step)
+                if isinstance(given, range)
+                else given
+            )
         elif name in known.get("_columns", ()):
             column = self._columns[name]
             values = column.of(self.number) if isinstance(column, Linear) else column
@@ -120,6 +145,16 @@ class LinearWindows(Windows):
             raise AttributeError(name)
         known[name] = values
         return values
+
+
+def _linear(
+    numbers: Integers | range, columns: Mapping[str, Integers | Linear], listed: tuple[str, ...]
+) -> LinearWindows:
+    """Return windows whose columns, of which nobody makes a copy, may be those of others, too."""
+    windows = object.__new__(LinearWindows)
+    known = {"_numbers": numbers, "_columns": columns, "_listed": listed}
+    object.__setattr__(windows, "__dict__", known)
+    return windows
 
 
 @dataclass(frozen=True)
@@ -134,17 +169,11 @@ class Split:
     closed: Windows
 
 
-def take_windows(windows: Windows, at: Integers) -> Windows:
+def take_windows(windows: Windows, at: Integers | slice) -> Windows:
     """Return some windows."""
-    return Windows(
-        windows.partition[at],
-        windows.number[at],
-        windows.first[at],
-        windows.stop[at],
-        windows.start_time[at],
-        windows.end_time[at],
-        windows.closed_at[at],
-    )
+    if isinstance(windows, LinearWindows):
+        return windows.take(at)
+    return Windows(*(column[at] for column in windows.columns))
 
 
 def joined_windows(one: Windows, other: Windows) -> Windows:

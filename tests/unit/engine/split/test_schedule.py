@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -14,9 +16,21 @@ from hypothesis import strategies as st
 from support.operators import written
 
 from outpace.engine.event import Events
-from outpace.engine.split.schedule import Schedule, batch_size, scheduler_of
-from outpace.engine.split.windows import OPEN, Split, Windows
+from outpace.engine.split.batched import BatchedSchedule
+from outpace.engine.split.choose import make_schedule, make_splitter
+from outpace.engine.split.listed import ListedSchedule
+from outpace.engine.split.schedule import Delivery, batch_size, scheduler_of
+from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows
+from outpace.engine.state import State
 from outpace.errors import BindError, StateError
+from outpace.pattern.bind.windows import (
+    BoundWindows,
+    ByCount,
+    ByLandmark,
+    BySession,
+    ByTime,
+    WindowKind,
+)
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
     Batches,
@@ -134,13 +148,16 @@ def test_an_instance_gets_each_event_of_its_windows_once(keyed: bool, data: st.D
     instances = data.draw(st.integers(1, 4))
     scheduler = data.draw(st.sampled_from(SCHEDULERS))
     cuts = data.draw(st.lists(st.integers(0, len(stream.partitions)), max_size=4))
-    schedule = Schedule(scheduler, instances, keyed=keyed)
+    schedule = ListedSchedule(scheduler, instances, keyed=keyed)
     got: list[list[int]] = [[] for _ in range(instances)]
     opened: list[list[tuple[int, int]]] = [[] for _ in range(instances)]
     closed: list[list[tuple[int, int]]] = [[] for _ in range(instances)]
     for events, split in stream.pieces(cuts):
         if data.draw(st.booleans()):
-            saved, schedule = written(schedule.state()), Schedule(scheduler, instances, keyed=keyed)
+            saved, schedule = (
+                written(schedule.state()),
+                ListedSchedule(scheduler, instances, keyed=keyed),
+            )
             schedule.restore(saved)
         for delivery in schedule.route(events, split, [0.0] * instances):
             mine = delivery.instance
@@ -172,11 +189,14 @@ def test_many_windows_at_once_go_where_each_alone_would_go(
 ) -> None:
     stream = data.draw(streams(3))
     instances = data.draw(st.integers(1, 4))
-    schedule = Schedule(scheduler, instances, keyed=True)
+    schedule = ListedSchedule(scheduler, instances, keyed=True)
     given_to: dict[tuple[int, int], int] = {}
     order: list[tuple[int, int]] = []
     for events, split in stream.pieces([len(stream.partitions) // 2]):
-        saved, schedule = written(schedule.state()), Schedule(scheduler, instances, keyed=True)
+        saved, schedule = (
+            written(schedule.state()),
+            ListedSchedule(scheduler, instances, keyed=True),
+        )
         schedule.restore(saved)
         order += windows_of(split.opened)
         for delivery in schedule.route(events, split, [0.0] * instances):
@@ -187,9 +207,95 @@ def test_many_windows_at_once_go_where_each_alone_would_go(
         assert given_to[partition, number] == scheduler.assign(candidate, [0.0] * instances)
 
 
+@st.composite
+def kinds(draw: st.DrawFn) -> WindowKind:
+    """Windows that close in the order in which they open."""
+    small = st.integers(1, 9)
+    return draw(
+        st.one_of(
+            st.builds(ByCount, small, small, st.integers(-9, 9)),
+            st.builds(ByTime, small, small, st.integers(-9, 9)),
+            st.builds(BySession, small),
+            st.just(ByLandmark(None)),
+        )
+    )
+
+
+@given(data=st.data())
+def test_batches_go_where_lists_say(data: st.DataObject) -> None:
+    windows = BoundWindows(data.draw(kinds()), False, "ts", ())
+    scheduler = data.draw(st.sampled_from([RoundRobin(), Batches(1), Batches(3), ByKey()]))
+    instances = data.draw(st.integers(1, 5))
+    times = np.cumsum(data.draw(st.lists(st.integers(0, 12), max_size=40)), dtype=np.int64)
+    batched = make_schedule(scheduler, instances, windows)
+    assert isinstance(batched, BatchedSchedule)
+    listed = ListedSchedule(scheduler, instances, keyed=False)
+    splitter = make_splitter(windows)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(times)), max_size=4)))
+    for turn, (low, high) in enumerate(pairwise([0, *cuts, len(times), len(times)])):
+        rows = np.arange(low, high)
+        events = Events(pa.table({"ts": times[rows]}), rows * 0, rows, rows, times[rows])
+        split = splitter.push(events)
+        closed = [split.closed]
+        if high < len(times) and data.draw(st.booleans()):
+            closed.append(splitter.advance(int(times[high])).closed)
+        if turn > len(cuts):
+            closed.append(splitter.finish().closed)
+        split = Split(split.opened, reduce(joined_windows, closed))
+        if data.draw(st.booleans()):
+            saved, batched = written(batched.state()), make_schedule(scheduler, instances, windows)
+            batched.restore(saved)
+        loads = [0.0] * instances
+        found = [delivered(one) for one in batched.route(events, split, loads)]
+        assert found == [delivered(one) for one in listed.route(events, split, loads)]
+    assert (batched.events_in, batched.events_sent) == (listed.events_in, listed.events_sent)
+
+
+def delivered(delivery: Delivery) -> tuple[object, ...]:
+    """What an instance gets, as it is after it has travelled."""
+    travelled = pickle.loads(pickle.dumps(delivery))  # noqa: S301  # it was written just now
+    split = travelled.split
+    return (
+        travelled.instance,
+        travelled.ranges.tolist(),
+        travelled.size,
+        [[column.tolist() for column in part.columns] for part in (split.opened, split.closed)],
+    )
+
+
+@pytest.mark.parametrize("scheduler", [RoundRobin(), Batches(50_000)])
+def test_what_an_instance_is_told_of_many_windows_is_short(scheduler: Scheduler) -> None:
+    windows = BoundWindows(ByCount(1_000_000, 10, 0), False, None, ())
+    splitter, schedule = make_splitter(windows), make_schedule(scheduler, 2, windows)
+    rows = np.arange(100_000)
+    events = Events(pa.table({}), rows * 0, rows, rows, rows[:0])
+    one, *_ = schedule.route(events, splitter.push(events), [0.0] * 2)
+    assert len(one.split.opened) >= 5000
+    assert one.split.opened.first.sum() > 0, "the columns are there"
+    assert len(pickle.dumps(one.split)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"opened": 2, "closed": 3}, "more windows have closed than opened"),
+        ({"opened": 4, "closed": 3}, "windows are not given to instances"),
+    ],
+)
+def test_a_state_of_batches_that_contradicts_the_windows_is_refused(
+    numbers: dict[str, object], message: str
+) -> None:
+    windows = BoundWindows(ByCount(10, 5, 0), False, None, ())
+    schedule = make_schedule(RoundRobin(), 2, windows)
+    state = schedule.state()
+    wrong = State({**state.numbers, **numbers}, state.tables)
+    with pytest.raises(StateError, match=message):
+        schedule.restore(wrong, Windows.none())
+
+
 def test_the_least_loaded_instance_gets_the_next_window() -> None:
     stream = Stream([0] * 12, [Interval(0, n, n * 4, n * 4 + 4) for n in range(3)])
-    schedule = Schedule(LeastLoaded(), 3, keyed=False)
+    schedule = ListedSchedule(LeastLoaded(), 3, keyed=False)
     [first, second] = schedule.route(*stream.pieces([])[0], [5.0, 0.0, 3.0])
     # The second instance gets a window of four events, then the third (3 < 4), then the second.
     assert (first.instance, windows_of(first.split.opened)) == (1, [(0, 0), (0, 2)])
@@ -217,7 +323,7 @@ def test_the_duplication_is_that_of_the_formula(
     total = 40 + 3 * turn
     windows = [Interval(0, n, n * slide, n * slide + size) for n in range(total // slide)]
     stream = Stream([0] * total, windows)
-    schedule = Schedule(scheduler, instances, keyed=False)
+    schedule = ListedSchedule(scheduler, instances, keyed=False)
     start, middle, *_ = stream.pieces([40, 40 + 2 * turn])
     schedule.route(*start, [0.0] * instances)
     before = schedule.events_sent
@@ -229,7 +335,7 @@ def test_the_duplication_is_that_of_the_formula(
 
 def test_the_duplication_counts_all_events() -> None:
     stream = Stream([0] * 4, [Interval(0, 0, 0, 4), Interval(0, 1, 2, 4)])
-    schedule = Schedule(RoundRobin(), 2, keyed=False)
+    schedule = ListedSchedule(RoundRobin(), 2, keyed=False)
     assert schedule.duplication == 1.0
     schedule.route(*stream.pieces([])[0], [0.0, 0.0])
     assert schedule.duplication == 1.5
@@ -239,7 +345,7 @@ def test_the_duplication_counts_all_events() -> None:
 def test_windows_that_have_closed_are_forgotten(keyed: bool) -> None:
     windows = [Interval(0, n, n, n + 2) for n in range(100)]
     stream = Stream([0] * 102, windows)
-    schedule = Schedule(RoundRobin(), 2, keyed=keyed)
+    schedule = ListedSchedule(RoundRobin(), 2, keyed=keyed)
     for events, split in stream.pieces(range(0, 102, 4)):
         schedule.route(events, split, [0.0, 0.0])
     assert schedule._placed is not None
@@ -251,14 +357,14 @@ def test_windows_that_have_closed_are_forgotten(keyed: bool) -> None:
     ("scheduler", "instances"), [(RoundRobin(), 3), (ByKey(), 2), (RoundRobin(), 1)]
 )
 def test_the_state_of_another_schedule_is_refused(scheduler: Scheduler, instances: int) -> None:
-    saved = Schedule(RoundRobin(), 2, keyed=True).state()
+    saved = ListedSchedule(RoundRobin(), 2, keyed=True).state()
     with pytest.raises(StateError, match="another schedule"):
-        Schedule(scheduler, instances, keyed=True).restore(saved)
+        ListedSchedule(scheduler, instances, keyed=True).restore(saved)
 
 
 def test_events_in_no_window_go_nowhere() -> None:
     stream = Stream([0] * 10, [Interval(0, 0, 2, 4), Interval(0, 1, 7, 9)])
-    schedule = Schedule(RoundRobin(), 1, keyed=False)
+    schedule = ListedSchedule(RoundRobin(), 1, keyed=False)
     [delivery] = schedule.route(*stream.pieces([])[0], [0.0])
     assert delivery.ranges.tolist() == [[2, 4], [7, 9]]
     assert delivery.size == 4
@@ -271,7 +377,7 @@ def test_a_scheduler_that_names_no_instance_is_refused(answer: object) -> None:
             return answer  # type: ignore[return-value] # that is the point
 
     stream = Stream([0] * 3, [Interval(0, 0, 0, 2)])
-    schedule = Schedule(Wrong(), 2, keyed=False)
+    schedule = ListedSchedule(Wrong(), 2, keyed=False)
     with pytest.raises(BindError, match=r"scheduler Wrong returned"):
         schedule.route(*stream.pieces([])[0], [0.0, 0.0])
 

@@ -1,0 +1,314 @@
+"""A schedule that knows of every open window which instance has it.
+
+It serves partitions, windows that close in any order, and schedulers that are asked window by
+window; `outpace.engine.split.batched` has the others.
+
+Memory: at most four times 17 bytes for each open window, and eight for each partition and instance;
+with `ByKey` or one instance, 16 for each partition alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.event import Events
+from outpace.engine.split.placement import Placed
+from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, rows_by_owner
+from outpace.engine.split.windows import Split, Windows, take_windows
+from outpace.engine.state import NATURAL, integer, integers, require
+from outpace.errors import BindError
+from outpace.pattern.schedulers import Batches, ByKey, Candidate, RoundRobin, Scheduler
+
+
+class ListedSchedule(Schedule):
+    """Gives windows of any kind to instances, by any scheduler.
+
+    Parameters
+    ----------
+    scheduler
+        Who gets a window; see `scheduler_of`.
+    instances
+        The number of instances.
+    keyed
+        Whether the stream has partitions.
+    """
+
+    CHANGED = ("_placed", "_open", "_counts")
+
+    def __init__(self, scheduler: Scheduler, instances: int, *, keyed: bool) -> None:
+        super().__init__(instances)
+        self._scheduler = scheduler
+        self._keyed = keyed
+        self._by_key = isinstance(scheduler, ByKey) or instances == 1
+        #: Where the open windows are; what stays with its key needs no such list.
+        self._placed = None if self._by_key else Placed(keyed=keyed)
+        #: Open windows by partition and instance; by partition alone where that tells the instance.
+        self._lanes = 1 if self._by_key else instances
+        self._open = np.zeros(0, np.int64)
+        #: Windows so far by partition, and over all.
+        self._counts = np.zeros(0, np.int64)
+        self._opened = 0
+
+    def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
+        """Return what each instance gets; instances that get nothing are left out."""
+        opened, closed = split.opened, split.closed
+        places = _Places.of(events, keyed=self._keyed)
+        opened_to = self._assign(split, places, loads)
+        if self._placed is None:
+            closed_to = closed.partition % self._instances
+        else:
+            self._placed.add(opened, opened_to)
+            closed_to = self._placed.remove(closed)
+        rows = rows_by_owner(*self._ranges(split, opened_to, closed_to, places))
+        given, taken = _by_instance(opened, opened_to), _by_instance(closed, closed_to)
+        nothing = Windows.none()
+        self.events_in += len(events.arrival)
+        self.events_sent += sum(size for _, size in rows.values())
+        return [
+            Delivery(
+                instance,
+                *rows.get(instance, NO_ROWS),
+                Split(given.get(instance, nothing), taken.get(instance, nothing)),
+            )
+            for instance in sorted({*given, *taken, *rows})
+        ]
+
+    def _kept(self) -> tuple[dict[str, object], list[pa.Table]]:
+        placed = [] if self._placed is None else self._placed.tables()
+        numbers = [pa.table({"": values}) for values in (self._open, self._counts)]
+        return {"opened": self._opened}, [*numbers, *placed]
+
+    def _set_kept(
+        self, numbers: Mapping[str, object], tables: list[pa.Table], opened: Windows | None
+    ) -> None:
+        open_windows, counts, *placed = tables
+        self._opened = integer(numbers, "opened", NATURAL)
+        (self._open,) = integers(open_windows, **{"": NATURAL})
+        (self._counts,) = integers(counts, **{"": NATURAL})
+        require(len(self._open) == len(self._counts) * self._lanes, "partitions are missing")
+        if opened is not None:
+            counted = self._open.reshape(-1, self._lanes).sum(axis=1)
+            there = np.bincount(opened.partition, minlength=len(counted))
+            require(np.array_equal(counted, there), "windows are not given to instances")
+        if self._placed is not None:
+            self._placed.restore(placed, self._instances, opened)
+
+    def _assign(self, split: Split, places: _Places, loads: Sequence[float]) -> Integers:
+        """Return the instance of each window that opens."""
+        opened = split.opened
+        self._grow(opened)
+        if self._by_key:
+            return opened.partition % self._instances
+        numbers = np.arange(self._opened, self._opened + len(opened))
+        self._opened += len(opened)
+        scheduler = self._scheduler
+        if isinstance(scheduler, RoundRobin):
+            return numbers % self._instances
+        earlier = self._counts[opened.partition] + _earlier_in_partition(opened.partition)
+        np.add.at(self._counts, opened.partition, 1)
+        if isinstance(scheduler, Batches):
+            return (opened.partition + earlier // (scheduler.size or 1)) % self._instances
+        return self._ask(split, places, numbers, earlier, loads)
+
+    def _ask(
+        self,
+        split: Split,
+        places: _Places,
+        numbers: Integers,
+        earlier: Integers,
+        loads: Sequence[float],
+    ) -> Integers:
+        """Ask the scheduler window by window, counting what it gives to each instance."""
+        opened, closed = split.opened, split.closed
+        ends = places.of_ordinals(closed.partition, closed.stop)
+        stops = dict(zip(zip(closed.partition, closed.number, strict=True), ends, strict=True))
+        starts = places.of_ordinals(opened.partition, opened.first)
+        rest = places.ends(opened.partition)
+        current = [float(load) for load in loads]
+        assigned = np.empty(len(opened), np.int64)
+        for index in range(len(opened)):
+            partition, number = int(opened.partition[index]), int(opened.number[index])
+            window = Candidate(partition, number, int(numbers[index]), int(earlier[index]))
+            instance = self._scheduler.assign(window, tuple(current))
+            if not isinstance(instance, int | np.integer) or not 0 <= instance < self._instances:
+                raise BindError(
+                    f"scheduler {type(self._scheduler).__name__} returned {instance!r}",
+                    detail=f"for window {number} of partition {partition}",
+                    hint=f"return a number from 0 to {self._instances - 1}",
+                )
+            assigned[index] = instance
+            current[instance] += stops.get((partition, number), rest[index]) - starts[index]
+        return assigned
+
+    def _grow(self, opened: Windows) -> None:
+        """Make room for partitions that open their first window."""
+        missing = int(opened.partition.max(initial=-1)) + 1 - len(self._counts)
+        if missing > 0:
+            missing = max(missing, len(self._counts))
+            self._counts = np.concatenate([self._counts, np.zeros(missing, np.int64)])
+            self._open = np.concatenate([self._open, np.zeros(missing * self._lanes, np.int64)])
+
+    def _ranges(
+        self, split: Split, opened_to: Integers, closed_to: Integers, places: _Places
+    ) -> tuple[Integers, Integers]:
+        """Return the rows of instances, those at which they have an open window, by their owner.
+
+        Over all rows, sorted by partition, and for one instance after the other, the number of open
+        windows rises where one opens and falls behind its last row.
+        """
+        opened, closed = split.opened, split.closed
+        held = self._held(places)
+        before = held[self._open[held] > 0]
+        before_count = self._open[before]
+        np.add.at(self._open, self._place(opened.partition, opened_to), 1)
+        np.subtract.at(self._open, self._place(closed.partition, closed_to), 1)
+        after = held[self._open[held] > 0]
+        here = np.isin(closed.partition, places.partitions)
+        changes = np.concatenate(
+            [
+                before_count,
+                np.ones(len(opened), np.int64),
+                np.full(np.count_nonzero(here), -1),
+                -self._open[after],
+            ]
+        )
+        at = np.concatenate(
+            [
+                places.starts_of(before // self._lanes),
+                places.of_ordinals(opened.partition, opened.first),
+                places.of_ordinals(closed.partition[here], closed.stop[here]),
+                places.ends(after // self._lanes),
+            ]
+        )
+        instance = np.concatenate(
+            [before % self._instances, opened_to, closed_to[here], after % self._instances]
+        )
+        return places.row_ranges(*_covered(instance, at, changes, places.size))
+
+    def _place(self, partition: Integers, instance: Integers) -> Integers:
+        """Return where the open windows of a partition are counted."""
+        return partition if self._by_key else partition * self._lanes + instance
+
+    def _held(self, places: _Places) -> Integers:
+        """Return where the open windows of partitions that have rows are counted."""
+        known = places.partitions[places.partitions * self._lanes < len(self._open)]
+        return (known[:, None] * self._lanes + np.arange(self._lanes)).reshape(-1)
+
+
+class _Places:
+    """Where rows are when they are sorted by partition, which leaves each partition's together."""
+
+    def __init__(
+        self, order: Integers | None, partitions: Integers, starts: Integers, first: Integers
+    ) -> None:
+        self._order = order
+        #: The partitions that have rows, where each starts, and the ordinal of its first row.
+        self.partitions = partitions
+        self._starts = starts
+        self._first = first
+
+    @staticmethod
+    def of(events: Events, *, keyed: bool) -> _Places:
+        """Sort the rows of events by partition."""
+        size = len(events.partition)
+        if not size:
+            return _Places(
+                None, np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
+            )
+        if not keyed:
+            only = np.zeros(1, np.int64)
+            return _Places(None, only, np.array([0, size], np.int64), events.ordinal[:1])
+        order = np.argsort(events.partition, kind="stable")
+        grouped = events.partition[order]
+        starts = np.flatnonzero(np.diff(grouped, prepend=-1, append=-1))
+        firsts = order[starts[:-1]]
+        return _Places(order, events.partition[firsts], starts, events.ordinal[firsts])
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return int(self._starts[-1])
+
+    def starts_of(self, partition: Integers) -> Integers:
+        """Return where partitions that have rows start."""
+        return self._starts[np.searchsorted(self.partitions, partition)]
+
+    def ends(self, partition: Integers) -> Integers:
+        """Return the place behind the last row of partitions that have rows."""
+        return self._starts[np.searchsorted(self.partitions, partition) + 1]
+
+    def of_ordinals(self, partition: Integers, ordinal: Integers) -> Integers:
+        """Return the places of events, or the nearest end of their partition's rows."""
+        if not len(self.partitions):
+            return np.zeros(len(partition), np.int64)
+        last = len(self.partitions) - 1
+        # With one partition there is nothing to look for, however many windows there are.
+        at = np.minimum(np.searchsorted(self.partitions, partition), last) if last else 0
+        sizes = np.diff(self._starts)[at]
+        # The end of an open window is as large as can be: nothing may be added to it.
+        places: Integers = self._starts[at] + np.clip(ordinal - self._first[at], 0, sizes)
+        return places
+
+    def row_ranges(self, owner: Integers, ranges: Integers) -> tuple[Integers, Integers]:
+        """Return ranges of places as ranges of row numbers, with the owner of each."""
+        if self._order is None or not len(owner):
+            return owner, ranges
+        sizes = ranges[:, 1] - ranges[:, 0]
+        before = np.cumsum(sizes) - sizes
+        rows = self._order[np.repeat(ranges[:, 0] - before, sizes) + np.arange(sizes.sum())]
+        # One line of rows for all owners, with a gap between any two.
+        line = np.sort(np.repeat(owner, sizes) * (self.size + 1) + rows)
+        breaks = np.flatnonzero(np.diff(line) != 1)
+        firsts = line[np.concatenate([[0], breaks + 1])]
+        lasts = line[np.concatenate([breaks, [len(line) - 1]])]
+        return _by_owner(firsts, lasts + 1, self.size)
+
+
+def _covered(
+    instance: Integers, at: Integers, changes: Integers, size: int
+) -> tuple[Integers, Integers]:
+    """Return the ranges in which the count of an instance is above zero, and the owner of each."""
+    # One line of places for all instances: counts end at zero before the next one's begins.
+    key = instance * (size + 1) + at
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    level = np.cumsum(changes[order])
+    last = np.diff(key, append=-1) != 0
+    key, level = key[last], level[last]
+    above = level > 0
+    edges = np.diff(above, prepend=False)
+    return _by_owner(key[edges & above], key[edges & ~above], size)
+
+
+def _by_owner(firsts: Integers, stops: Integers, size: int) -> tuple[Integers, Integers]:
+    """Return ranges of one line, on which each owner has so many places, and the owner of each."""
+    owner = firsts // (size + 1)
+    return owner, np.stack([firsts, stops], axis=1) - (owner * (size + 1))[:, None]
+
+
+def _by_instance(windows: Windows, instance: Integers) -> dict[int, Windows]:
+    """Part windows by instance, keeping their order."""
+    if not len(windows):
+        return {}
+    if bool((instance == instance[0]).all()):
+        return {int(instance[0]): windows}
+    order = np.argsort(instance, kind="stable")
+    owner = instance[order]
+    bounds = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
+    return {
+        int(owner[low]): take_windows(windows, order[low:high])
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    }
+
+
+def _earlier_in_partition(partition: Integers) -> Integers:
+    """Return for each window how many before it are of the same partition."""
+    order = np.argsort(partition, kind="stable")
+    grouped = partition[order]
+    earlier = np.empty(len(partition), np.int64)
+    earlier[order] = np.arange(len(partition)) - np.searchsorted(grouped, grouped)
+    return earlier
