@@ -8,6 +8,8 @@ The public names, nothing else:
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
 - `windows`: which stretches of a stream a query looks at;
+- `Operator`, `EventOperator`, `SharedOperator` with `WindowBlock` and `WindowRows`: what is run in
+  windows in place of a pattern;
 - `InOrder`, `KSlack`, `Watermark`: how far the events of a stream are out of order;
 - `log`: events in files that streams are read from;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
@@ -66,7 +68,13 @@ if TYPE_CHECKING:
         step,
     )
     from outpace.pattern.disorder import InOrder, KSlack, Watermark
-    from outpace.pattern.operator import EventOperator, Operator
+    from outpace.pattern.operator import (
+        EventOperator,
+        Operator,
+        SharedOperator,
+        WindowBlock,
+        WindowRows,
+    )
 
     __version__: str
 
@@ -88,10 +96,13 @@ __all__ = [
     "Run",
     "ScenarioError",
     "Search",
+    "SharedOperator",
     "StateError",
     "StreamMatcher",
     "UnsupportedError",
     "Watermark",
+    "WindowBlock",
+    "WindowRows",
     "classifier",
     "col",
     "explain",
@@ -130,7 +141,9 @@ _HOMES: Final = {
         *("prev", "step"),
     ),
     "outpace.pattern.disorder": ("InOrder", "KSlack", "Watermark"),
-    "outpace.pattern.operator": ("EventOperator", "Operator"),
+    "outpace.pattern.operator": (
+        *("EventOperator", "Operator", "SharedOperator", "WindowBlock", "WindowRows"),
+    ),
     "outpace.files.parquet": ("parquet",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

@@ -52,12 +52,14 @@ from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
 from outpace.engine.state import State, integer, require
-from outpace.engine.window_match.apply import WindowedApply
+from outpace.engine.window_match.apply import Applied, WindowedApply
+from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.operator import SharedOperator
 
 
 class Front(Stateful):
@@ -558,9 +560,12 @@ def match_whole(
     return pa.concat_tables(found), matches
 
 
-def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | WindowedApply:
+def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | Applied:
     if spec.task is None:
-        return WindowedApply(spec.query, spec.schema)
+        make = spec.query.operator
+        assert make is not None
+        shared = issubclass(make if isinstance(make, type) else type(make()), SharedOperator)
+        return (SharedApply if shared else WindowedApply)(spec.query, spec.schema)
     if spec.windows is not None:
         return WindowMatcher(spec.task, spec.matcher, rows=spec.kept)
     assert spec.matcher is not None

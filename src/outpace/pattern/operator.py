@@ -2,21 +2,26 @@
 
 A window has an operator of its own; without `Query.over` a partition is one window, open from its
 first event to the end of the input. `Operator` takes whole tables, `EventOperator` one event at a
-time.
+time. A `SharedOperator` serves all windows of a partition, in one call for each block of events.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.errors import UnsupportedError
 
 #: Rows that an operator returns: a table, columns by name, or None for no row.
-Rows: TypeAlias = "pa.Table | Mapping[str, Sequence[object]] | None"
+Rows: TypeAlias = "pa.Table | Mapping[str, Sequence[object] | npt.NDArray[np.generic]] | None"
+
+Integers: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Operator(ABC):
@@ -86,3 +91,108 @@ class EventOperator(Operator):
         """Take the events one by one."""
         rows = [dict(row) for event in events.to_pylist() for row in self.on_event(event) or ()]
         return pa.Table.from_pylist(rows, schema=self.output)
+
+
+@dataclass(frozen=True)
+class WindowBlock:
+    """The next events of a partition, and the windows that open and close with them.
+
+    A window has the rows from its `first` up to its `stop`, over as many blocks as it is open. One
+    that opens and closes in the same block is in both lists.
+
+    Parameters
+    ----------
+    events
+        The events, in order. Some may be in no window.
+    opened, first
+        The numbers of the windows that open, and the row of `events` that each begins with.
+    closed, stop
+        The numbers of the windows that close, and the row of `events` behind the last of each; 0
+        where its last event came before these.
+
+    Examples
+    --------
+    >>> at = np.array([0, 2])
+    >>> block = WindowBlock(pa.table({"x": [5, 6, 7]}), np.array([0, 1]), at, at[:1], at[1:])
+    >>> block.events.slice(block.first[0], block.stop[0])["x"].to_pylist()
+    [5, 6]
+    """
+
+    events: pa.Table
+    opened: Integers
+    first: Integers
+    closed: Integers
+    stop: Integers
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Rows that an operator returns for several windows.
+
+    Parameters
+    ----------
+    rows
+        A table, or columns by name.
+    window
+        The number of each row's window.
+    event
+        The row of `WindowBlock.events` that gave each row; None where the end of its window did.
+
+    Examples
+    --------
+    >>> WindowRows({"sum": [11, 12]}, window=[3, 4]).event is None
+    True
+    """
+
+    rows: Rows
+    window: Sequence[int] | Integers
+    event: Sequence[int] | Integers | None = None
+
+
+class SharedOperator(Operator):
+    """A user-defined operator; one instance serves all windows of a partition.
+
+    It is called once for a block of events, however many windows are open, so windows that overlap
+    can share their work. An instance lives as long as windows of its partition are open.
+
+    Examples
+    --------
+    >>> class Sums(SharedOperator):
+    ...     output = pa.schema([("sum", pa.int64())])
+    ...     def __init__(self):
+    ...         self.total, self.before = 0, {}
+    ...     def process_windows(self, block):
+    ...         sums = self.total + np.cumsum([0, *block.events["x"].to_pylist()])
+    ...         self.total = sums[-1]
+    ...         self.before.update(zip(block.opened, sums[block.first]))
+    ...         before = [self.before.pop(number) for number in block.closed]
+    ...         return WindowRows({"sum": sums[block.stop] - before}, block.closed)
+    >>> sums = Sums()
+    >>> events = pa.table({"x": [1, 2, 3]})
+    >>> windows, rows = np.array([0, 1]), np.array([0, 1])
+    >>> sums.process_windows(WindowBlock(events, windows, rows, windows, rows + 2)).rows
+    {'sum': array([3, 5])}
+    """
+
+    #: The columns of events, once the only window of an operator that is run alone has begun.
+    _alone: pa.Table | None = None
+
+    @abstractmethod
+    def process_windows(self, block: WindowBlock) -> WindowRows | None:
+        """Take the next events of all windows and return the rows that they give."""
+
+    def process(self, events: pa.Table) -> Rows:
+        """Take the next events of one window alone."""
+        begins = _NONE if self._alone is not None else _FIRST
+        self._alone = events.slice(0, 0)
+        given = self.process_windows(WindowBlock(events, begins, begins, _NONE, _NONE))
+        return None if given is None else given.rows
+
+    def close(self) -> Rows:
+        """Return the rows that the end of one window alone gives."""
+        given = self.process_windows(WindowBlock(self._alone, _NONE, _NONE, _FIRST, _FIRST))
+        return None if given is None else given.rows
+
+
+_NONE: Final = np.zeros(0, np.int64)
+_FIRST: Final = np.zeros(1, np.int64)

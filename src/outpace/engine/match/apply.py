@@ -96,5 +96,7 @@ def _joined(names: Sequence[str], pieces: Sequence[Mapping[str, Sequence[object]
     for piece in pieces:
         if len({len(column) for column in piece.values()}) > 1:
             raise pa.ArrowInvalid("columns have different lengths")
+    if len(pieces) == 1:
+        return pa.table({name: pieces[0][name] for name in names})
     chained = itertools.chain.from_iterable
     return pa.table({name: list(chained(piece[name] for piece in pieces)) for name in names})

@@ -1,6 +1,7 @@
 """User-defined operators in windows: one instance for each window, fed as events come.
 
-Windows that overlap each have an instance and see the same rows, as slices. The rows that an
+Windows that overlap each have an instance and see the same rows, as slices, unless it is one that
+they share (`outpace.engine.window_match.apply_shared`). The rows that an
 operator returns are ordered by x:y like matches: x is the event that gave them, for what `close`
 returns the one that closed the window, and y the window. An `EventOperator` is asked event by event
 and x is that event; an `Operator` takes whole tables, and x is the last event of the table, so it
@@ -11,7 +12,8 @@ Memory: what the operators keep; no rows are kept for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
@@ -64,7 +66,7 @@ class _Open:
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """The new events of one partition, in order."""
 
     rows: pa.Table
@@ -80,6 +82,19 @@ class _Group:
 
 
 @dataclass(frozen=True)
+class RowPlaces:
+    """For each row that an operator gave: event and phase, its window, how many it gave before."""
+
+    event: Integers
+    phase: Integers
+    number: Integers
+    partition: Integers
+    start_time: Integers
+    end_time: Integers
+    given: Integers
+
+
+@dataclass(frozen=True)
 class _Piece:
     """Rows that an operator gave at once, by which events, and the number of the first of them."""
 
@@ -90,7 +105,7 @@ class _Piece:
     number: int
 
 
-class WindowedApply(Stateful):
+class Applied(Stateful, ABC):
     """A query's operator in the windows that an instance was given.
 
     Parameters
@@ -110,7 +125,6 @@ class WindowedApply(Stateful):
         fields = list(self.bound.output)
         self._shown = pa.schema(fields[: len(fields) - added])
         self._given = pa.schema(fields[len(names) : len(fields) - added])
-        self._open: dict[int, dict[int, _Open]] = {}
         self._frontier = 0
 
     @property
@@ -129,23 +143,36 @@ class WindowedApply(Stateful):
         return 0
 
     @property
+    @abstractmethod
     def open_windows(self) -> int:
         """How many windows are open."""
-        return sum(map(len, self._open.values()))
 
     @property
+    @abstractmethod
     def partitions_kept(self) -> int:
         """How many partitions have open windows."""
-        return sum(map(bool, self._open.values()))
+
+    @abstractmethod
+    def earliest(self, time: str) -> int:
+        """Return when the first of the open windows started; their times must be known."""
+
+    @abstractmethod
+    def restore(
+        self, state: State, opened: Windows | None = None, taken: Integers | None = None
+    ) -> None:
+        """Go on from what `state` returned; see `WindowMatcher.restore`."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return the operators' own states."""
+
+    @abstractmethod
+    def _take(self, groups: dict[int, Group], split: Split) -> WindowMatches:
+        """Give operators new events by partition, with what opens and closes."""
 
     def starts_kept(self) -> int:
         """None: an operator has no partial matches that are known here."""
         return 0
-
-    def earliest(self, time: str) -> int:
-        """Return when the first of the open windows started; their times must be known."""
-        starts = (one.start_time for own in self._open.values() for one in own.values())
-        return min(starts, default=ENDED)
 
     def step(
         self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
@@ -164,25 +191,78 @@ class WindowedApply(Stateful):
         ended
             No more events come, and all windows are closed.
         """
-        groups = _by_partition(events)
-        self._add(split.opened, groups)
-        stops = _stops(split.closed)
-        pieces = [
-            piece
-            for partition, group in groups.items()
-            for window in self._open.get(partition, {}).values()
-            for piece in self._fed(window, group, stops.get((partition, window.number)))
-        ]
-        pieces += self._closed(split.closed)
+        matches = self._take(_by_partition(events, keyed=bool(self.bound.partition_by)), split)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
-        return self._matches(pieces)
+        return matches
 
     def steps(
         self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
     ) -> Iterator[WindowMatches]:
         """Take events as `step` does, and yield what their operators give."""
         yield self.step(events, split, arrived=arrived, ended=ended)
+
+    def _matches(self, keys: pa.Table, given: Iterable[Rows], each: RowPlaces) -> WindowMatches:
+        """Return rows in their total order, behind their keys; no two are the same match."""
+        rows = fitted_rows(self.bound.query.name, self._given, given)
+        columns = {
+            **{name: keys.column(name) for name in self.bound.partition_by},
+            **{name: rows.column(name) for name in rows.column_names},
+        }
+        offsets = np.arange(rows.num_rows + 1, dtype=np.int64)
+        table = with_numbers(
+            self.bound,
+            pa.table(columns, schema=self._shown),
+            each.event,
+            each.number,
+            each.start_time,
+            each.end_time,
+        )
+        order = each.event, each.phase, each.number, each.partition
+        known = [keys.column(name) for name in self.bound.partition_by]
+
+        def identify() -> MatchIds:
+            window = each.start_time, each.number
+            return row_ids(self.bound.query, known, *window, each.given, each.event)
+
+        return WindowMatches(table, offsets, *order, identify).ordered()
+
+    def _key_columns(self, keys: Sequence[tuple[object, ...]]) -> pa.Table:
+        """Return keys, and a column without values where there may be no key."""
+        columns = {
+            name: pa.array([key[place] for key in keys], self.bound.output.field(place).type)
+            for place, name in enumerate(self.bound.partition_by)
+        }
+        return pa.table({**columns, "": pa.nulls(len(keys))})
+
+    def _key_of(self, rows: pa.Table) -> tuple[object, ...]:
+        """Return the key of events of one partition."""
+        names = self.bound.partition_by
+        (first,) = rows.slice(0, 1).select(names).to_pylist() or [{}]
+        return tuple(first[name] for name in names)
+
+
+class WindowedApply(Applied):
+    """An operator for each window."""
+
+    def __init__(self, query: Query, schema: pa.Schema) -> None:
+        super().__init__(query, schema)
+        self._open: dict[int, dict[int, _Open]] = {}
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return sum(map(len, self._open.values()))
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return sum(map(bool, self._open.values()))
+
+    def earliest(self, time: str) -> int:
+        """Return when the first of the open windows started; their times must be known."""
+        starts = (one.start_time for own in self._open.values() for one in own.values())
+        return min(starts, default=ENDED)
 
     def snapshot(self) -> Self:
         """Return a part that stands where this one does; each operator is made again."""
@@ -202,7 +282,7 @@ class WindowedApply(Stateful):
         }
         states = pa.array([window.operator.state() for window in windows], pa.binary())
         header = {"operator": self.bound.query.name, "frontier": self._frontier}
-        keys = self._keys(windows)
+        keys = self._key_columns([window.key for window in windows])
         return State(header, [pa.table({**places, "state": states}), keys])
 
     def restore(
@@ -214,7 +294,7 @@ class WindowedApply(Stateful):
             raise StateError("the saved state belongs to another query")
         self._frontier = integer(header, "frontier", range(ANY.stop))
         self._open = {}
-        require_types(keys, self._keys([]).schema)
+        require_types(keys, self._key_columns([]).schema)
         names = self.bound.partition_by
         partitions = NATURAL if taken is None else range(len(taken))
         bounds = {"partition": partitions, "first": NATURAL, "last": range(-1, NATURAL.stop)}
@@ -234,8 +314,18 @@ class WindowedApply(Stateful):
         operator.restore(window.operator.state())
         return replace(window, operator=operator)
 
-    def _add(self, opened: Windows, groups: dict[int, _Group]) -> None:
-        names = self.bound.partition_by
+    def _take(self, groups: dict[int, Group], split: Split) -> WindowMatches:
+        self._add(split.opened, groups)
+        stops = _stops(split.closed)
+        pieces = [
+            piece
+            for partition, group in groups.items()
+            for window in self._open.get(partition, {}).values()
+            for piece in self._fed(window, group, stops.get((partition, window.number)))
+        ]
+        return self._joined([*pieces, *self._closed(split.closed)])
+
+    def _add(self, opened: Windows, groups: dict[int, Group]) -> None:
         places = zip(
             opened.partition.tolist(),
             opened.number.tolist(),
@@ -248,14 +338,13 @@ class WindowedApply(Stateful):
         for place in places:
             partition, number = place[0], place[1]
             if partition not in keys:
-                (first,) = groups[partition].rows.slice(0, 1).select(names).to_pylist() or [{}]
-                keys[partition] = tuple(first[name] for name in names)
+                keys[partition] = self._key_of(groups[partition].rows)
             with operator_errors(self.bound, None, keys[partition], number):
                 operator = self._make()
             window = _Open(operator, *place, keys[partition])
             self._open.setdefault(partition, {})[number] = window
 
-    def _fed(self, window: _Open, group: _Group, stop: int | None) -> Iterator[_Piece]:
+    def _fed(self, window: _Open, group: Group, stop: int | None) -> Iterator[_Piece]:
         """Give a window its new events and yield what they give."""
         low = int(np.searchsorted(group.ordinal, window.first))
         high = len(group.ordinal) if stop is None else int(np.searchsorted(group.ordinal, stop))
@@ -271,7 +360,7 @@ class WindowedApply(Stateful):
         yield from self._pieces(window, rows, window.last, COMPLETING)
 
     def _fed_singly(
-        self, window: _Open, operator: EventOperator, group: _Group, low: int, high: int
+        self, window: _Open, operator: EventOperator, group: Group, low: int, high: int
     ) -> Iterator[_Piece]:
         """Give a window its new events one by one, so that each row has its own event."""
         given: list[Mapping[str, object]] = []
@@ -309,8 +398,8 @@ class WindowedApply(Stateful):
             yield _Piece(window, given, own, phase, window.given)
             window.given += count
 
-    def _matches(self, pieces: Sequence[_Piece]) -> WindowMatches:
-        """Return the rows of all pieces in their total order; no two are the same match."""
+    def _joined(self, pieces: Sequence[_Piece]) -> WindowMatches:
+        """Return the rows of all pieces."""
         if not pieces:
             return WindowMatches.none(self.bound.output)
         sizes = [len(piece.event) for piece in pieces]
@@ -319,59 +408,38 @@ class WindowedApply(Stateful):
         def each(values: list[int]) -> Integers:
             return np.repeat(np.array(values, np.int64), sizes)
 
-        event = np.concatenate([piece.event for piece in pieces])
-        phase = each([piece.phase for piece in pieces])
-        number = each([window.number for window in windows])
-        partition = each([window.partition for window in windows])
-        keys = self._keys(windows).take(pa.array(np.repeat(np.arange(len(pieces)), sizes)))
-        name = self.bound.query.name
-        given = fitted_rows(name, self._given, (piece.rows for piece in pieces))
-        columns = {
-            **{name: keys.column(name) for name in self.bound.partition_by},
-            **{name: given.column(name) for name in given.column_names},
-        }
-        offsets = np.arange(len(event) + 1, dtype=np.int64)
-        start = each([window.start_time for window in windows])
-        table = with_numbers(
-            self.bound,
-            pa.table(columns, schema=self._shown),
-            event,
-            number,
-            start,
-            each([window.end_time for window in windows]),
+        keys = self._key_columns([window.key for window in windows])
+        return self._matches(
+            keys.take(pa.array(np.repeat(np.arange(len(pieces)), sizes))),
+            (piece.rows for piece in pieces),
+            RowPlaces(
+                np.concatenate([piece.event for piece in pieces]),
+                each([piece.phase for piece in pieces]),
+                each([window.number for window in windows]),
+                each([window.partition for window in windows]),
+                each([window.start_time for window in windows]),
+                each([window.end_time for window in windows]),
+                np.concatenate([np.arange(len(piece.event)) + piece.number for piece in pieces]),
+            ),
         )
-        names = [(window.key, window.start_time) for window in windows]
-        numbers = np.concatenate([np.arange(len(p.event)) + p.number for p in pieces])
-
-        def identify() -> MatchIds:
-            return row_ids(self.bound.query, names, sizes, numbers, event)
-
-        return WindowMatches(table, offsets, event, phase, number, partition, identify).ordered()
-
-    def _keys(self, windows: Sequence[_Open]) -> pa.Table:
-        """Return the windows' keys, and a column without values where there may be no key."""
-        columns = {
-            name: pa.array(
-                [window.key[place] for window in windows], self.bound.output.field(place).type
-            )
-            for place, name in enumerate(self.bound.partition_by)
-        }
-        return pa.table({**columns, "": pa.nulls(len(windows))})
 
 
-def _by_partition(events: Events) -> dict[int, _Group]:
+def _by_partition(events: Events, *, keyed: bool) -> dict[int, Group]:
     """Part events by partition; those of a single one are not copied."""
-    partition = events.partition
-    if not len(partition):
+    if not len(events.arrival):
         return {}
+    whole = Group(events.rows, events.ordinal, events.arrival)
+    if not keyed:
+        return {0: whole}
+    partition = events.partition
     if bool((partition == partition[0]).all()):
-        return {int(partition[0]): _Group(events.rows, events.ordinal, events.arrival)}
+        return {int(partition[0]): whole}
     order = np.argsort(partition, kind="stable")
     numbers, firsts = np.unique(partition[order], return_index=True)
     stops = [*firsts[1:].tolist(), len(order)]
     rows = events.rows.take(pa.array(order))
     return {
-        number: _Group(
+        number: Group(
             rows.slice(low, high - low),
             events.ordinal[order[low:high]],
             events.arrival[order[low:high]],

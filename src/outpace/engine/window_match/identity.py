@@ -2,9 +2,10 @@
 
 An event has an id that stays what it is wherever other events come in (`outpace.engine.event`), so
 the id of a match does, too. The same match in two windows has one id, and comes out once; where a
-query wants duplicates, the window counts as well, by the time at which it starts. Windows of one
-partition that start at the same time share ids then. Rows that a user-defined operator gives are
-known by the key and the window, and by how many rows it gave before.
+query wants duplicates, the window counts as well. Rows that a user-defined operator gives are known
+by the key and the window, and by how many rows it gave before. A window is known by the time at
+which it starts; of windows by count and by content, of which several may start at the same time,
+the number counts too.
 
 An id has 128 bits, two sums over well mixed numbers: of a thousand million matches two are alike
 with a chance of one in 10^21. So ids are compared, and not what they are made of.
@@ -25,8 +26,10 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import event_ids
 from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.rows.buckets import key_hashes
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
+from outpace.pattern.windows import BetweenWindows, CountWindows
 
 Unsigned = npt.NDArray[np.uint64]
 
@@ -83,10 +86,10 @@ class MatchIds:
         """Return some ids, in the order given."""
         return MatchIds(self.start[chosen], self.words[chosen])
 
-    def in_windows(self, windows: Integers) -> MatchIds:
+    def in_windows(self, query: Query, start_time: Integers, number: Integers) -> MatchIds:
         """Return ids that differ where windows do."""
-        words = windows.view(np.uint64)
-        return MatchIds(self.start, self.words + _mixed(words[:, None] * _GOLDEN ^ _LANES))
+        words = _window_words(query, start_time, number)
+        return MatchIds(self.start, self.words + _mixed(words[:, None] ^ _LANES))
 
 
 def match_ids(task: Task, block: Block, found: Found) -> MatchIds:
@@ -112,9 +115,10 @@ def match_ids(task: Task, block: Block, found: Found) -> MatchIds:
 
 def row_ids(
     query: Query,
-    windows: Sequence[object],
-    sizes: Sequence[int],
-    numbers: Integers,
+    keys: Sequence[pa.ChunkedArray],
+    start_time: Integers,
+    number: Integers,
+    given: Integers,
     event: Integers,
 ) -> MatchIds:
     """Return what tells rows of a user-defined operator apart.
@@ -123,20 +127,30 @@ def row_ids(
     ----------
     query
         The query.
-    windows, sizes
-        Windows, by their keys and starts, and how many of the rows each gave.
-    numbers, event
-        For each row how many its window gave before, and the event that it was given by.
+    keys, start_time, number, given
+        For each row the columns of its key, its window, and how many rows this gave before.
+    event
+        The event that it was given by.
     """
-    words = np.array([_words_of(repr(window)) for window in windows], np.uint64)
-    rows = np.repeat(words.reshape(-1, 2) + query_words(query), sizes, axis=0)
-    return MatchIds(event, _mixed(rows + numbers.view(np.uint64)[:, None] * _GOLDEN))
+    words = np.tile(query_words(query), (len(event), 1))
+    places = [_window_words(query, start_time, number), given.view(np.uint64)]
+    for known in [key_hashes(keys), *places] if keys else places:
+        words = _mixed(words ^ known[:, None])
+    return MatchIds(event, words)
 
 
 @lru_cache(maxsize=64)
 def query_words(query: Query) -> Unsigned:
     """Return two numbers that stand for what a query means, however it is run."""
     return np.array(_words_of(print_identity(query)), np.uint64)
+
+
+def _window_words(query: Query, start_time: Integers, number: Integers) -> Unsigned:
+    """Return a number for each window of a partition."""
+    words = start_time.view(np.uint64) * _GOLDEN
+    if isinstance(query.windows, CountWindows | BetweenWindows):
+        words += number.view(np.uint64)
+    return words
 
 
 def _words_of(text: str) -> tuple[int, int]:

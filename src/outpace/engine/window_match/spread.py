@@ -76,7 +76,9 @@ def spread(
 
     def identify() -> MatchIds:
         ids = match_ids(task, block, found).take(chosen)
-        return ids.in_windows(windows.start_time[window]) if bound.query.duplicates else ids
+        if not bound.query.duplicates:
+            return ids
+        return ids.in_windows(bound.query, windows.start_time[window], number)
 
     phase = np.full(count, COMPLETING, np.int64)
     partition = windows.partition[window] if bound.partition_by else np.zeros(count, np.int64)

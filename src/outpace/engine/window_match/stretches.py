@@ -196,4 +196,5 @@ def part_matches(task: Task, part: StretchMatches, windows: Windows) -> WindowMa
 def _ids(task: Task, part: StretchMatches, windows: Windows) -> MatchIds:
     """Return what tells matches apart, in these windows."""
     ids = match_ids(task, part.block, part.found)
-    return ids.in_windows(windows.start_time) if task.bound.query.duplicates else ids
+    query = task.bound.query
+    return ids.in_windows(query, windows.start_time, windows.number) if query.duplicates else ids

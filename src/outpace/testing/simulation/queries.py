@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,13 @@ from outpace import schedulers, windows
 from outpace.engine.match.task import prepare
 from outpace.errors import OutpaceError
 from outpace.pattern.bind.windows import bind_windows
-from outpace.pattern.operator import EventOperator, Operator
+from outpace.pattern.operator import (
+    EventOperator,
+    Operator,
+    SharedOperator,
+    WindowBlock,
+    WindowRows,
+)
 from outpace.pattern.query import Query, Selection
 from outpace.pattern.schedulers import Candidate, Scheduler
 from outpace.pattern.windows import OpenWindow, WindowPredicate, Windows
@@ -289,9 +296,42 @@ class Total(Operator):
         self.events, self.total = json.loads(data)
 
 
+class Sums(SharedOperator):
+    """Adds up the values of all windows at once, and tells each sum when its window closes."""
+
+    output = Total.output
+
+    def __init__(self) -> None:
+        self.rows, self.total = 0, 0
+        self.before: dict[int, tuple[int, int]] = {}
+
+    def process_windows(self, block: WindowBlock) -> WindowRows:
+        """Take events."""
+        values = [value or 0 for value in block.events["v"].to_pylist()]
+        totals = list(itertools.accumulate(values, initial=self.total))
+        for number, row in zip(block.opened.tolist(), block.first.tolist(), strict=True):
+            self.before[number] = self.rows + row, totals[row]
+        begun = [self.before.pop(number) for number in block.closed.tolist()]
+        ends = [(self.rows + row, totals[row]) for row in block.stop.tolist()]
+        self.rows, self.total = self.rows + len(values), totals[-1]
+        pairs = list(zip(begun, ends, strict=True))
+        events = [end[0] - begin[0] for begin, end in pairs]
+        total = [end[1] - begin[1] for begin, end in pairs]
+        return WindowRows({"events": events, "total": total}, block.closed)
+
+    def state(self) -> bytes:
+        """Return the sums."""
+        return json.dumps([self.rows, self.total, list(self.before.items())]).encode()
+
+    def restore(self, data: bytes) -> None:
+        """Go on."""
+        self.rows, self.total, before = json.loads(data)
+        self.before = {number: tuple(begin) for number, begin in before}
+
+
 def draw_operator_query(random: Random, span: Span, *, windowed: bool) -> Asked:
     """Draw an operator of a user, over windows or not."""
-    query = Query("q").order_by("ts").apply(random.choice([Pairs, Total]))
+    query = Query("q").order_by("ts").apply(random.choice([Pairs, Total, Sums]))
     if windowed:
         query = query.over(draw_windows(random, span), numbered=random.random() < 0.7)
     return Asked(query)

@@ -18,7 +18,9 @@ from outpace.engine.event import Events
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.windows import Split, Windows
+from outpace.engine.state import State
 from outpace.engine.window_match.apply import WindowedApply
+from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.pattern import windows as w
@@ -78,6 +80,74 @@ class Records(op.EventOperator):
         self.best, self.rows = json.loads(data)
 
 
+class SharedTotal(op.SharedOperator):
+    """What `Total` tells, for all windows at once."""
+
+    output = Total.output
+
+    def __init__(self) -> None:
+        self.total = self.rows = 0
+        self.before: dict[int, tuple[int, int]] = {}
+
+    def process_windows(self, block: op.WindowBlock) -> op.WindowRows:
+        totals = np.cumsum([self.total, *block.events["x"].to_pylist()])
+        for number, row in zip(block.opened.tolist(), block.first.tolist(), strict=True):
+            self.before[number] = int(totals[row]), self.rows + row
+        begun = np.array([self.before.pop(one) for one in block.closed.tolist()]).reshape(-1, 2)
+        total, rows = totals[block.stop] - begun[:, 0], self.rows + block.stop - begun[:, 1]
+        self.total, self.rows = int(totals[-1]), self.rows + block.events.num_rows
+        return op.WindowRows({"total": total, "rows": rows}, block.closed)
+
+    def state(self) -> bytes:
+        return json.dumps([self.total, self.rows, list(self.before.items())]).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.total, self.rows, before = json.loads(data)
+        self.before = {number: tuple(begin) for number, begin in before}
+
+
+class SharedRecords(op.SharedOperator):
+    """What `Records` tells of events, for all windows at once."""
+
+    output = Records.output
+
+    def __init__(self) -> None:
+        self.best: dict[int, tuple[int, int]] = {}
+
+    def process_windows(self, block: op.WindowBlock) -> op.WindowRows | None:
+        firsts = dict(zip(block.opened.tolist(), block.first.tolist(), strict=True))
+        stops = dict(zip(block.closed.tolist(), block.stop.tolist(), strict=True))
+        values = block.events["x"].to_pylist()
+        given = []
+        for number in [*self.best, *firsts]:
+            best, rows = self.best.get(number, (-1, 0))
+            for row in range(firsts.get(number, 0), stops.get(number, len(values))):
+                rows += 1
+                if values[row] > best:
+                    best = values[row]
+                    given.append((number, row, best, rows))
+            self.best[number] = best, rows
+        for number in stops:
+            del self.best[number]
+        if not given:
+            return None
+        window, event, total, rows = zip(*given, strict=True)
+        return op.WindowRows(pa.table({"total": total, "rows": rows}), window, event)
+
+    def state(self) -> bytes:
+        return json.dumps(list(self.best.items())).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.best = {number: tuple(best) for number, best in json.loads(data)}
+
+
+class OpenRecords(Records):
+    """Records without a last row."""
+
+    def close(self) -> None:
+        return None
+
+
 def by_definition(query: op.Query, events: Events) -> list[dict[str, object]]:
     """Run an operator on the rows of each window, event by event."""
     windows = bind_windows(query, SCHEMA)
@@ -91,10 +161,11 @@ def by_definition(query: op.Query, events: Events) -> list[dict[str, object]]:
         for row in own.tolist():
             result = operator.process(events.rows.slice(row, 1))
             if result is not None:
-                given += [(row, 1, one) for one in result.to_pylist()]
+                given += [(row, 1, one) for one in pa.table(result).to_pylist()]
         inside = window.closed_at == own[-1]
         given += [
-            (window.closed_at, int(inside), one) for one in pa.table(operator.close()).to_pylist()
+            (window.closed_at, int(inside), one)
+            for one in pa.table(operator.close() or {}).to_pylist()
         ]
         key = {"key": keys[own[0]]} if windows.keyed else {}
         for place, (event, phase, row) in enumerate(given):
@@ -152,30 +223,47 @@ def shown(parts: list[WindowMatches]) -> list[dict[str, object]]:
     return [{name: row[name] for name in row if name not in names} for row in rows]
 
 
-@given(streams(), specs(), st.sampled_from([Total, Records]), st.booleans(), st.data())
+@given(
+    streams(),
+    specs(),
+    st.sampled_from(
+        [
+            (Total, Total),
+            (Records, Records),
+            (SharedTotal, Total),
+            (SharedTotal, SharedTotal),
+            (SharedRecords, OpenRecords),
+        ]
+    ),
+    st.booleans(),
+    st.data(),
+)
 def test_operators_give_the_same_in_any_cut(
     table: pa.Table,
     spec: w.Windows,
-    make: type[op.Operator],
+    makes: tuple[type[op.Operator], type[op.Operator]],
     keyed: bool,
     data: st.DataObject,
 ) -> None:
+    """Operators for all windows give what those for each window do."""
+    make, each = makes
     query = query_of(spec, make, keyed=keyed)
     events = numbered(query, table)
     splitter = make_splitter(bind_windows(query, SCHEMA))
-    applied = WindowedApply(query, SCHEMA)
+    apply = SharedApply if issubclass(make, op.SharedOperator) else WindowedApply
+    applied = apply(query, SCHEMA)
     parts = []
     cuts = sorted(data.draw(st.lists(st.integers(0, table.num_rows), max_size=4), "cuts"))
     for piece in pieces(events, cuts):
         parts.append(applied.step(piece, splitter.push(piece)))
         assert applied.open_windows == splitter.open_windows
         if data.draw(st.booleans(), "save"):
-            saved, applied = written(applied.state()), WindowedApply(query, SCHEMA)
-            applied.restore(saved)
+            saved, applied = written(applied.state()), apply(query, SCHEMA)
+            applied.restore(saved, splitter.opened())
     rest = splitter.finish()
     nothing = next(pieces(events, [0]))
     parts.append(applied.step(nothing, rest, ended=True))
-    assert shown(parts) == by_definition(query, events)
+    assert shown(parts) == by_definition(query_of(spec, each, keyed=keyed), events)
     assert {part.table.schema for part in parts} == {applied.bound.output}
     assert applied.open_windows == 0
     names = [name for part in parts for name in part.ids.array.to_pylist()]
@@ -258,6 +346,81 @@ def test_a_row_of_an_event_that_does_not_fit_is_refused() -> None:
     split = make_splitter(bind_windows(query, SCHEMA)).push(events)
     with pytest.raises(DataError, match="operator applied returned rows that do not fit"):
         WindowedApply(query, SCHEMA).step(events, split)
+
+
+@pytest.mark.parametrize(
+    ("rows", "window", "event", "message"),
+    [
+        ({"total": [1], "rows": [1]}, [7], None, "a row of a window that does not close"),
+        ({"total": [1], "rows": [1]}, [7], [0], "a row of a window that is not open"),
+        ({"total": [1], "rows": [1]}, [0], [1], "a row of an event that is not in the block"),
+        ({"total": [1], "rows": [1]}, [0, 0], None, "1 rows without as many integers in `window`"),
+        ({"total": [1], "rows": [1]}, [0], ["x"], "1 rows without as many integers in `event`"),
+        ({"total": [1]}, [0], None, "rows that do not fit its output"),
+    ],
+)
+def test_rows_of_no_window_or_event_are_refused(
+    rows: Mapping[str, list[int]], window: list[int], event: list[int] | None, message: str
+) -> None:
+    class Wrong(SharedTotal):
+        def process_windows(self, block: op.WindowBlock) -> op.WindowRows:
+            return op.WindowRows(rows, window, event)
+
+    query = query_of(op.windows.count(1), Wrong)
+    table = pa.table({"key": ["a"], "ts": [0], "x": [0]}, schema=SCHEMA)
+    with pytest.raises(DataError, match=message):
+        op.match(table, query)
+
+
+def test_an_operator_is_called_once_for_all_windows_of_a_block() -> None:
+    calls = []
+
+    class Called(SharedTotal):
+        def process_windows(self, block: op.WindowBlock) -> op.WindowRows:
+            calls.append((len(block.opened), len(block.closed)))
+            return super().process_windows(block)
+
+    query = query_of(op.windows.count(100, 1), Called)
+    rows = {"key": ["a"] * 300, "ts": range(300), "x": range(300)}
+    stream = op.open(query)
+    stream.push(rows)
+    stream.finish()
+    assert calls == [(300, 201), (0, 99)]
+
+
+@pytest.mark.parametrize("rows", [50, 1500, 5000])
+def test_many_windows_that_are_open_are_counted(rows: int) -> None:
+    query = query_of(op.windows.count(4000, 1), SharedTotal)
+    stream = op.open(query)
+    size = 12_000
+    table = pa.table({"key": ["a"] * size, "ts": range(size), "x": range(size)}, schema=SCHEMA)
+    found = [stream.push(table.slice(low, rows)) for low in range(0, size, rows)]
+    assert stream.open_windows == 3999
+    whole = pa.concat_tables(found)
+    assert whole["rows"].to_pylist() == [4000] * 8001
+    assert whole["total"].to_pylist() == [4000 * at + 2000 * 3999 for at in range(8001)]
+
+
+def test_the_state_of_shared_windows_is_checked() -> None:
+    query = query_of(op.windows.count(4, 2), SharedTotal)
+    table = pa.table({"key": ["a"] * 5, "ts": range(5), "x": range(5)}, schema=SCHEMA)
+    events = numbered(query, table)
+    splitter = make_splitter(bind_windows(query, SCHEMA))
+    applied = SharedApply(query, SCHEMA)
+    applied.step(events, splitter.push(events))
+    state = applied.state()
+    states, known, keys = state.tables
+    for wrong, message in [
+        ([pa.concat_tables([states] * 2), known, pa.concat_tables([keys] * 2)], "there twice"),
+        ([states, known.slice(1), keys], "windows are missing"),
+        ([states, _shifted(known), keys], "other windows are open"),
+    ]:
+        with pytest.raises(StateError, match=message):
+            SharedApply(query, SCHEMA).restore(State(state.numbers, wrong), splitter.opened())
+
+
+def _shifted(known: pa.Table) -> pa.Table:
+    return known.set_column(1, "number", pa.array(known["number"].to_numpy() + 1))
 
 
 def test_saved_state_is_that_of_the_operators() -> None:

@@ -1,0 +1,382 @@
+"""User-defined operators that serve all windows of a partition: one call for each block of events.
+
+What an operator gives for the end of a window is ordered as what `Operator.close` returns; what an
+event gives has that event as its x. So a result does not depend on how many windows a call is for.
+
+Memory: what the operators keep, and of each open window what does not follow from its number.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import Integers
+from outpace.engine.match.apply import operator_errors, row_count
+from outpace.engine.snapshot import Stateful
+from outpace.engine.split.windows import Split, Windows, joined_windows, take_windows
+from outpace.engine.state import (
+    ANY,
+    NATURAL,
+    State,
+    integer,
+    integers,
+    parts,
+    require,
+    require_types,
+)
+from outpace.engine.window_match.apply import Applied, Group, RowPlaces
+from outpace.engine.window_match.matcher import ENDED
+from outpace.engine.window_match.open_windows import require_same, saved_windows
+from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
+from outpace.errors import DataError, StateError
+from outpace.pattern.operator import Rows, SharedOperator, WindowBlock, WindowRows
+from outpace.pattern.query import Query
+
+#: What is known of an open window.
+_KNOWN: Final = ("partition", "number", "first", "start_time", "end_time")
+
+#: Windows that open are put together up to so many.
+_SHORT: Final = 1024
+
+
+class SharedApply(Applied):
+    """An operator for each partition that has open windows."""
+
+    def __init__(self, query: Query, schema: pa.Schema) -> None:
+        super().__init__(query, schema)
+        self._nothing = Group(schema.empty_table(), _NOTHING, _NOTHING)
+        self._served: dict[int, _Served] = {}
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open."""
+        return sum(len(one.windows) for one in self._served.values())
+
+    @property
+    def partitions_kept(self) -> int:
+        """How many partitions have open windows."""
+        return len(self._served)
+
+    def earliest(self, time: str) -> int:
+        """Return when the first of the open windows started; their times must be known."""
+        return min(
+            (int(one.windows["start_time"].min()) for one in self._served.values()), default=ENDED
+        )
+
+    def snapshot(self) -> Self:
+        """Return a part that stands where this one does; each operator is made again."""
+        twin = super().snapshot()
+        twin._served = {
+            partition: replace(
+                one, operator=self._again(one.operator.state()), windows=one.windows.snapshot()
+            )
+            for partition, one in self._served.items()
+        }
+        return twin
+
+    def state(self) -> State:
+        """Return the operators' own states, by partition, and what is known of their windows."""
+        served = self._served.values()
+        header = {"operator": self.bound.query.name, "frontier": self._frontier}
+        states = {
+            "partition": pa.array(self._served, pa.int64()),
+            "windows": pa.array([len(one.windows) for one in served], pa.int64()),
+            "state": pa.array([one.operator.state() for one in served], pa.binary()),
+        }
+        known = {
+            name: np.concatenate([_NOTHING, *(one.windows[name] for one in served)])
+            for name in _KNOWN
+        }
+        known["given"] = np.concatenate(
+            [_NOTHING, *(one.windows.given(one.windows["number"]) for one in served)]
+        )
+        keys = self._key_columns([one.key for one in served])
+        return State(header, [pa.table(states), pa.table(known), keys])
+
+    def restore(
+        self, state: State, opened: Windows | None = None, taken: Integers | None = None
+    ) -> None:
+        """Go on from what `state` returned; see `WindowMatcher.restore`."""
+        header, (states, known, keys) = state.content(3)
+        if header.get("operator") != self.bound.query.name:
+            raise StateError("the saved state belongs to another query")
+        self._frontier = integer(header, "frontier", range(ANY.stop))
+        require_types(keys, self._key_columns([]).schema)
+        partitions = NATURAL if taken is None else range(len(taken))
+        partition, counts = integers(states, partition=partitions, windows=range(1, NATURAL.stop))
+        windows = saved_windows(known)
+        (given,) = integers(known, given=NATURAL)
+        require(len(np.unique(partition)) == len(partition), "a partition is there twice")
+        require(int(counts.sum()) == known.num_rows, "windows are missing")
+        require((windows.partition == np.repeat(partition, counts)).all(), "windows are missing")
+        require_same(opened, windows.partition, windows.number, windows.first)
+        names = self.bound.partition_by
+        ends = np.cumsum(counts)
+        self._served = {}
+        for place, (own, key) in enumerate(
+            zip(parts(states, states.num_rows, "state"), keys.to_pylist(), strict=True)
+        ):
+            mine = _OpenWindows()
+            some = slice(ends[place] - counts[place], ends[place])
+            mine.add(take_windows(windows, some))
+            began = given[some] > 0
+            mine.give(windows.number[some][began], given[some][began] - 1)
+            self._served[int(partition[place])] = _Served(
+                self._again(own), tuple(key[name] for name in names), mine
+            )
+
+    def _again(self, state: bytes) -> SharedOperator:
+        operator = self._made()
+        operator.restore(state)
+        return operator
+
+    def _made(self) -> SharedOperator:
+        operator = self._make()
+        assert isinstance(operator, SharedOperator)
+        return operator
+
+    def _take(self, groups: dict[int, Group], split: Split) -> WindowMatches:
+        opened, closed = self._by_partition(split.opened), self._by_partition(split.closed)
+        none = Windows.none()
+        given = [
+            one
+            for partition in dict.fromkeys([*groups, *closed])
+            if partition in opened or partition in self._served
+            for one in self._step(
+                partition,
+                groups.get(partition, self._nothing),
+                Split(opened.get(partition, none), closed.get(partition, none)),
+            )
+        ]
+        if not given:
+            return WindowMatches.none(self.bound.output)
+        sizes = [len(one.places.event) for one in given]
+        keys = self._key_columns([one.key for one in given])
+        columns = zip(*(vars(one.places).values() for one in given), strict=True)
+        return self._matches(
+            keys.take(pa.array(np.repeat(np.arange(len(given)), sizes))),
+            (one.rows for one in given),
+            RowPlaces(*map(np.concatenate, columns)),
+        )
+
+    def _by_partition(self, windows: Windows) -> dict[int, Windows]:
+        """Part windows by partition, keeping their order."""
+        if not len(windows) or not self.bound.partition_by:
+            return {0: windows} if len(windows) else {}
+        order = np.argsort(windows.partition, kind="stable")
+        numbers, firsts = np.unique(windows.partition[order], return_index=True)
+        bounds = [*firsts.tolist(), len(order)]
+        return {
+            number: take_windows(windows, order[low:high])
+            for number, low, high in zip(numbers.tolist(), bounds[:-1], bounds[1:], strict=True)
+        }
+
+    def _step(self, partition: int, group: Group, split: Split) -> Iterator[_Given]:
+        """Give the operator of a partition its new events, and yield what they give."""
+        served = self._served.get(partition)
+        if served is None:
+            key = self._key_of(group.rows)
+            with operator_errors(self.bound, None, key):
+                operator = self._made()
+            served = self._served[partition] = _Served(operator, key, _OpenWindows())
+        opened, closed = split.opened, split.closed
+        windows = served.windows
+        windows.add(opened)
+        block = WindowBlock(
+            group.rows,
+            opened.number,
+            _rows(group, opened.first),
+            closed.number,
+            _rows(group, closed.stop),
+        )
+        with operator_errors(self.bound, served.operator, served.key):
+            told = served.operator.process_windows(block)
+        if told is not None and row_count(told.rows):
+            places = self._places(partition, group, split, block, windows, told)
+            yield _Given(served.key, told.rows, places)
+        windows.remove(closed.number)
+        if not len(windows):
+            del self._served[partition]
+
+    def _places(
+        self,
+        partition: int,
+        group: Group,
+        split: Split,
+        block: WindowBlock,
+        windows: _OpenWindows,
+        told: WindowRows,
+    ) -> RowPlaces:
+        """Return the event and the window of each row."""
+        number = self._column(told, told.window, "window")
+        where = np.full(len(number), partition)
+        given = _ranks(number)
+        if told.event is None:
+            closed = split.closed
+            at = _found(closed.number, number)
+            if at is None:
+                raise self._refused("a row of a window that does not close", "event")
+            closed_at = closed.closed_at
+            phase = np.full(len(closed), CLOSING)
+            own = block.stop > 0
+            # The event that closes a window may be its last one.
+            own[own] = group.arrival[block.stop[own] - 1] == closed_at[own]
+            phase[own] = COMPLETING
+            return RowPlaces(
+                closed_at[at],
+                phase[at],
+                number,
+                where,
+                closed.start_time[at],
+                closed.end_time[at],
+                given + windows.given(number),
+            )
+        rows = self._column(told, told.event, "event")
+        at = _found(windows["number"], number)
+        if at is None:
+            raise self._refused("a row of a window that is not open", "window")
+        if not ((rows >= 0) & (rows < len(group.arrival))).all():
+            raise self._refused("a row of an event that is not in the block", "event")
+        phase = np.full(len(rows), COMPLETING)
+        start, end = (windows[name][at] for name in ("start_time", "end_time"))
+        given += windows.given(number)
+        windows.give(number, given)
+        return RowPlaces(group.arrival[rows], phase, number, where, start, end, given)
+
+    def _column(self, told: WindowRows, values: object, name: str) -> Integers:
+        """Return what is said of each row as integers, one for each."""
+        column = np.asarray(values)
+        count = row_count(told.rows)
+        if column.shape != (count,) or column.dtype.kind not in "iu":
+            raise self._refused(f"{count} rows without as many integers in `{name}`", name)
+        return column.astype(np.int64)
+
+    def _refused(self, what: str, name: str) -> DataError:
+        return DataError(
+            f"operator {self.bound.query.name} returned {what}",
+            hint=f"see `{name}` of op.WindowRows: one integer for each row",
+        )
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A partition with open windows: its operator, its key, and the windows."""
+
+    operator: SharedOperator
+    key: tuple[object, ...]
+    windows: _OpenWindows
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Rows that an operator gave at once."""
+
+    key: tuple[object, ...]
+    rows: Rows
+    places: RowPlaces
+
+
+class _OpenWindows(Stateful):
+    """The open windows of a partition, in the order in which they opened, by rising numbers.
+
+    They are kept as they come, short ones together: what follows from numbers takes no room.
+    Windows that close in the order in which they opened leave at the beginning.
+    """
+
+    CHANGED = ("_pieces", "_given")
+
+    def __init__(self) -> None:
+        self._pieces: deque[Windows] = deque()
+        self._size = 0
+        #: How many rows windows gave that are still open; none for most.
+        self._given: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, name: str) -> Integers:
+        return np.concatenate([_NOTHING, *(getattr(piece, name) for piece in self._pieces)])
+
+    def add(self, windows: Windows) -> None:
+        """Add windows that open."""
+        if not len(windows):
+            return
+        self._size += len(windows)
+        if self._pieces and len(self._pieces[-1]) + len(windows) <= _SHORT:
+            windows = joined_windows(self._pieces.pop(), windows)
+        self._pieces.append(windows)
+
+    def given(self, number: Integers) -> Integers:
+        """Return how many rows windows gave before."""
+        if not self._given:
+            return np.zeros(len(number), np.int64)
+        return np.array([self._given.get(one, 0) for one in number.tolist()], np.int64)
+
+    def give(self, number: Integers, given: Integers) -> None:
+        """Count rows of windows, each with the number of those before it."""
+        self._given.update(zip(number.tolist(), (given + 1).tolist(), strict=True))
+
+    def remove(self, number: Integers) -> None:
+        """Forget windows that close."""
+        count = len(number)
+        if not count:
+            return
+        if self._given:
+            for one in number.tolist():
+                self._given.pop(one, None)
+        self._size -= count
+        highest = int(number.max())
+        leaving: list[Windows] = []
+        while count > 0:
+            leaving.append(self._pieces.popleft())
+            count -= len(leaving[-1])
+        last = leaving[-1]
+        if count < 0:
+            self._pieces.appendleft(take_windows(last, slice(len(last) + count, None)))
+            last = leaving[-1] = take_windows(last, slice(0, len(last) + count))
+        if int(last.number[-1]) == highest:
+            return
+        # Others than the oldest close.
+        all_windows = reduce(joined_windows, [*leaving, *self._pieces])
+        stay = np.flatnonzero(~np.isin(all_windows.number, number))
+        self._pieces = deque([take_windows(all_windows, stay)] if len(stay) else [])
+
+
+def _rows(group: Group, ordinal: Integers) -> Integers:
+    """Return the rows of events of a group, or the ends of it."""
+    known = group.ordinal
+    if not len(known) or int(known[-1]) - int(known[0]) != len(known) - 1:
+        return np.searchsorted(known, ordinal)
+    rows: Integers = np.clip(ordinal - known[0], 0, len(known))
+    return rows
+
+
+def _ranks(numbers: Integers) -> Integers:
+    """Return for each number how many of the same come before it."""
+    order = np.argsort(numbers, kind="stable")
+    begins = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[order] = np.arange(len(numbers)) - np.repeat(begins, np.diff(begins, append=len(numbers)))
+    return ranks
+
+
+def _found(known: Integers, wanted: Integers) -> Integers | None:
+    """Return where each number that is wanted stands among those known; None where one does not."""
+    if known is wanted or np.array_equal(known, wanted):
+        return np.arange(len(wanted))
+    if not len(known):
+        return None
+    order = np.argsort(known, kind="stable") if (known[1:] < known[:-1]).any() else None
+    at = np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)
+    at = at if order is None else order[at]
+    return at if bool((known[at] == wanted).all()) else None
+
+
+_NOTHING: Final = np.zeros(0, np.int64)
