@@ -21,7 +21,7 @@ Paper: Sardar 2018, 2.4.2 and figure 2-6 (K-slack with a fixed K).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -45,19 +45,8 @@ from outpace.pattern.disorder import InOrder, Invalid, Late
 
 _LIMITS: Final = np.iinfo(np.int64)
 
-
-#: Lists of numbers in the header of a saved state.
-_LISTS: Final = pa.schema([(name, pa.list_(pa.int64())) for name in ("counts", "runs")])
-
-
-@dataclass(frozen=True)
-class EventCounts:
-    """How many events there were since the beginning."""
-
-    events: int = 0
-    released: int = 0
-    late: int = 0
-    invalid: int = 0
+#: The sizes of runs in the header of a saved state.
+_SIZES: Final = pa.schema([("runs", pa.list_(pa.int64()))])
 
 
 class Reorderer(Stateful):
@@ -105,18 +94,11 @@ class Reorderer(Stateful):
         self._runs = SortedRuns(schema)
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.order_by)
-        self._counts = EventCounts()
-        self._finished = False
 
     @property
     def buffered(self) -> int:
         """How many events wait for their turn."""
         return len(self._runs)
-
-    @property
-    def counts(self) -> EventCounts:
-        """How many events there were since the beginning."""
-        return self._counts
 
     @property
     def watermark(self) -> int:
@@ -171,7 +153,6 @@ class Reorderer(Stateful):
         before = None if self._in_order else clock.watermark
         ready = self._release(usable, before)
         self._clock = clock
-        self._count(rows.num_rows, ready.num_rows, late.num_rows, invalid.num_rows)
         return Released(ready, clock.watermark, late, invalid)
 
     def tell(self, time: int, source: str | None = None) -> Released:
@@ -180,11 +161,8 @@ class Reorderer(Stateful):
 
     def finish(self, source: str | None = None) -> Released:
         """Say that no more events come, and return those that wait."""
-        self._check(self._schema)
         nothing = self._schema.empty_table()
         ready = self._release(nothing, None)
-        self._finished = True
-        self._count(0, ready.num_rows, 0, 0)
         watermark = self._clock.watermark
         if ready.num_rows:
             final = as_integers(one_array(ready.column(self._time).slice(ready.num_rows - 1)))
@@ -193,12 +171,10 @@ class Reorderer(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        counts = self._counts
         header = {
             "order": list(self._order.order_by),
             "greatest": self._clock.greatest,
             "watermark": self._clock.watermark,
-            "counts": [counts.events, counts.released, counts.late, counts.invalid],
             "runs": [len(run) for run in self._runs],
         }
         # Runs stay as they are: joining them would cost more than all else that is saved.
@@ -222,9 +198,7 @@ class Reorderer(Stateful):
         require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
         greatest, watermark = integer(header, "greatest"), integer(header, "watermark")
         self._clock = replace(self._clock, greatest=greatest, watermark=watermark)
-        saved = pa.table({"counts": [header["counts"]], "runs": [header["runs"]]}, schema=_LISTS)
-        (counts,), (sizes,) = (lists(saved, name, NATURAL) for name in saved.column_names)
-        self._counts = EventCounts(*counts.tolist())
+        (sizes,) = lists(pa.table({"runs": [header["runs"]]}, schema=_SIZES), "runs", NATURAL)
         ends = [0, *np.cumsum(sizes).tolist()]
         require(ends[-1] == rows.num_rows, "events are missing")
         require(not rows.column(self._time).null_count, "an event has no time")
@@ -327,18 +301,7 @@ class Reorderer(Stateful):
     def _in_ticks(self, time: int) -> int:
         return max(int(_LIMITS.min), min(int(time) * self._ticks, int(_LIMITS.max)))
 
-    def _count(self, events: int, released: int, late: int, invalid: int) -> None:
-        counts = self._counts
-        self._counts = EventCounts(
-            counts.events + events,
-            counts.released + released,
-            counts.late + late,
-            counts.invalid + invalid,
-        )
-
     def _check(self, schema: pa.Schema) -> None:
-        if self._finished:
-            raise DataError("the matcher is finished", hint="open a new one for more input")
         for field in self._schema:
             index = schema.get_field_index(field.name)
             if index < 0:
