@@ -45,14 +45,11 @@ class Target:
         How they are written; None for a table to look at.
     folder
         Whether the path is a folder that Spark fills with parts.
-    overwrite
-        Whether something that is there already may be replaced.
     """
 
     path: Path | None
     format: DataFormat | None
     folder: bool = False
-    overwrite: bool = False
 
 
 class CommandResult(Protocol):
@@ -107,7 +104,7 @@ def target_of(
     if kind is DataFormat.PARQUET and is_compressed(output):
         raise BindError("Parquet compresses by itself", hint="let the path end in .parquet")
     _check_free(path, folder, overwrite, inputs)
-    return Target(path, kind, folder, overwrite)
+    return Target(path, kind, folder)
 
 
 def check_writable(folder: Path, output: Path) -> None:

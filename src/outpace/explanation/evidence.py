@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.engine.evaluate.row import Evaluate, RowContext, compile_row
@@ -92,12 +91,6 @@ class Evidence:
     def input_row(self, row: int) -> int:
         """Return a row's place in the input."""
         return int(self.block.arrivals[self.low + row])
-
-    def local_row(self, input_row: int) -> int | None:
-        """Return the row of the partition that stands at a place of the input."""
-        high = int(self.block.segments[self.segment + 1])
-        found = np.flatnonzero(self.block.arrivals[self.low : high] == input_row)
-        return int(found[0]) if len(found) else None
 
     def order_text(self, row: int) -> str:
         """Return a row's value in the first column of ORDER BY."""

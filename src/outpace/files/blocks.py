@@ -43,8 +43,8 @@ class BlockPlan:
 
     Parameters
     ----------
-    query, bits
-        The query, as it is and reading bits.
+    bits
+        The query, reading bits.
     reads, packed
         The columns that are read from the files, and those that travel.
     units
@@ -57,7 +57,6 @@ class BlockPlan:
         Why keys are cut, or not.
     """
 
-    query: Query
     bits: BitTask
     reads: tuple[str, ...]
     packed: tuple[str, ...]
@@ -96,7 +95,6 @@ def plan_blocks(files: FileList, query: Query, *, may_cut: bool = True) -> Block
     rows = [group.rows for group in files.groups]
     sizes = [sum(group.sizes[name] for name in reads) for group in files.groups]
     return BlockPlan(
-        query=query,
         bits=bits,
         reads=reads,
         packed=packed,

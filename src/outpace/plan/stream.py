@@ -24,7 +24,7 @@ from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.bind.windows import ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.notation.print_name import print_name
@@ -46,8 +46,6 @@ class StreamLayout:
         operator.
     bits, computed
         What computes the bits, if there are any: in Python, and in Catalyst.
-    windows
-        The windows, if any.
     disorder
         How far events are out of order.
     columns
@@ -60,7 +58,6 @@ class StreamLayout:
     task: Task | None
     bits: BitTask | None
     computed: tuple[tuple[str, str], ...]
-    windows: BoundWindows | None
     disorder: BoundDisorder
     columns: tuple[str, ...]
     drop: bool
@@ -248,7 +245,7 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Strea
     if query.operator is not None:
         bound = bind_operator(query, schema)
         names = tuple(schema.names)
-        return StreamLayout(bound, None, None, (), windows, disorder, names, drop=False)
+        return StreamLayout(bound, None, None, (), disorder, names, drop=False)
     task = prepare(query, schema, timeouts=timeouts)
     bits, computed = computed_by_catalyst(task)
     known = bits.task.bound.schema
@@ -265,7 +262,6 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Strea
         task=bits.task,
         bits=bits if bits.predicates else None,
         computed=computed,
-        windows=windows,
         disorder=disorder,
         columns=names,
         # Events that are set aside, or refused for their time, are wanted as they are.

@@ -91,8 +91,3 @@ def worst_percentile(result: Result, percentile: float) -> float:
     names = [result.layout.vertices[number].id for number in result.layout.consumers]
     found = [result.percentile(name, percentile) for name in names]
     return max((math.inf if math.isnan(value) else value for value in found), default=math.inf)
-
-
-def meets(result: Result, target: LatencyTarget) -> bool:
-    """Return whether a run keeps up and every consumer is as fast as the target asks."""
-    return keeps_up(result) and worst_percentile(result, target.percentile) <= target.seconds

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import pyarrow as pa
-
 from outpace.errors import DataError, OutpaceError
 from outpace.pattern.bound import (
     Aggregate,
@@ -28,7 +26,7 @@ from outpace.pattern.bound import (
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.aggregate import distinct_rows, find_aggregate
 from outpace.pattern.functions.function import Signature
-from outpace.pattern.values import column_values, excerpt
+from outpace.pattern.values import excerpt
 
 
 @dataclass(slots=True)
@@ -38,7 +36,7 @@ class RowContext:
     Parameters
     ----------
     columns
-        Python values by column name, one for each row of the partition (see `python_columns`).
+        Python values by column name, one for each row of the partition (see `column_values`).
     size
         The number of rows of the partition.
     names
@@ -67,36 +65,15 @@ class RowContext:
 Evaluate = Callable[[RowContext], Any]
 
 
-def evaluate_row(expression: BoundExpression, context: RowContext) -> Any:
-    """Return the value of an expression; None is NULL.
-
-    Examples
-    --------
-    >>> from outpace.pattern.bound import ReadPlace
-    >>> last = Read(pa.int64(), "x", (), ReadPlace("last"))
-    >>> context = RowContext({"x": [7, 8]}, 2, ["A"], rows=[0, 1], labels=[0, 0], current=1)
-    >>> evaluate_row(last, context)
-    8
-    """
-    return compile_row(expression)(context)
-
-
-def python_columns(table: pa.Table | pa.RecordBatch) -> dict[str, list[Any]]:
-    """Return the columns of a table as the Python values that a `RowContext` holds."""
-    return {
-        name: column_values(table.column(position))
-        for position, name in enumerate(table.schema.names)
-    }
-
-
 def compile_row(expression: BoundExpression) -> Evaluate:
     """Return a function that evaluates an expression, faster than walking it for every row.
 
     Examples
     --------
-    >>> three = compile_row(Constant(pa.int32(), 3))
-    >>> three(RowContext({}, 0, []))
-    3
+    >>> import pyarrow as pa
+    >>> last = compile_row(Read(pa.int64(), "x", (), ReadPlace("last")))
+    >>> last(RowContext({"x": [7, 8]}, 2, ["A"], rows=[0, 1], labels=[0, 0], current=1))
+    8
     """
     return compile_scalar(expression, _leaf)
 

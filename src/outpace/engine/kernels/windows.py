@@ -15,8 +15,6 @@ wait for time to pass. Line 0 of `pool` holds the first free line and how many w
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -440,12 +438,3 @@ def in_order_of_closing(closed_at: Integers, number: Integers, partition: Intege
         if later < 0:
             return False
     return True
-
-
-@compiled_when_worth
-def count_events(partition: npt.NDArray[Any], counts: Integers, ordinal: Integers) -> None:
-    """Fill in the number of each event in its partition; `counts` are those seen before."""
-    for row in range(len(partition)):
-        number = partition[row]
-        ordinal[row] = counts[number]
-        counts[number] += 1

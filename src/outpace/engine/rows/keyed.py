@@ -83,11 +83,6 @@ class KeyedRows(Stateful):
         return sum(run.live for run in self._runs)
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._nothing.rows.schema
-
-    @property
     def keys(self) -> Integers:
         """The keys that have rows."""
         return np.flatnonzero(self._size)

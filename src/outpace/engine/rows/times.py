@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.rows.partition import one_array
 from outpace.errors import DataError
 from outpace.pattern.argument import plain, shown
@@ -158,13 +158,6 @@ def from_integers(values: Integers, kind: pa.DataType) -> pa.Array:
         return pa.array(values)
     instants = pa.array(values).cast(pa.timestamp("us", getattr(kind, "tz", None)))
     return instants.cast(kind, safe=False)
-
-
-def time_of(bound: BoundQuery, time: int | datetime.datetime) -> int:
-    """Return one time in the units of `time_values`."""
-    if bound.time is None or (bound.within is None and bound.query.windows is None):
-        return NO_TIME
-    return as_integer(time, bound.schema.field(bound.time).type)
 
 
 def as_integer(time: int | datetime.datetime, kind: pa.DataType) -> int:

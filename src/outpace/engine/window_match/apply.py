@@ -128,11 +128,6 @@ class Applied(Stateful, ABC):
         self._frontier = 0
 
     @property
-    def frontier(self) -> int:
-        """No later row is given by an event before this one: its x is not less."""
-        return self._frontier
-
-    @property
     def horizon(self) -> int:
         """As good as none: what operators give is never the same twice, so nobody asks for it."""
         return self._frontier

@@ -103,11 +103,6 @@ class WindowMatcher(Stateful):
         self._frontier = 0
 
     @property
-    def frontier(self) -> int:
-        """No later match is final before this event: its x is not less."""
-        return self._frontier
-
-    @property
     def horizon(self) -> int:
         """No later match starts before this event, so those that do cannot come again."""
         begun_at = ENDED if self._strategy is None else self._strategy.begun_at

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
 from outpace.engine.evaluate.frame import MatchFrame, PredicateFrame
-from outpace.engine.evaluate.row import RowContext, compile_row, python_columns
+from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.errors import DataError, OutpaceError
 from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundExpression, Predicate, PredicateClass, Read
@@ -204,7 +204,7 @@ def row_by_row(expression: BoundExpression, table: pa.Table, bounds: np.ndarray)
     compute = compile_row(expression)
     result = []
     for low, high in pairwise(bounds):
-        columns = python_columns(table.slice(low, high - low))
+        columns = {name: column_values(table[name][low:high]) for name in table.column_names}
         for row in range(high - low):
             result.append(compute(RowContext(columns, int(high - low), ["A"], [row], [0], 0)))
     return result

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from outpace.engine.evaluate.row import (
     RowContext,
     compile_row,
-    evaluate_row,
     locate,
-    python_columns,
 )
 from outpace.errors import DataError
 from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundExpression, ReadPlace
 from outpace.pattern.functions.aggregate import AGGREGATES, aggregate_names, find_aggregate
 from outpace.pattern.query import Query
+from outpace.pattern.values import column_values
 
 TABLE = pa.table(
     {
@@ -44,7 +43,7 @@ def bound(text: str) -> BoundExpression:
 
 def context(rows: list[int], labels: str, current: int | None = None) -> RowContext:
     return RowContext(
-        python_columns(TABLE),
+        {name: column_values(TABLE[name]) for name in TABLE.column_names},
         TABLE.num_rows,
         NAMES,
         rows,
@@ -55,7 +54,7 @@ def context(rows: list[int], labels: str, current: int | None = None) -> RowCont
 
 
 def value(text: str, rows: list[int], labels: str, current: int | None = None) -> object:
-    return evaluate_row(bound(text), context(rows, labels, current))
+    return compile_row(bound(text))(context(rows, labels, current))
 
 
 @pytest.mark.parametrize(
@@ -232,9 +231,9 @@ def test_not_a_number_is_the_greatest() -> None:
     table = pa.table({"x": [1.0, math.nan, 2.0]})
     query = Query().pattern("A").measures(low="min(x)", high="max(x)")
     low, high = (m.expression for m in bind(query, table.schema).measures)
-    rows = RowContext(python_columns(table), 3, ["A"], [0, 1, 2], [0, 0, 0], 2)
-    assert evaluate_row(low, rows) == 1.0
-    assert math.isnan(evaluate_row(high, rows))
+    rows = RowContext({"x": column_values(table["x"])}, 3, ["A"], [0, 1, 2], [0, 0, 0], 2)
+    assert compile_row(low)(rows) == 1.0
+    assert math.isnan(compile_row(high)(rows))
 
 
 def test_lazy_evaluation_skips_errors() -> None:

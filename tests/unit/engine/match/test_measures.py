@@ -9,12 +9,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from support.properties import examples
 
-from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
+from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.match.contract import Found
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
 from outpace.pattern.query import Query, Rows
+from outpace.pattern.values import column_values
 
 MEASURES = {
     "first_x": "FIRST(x)",
@@ -128,7 +129,7 @@ def _expected(task, table, found, rows):
     for number, (segment, start, taken, positions) in enumerate(found):
         low, high = bounds[segment], bounds[segment + 1]
         context = RowContext(
-            python_columns(table.slice(low, high - low)),
+            {name: column_values(table[name][low:high]) for name in table.column_names},
             high - low,
             task.program.names,
             rows=[row - low for row in taken],
@@ -143,7 +144,7 @@ def _expected(task, table, found, rows):
         for current in shown:
             context.current = current
             row = taken[current] if taken and rows is not Rows.ONE else start
-            values = [evaluate_row(m.expression, context) for m in task.bound.measures]
+            values = [compile_row(m.expression)(context) for m in task.bound.measures]
             output.append((row, number, values))
     return output
 
@@ -161,7 +162,7 @@ def test_measures_equal_the_row_evaluator(drawn, rows):
     assert match.tolist() == [match for _, match, _ in expected]
     for index, (name, column) in enumerate(columns.items()):
         assert column.type == task.bound.measures[index].expression.type
-        values = [repr(value) for value in python_columns(pa.table({name: column}))[name]]
+        values = [repr(value) for value in column_values(column)]
         assert values == [repr(values[index]) for _, _, values in expected], name
 
 

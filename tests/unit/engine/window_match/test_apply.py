@@ -310,7 +310,7 @@ def test_bounds_of_time_windows_are_shown() -> None:
     first = applied.step(events, splitter.push(events)).table.to_pylist()
     row = {"key": "a", "total": 1, "rows": 1, "match_event": 1, "window": 0}
     assert first == [{**row, "window_start": 0, "window_end": 10}]
-    assert applied.frontier == 2
+    assert applied.horizon == 2
 
 
 @pytest.mark.parametrize(

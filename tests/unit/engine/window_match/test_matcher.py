@@ -353,7 +353,6 @@ def test_rows_before_the_search_of_every_window_are_dropped() -> None:
     assert len(matches) == 50
     assert matcher.rows_kept == 1
     assert matcher.open_windows == 1
-    assert matcher.frontier == 101
     assert matcher.horizon == 0
 
 

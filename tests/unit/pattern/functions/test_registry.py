@@ -8,12 +8,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from outpace.engine.evaluate.row import RowContext, evaluate_row, python_columns
+from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.errors import BindError, DataError
 from outpace.pattern.bind.query import bind
 from outpace.pattern.functions import FUNCTIONS, find_function, function_names
 from outpace.pattern.functions.function import Function
 from outpace.pattern.query import Query
+from outpace.pattern.values import column_values
 
 UTC = datetime.UTC
 ROWS = pa.table(
@@ -43,9 +44,10 @@ def value_of(text: str, table: pa.Table = ROWS) -> list[object]:
     """Return the value of an expression in each row."""
     query = Query().pattern("A").all_rows_per_match().measures(value=text)
     expression = bind(query, table.schema).measures[0].expression
-    columns = python_columns(table)
+    columns = {name: column_values(table[name]) for name in table.column_names}
+    compute = compile_row(expression)
     return [
-        evaluate_row(expression, RowContext(columns, table.num_rows, ["A"], [row], [0], 0))
+        compute(RowContext(columns, table.num_rows, ["A"], [row], [0], 0))
         for row in range(table.num_rows)
     ]
 
