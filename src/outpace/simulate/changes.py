@@ -16,7 +16,19 @@ from outpace.simulate.generators import Generator
 
 
 @dataclass(frozen=True, slots=True)
-class StartQuery:
+class _Change:
+    """Something that happens at a time, in seconds."""
+
+    at: float
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 0 <= self.at < math.inf:
+            raise ScenarioError(f"a change is at no time from 0 s on: {self.at}")
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuery(_Change):
     """The query begins, with empty queues and windows that count from now.
 
     A query whose first change is this one does not run before it.
@@ -27,16 +39,11 @@ class StartQuery:
     60.0
     """
 
-    at: float
     query: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_time(self)
 
 
 @dataclass(frozen=True, slots=True)
-class StopQuery:
+class StopQuery(_Change):
     """The query ends. What its vertices hold is dropped, unless a running query shares them.
 
     Examples
@@ -45,16 +52,11 @@ class StopQuery:
     'alarms'
     """
 
-    at: float
     query: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_time(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Move(_Change):
     """The vertex goes on, with all that it holds and all that is on its way to it, elsewhere.
 
     Examples
@@ -63,17 +65,12 @@ class Move:
     'worker-2'
     """
 
-    at: float
     vertex: str
     vm: str
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_time(self)
-
 
 @dataclass(frozen=True, slots=True)
-class FailVM:
+class FailVM(_Change):
     """The machine stops. What its vertices hold, and what arrives while it is down, is dropped.
 
     Examples
@@ -82,16 +79,11 @@ class FailVM:
     'worker-2'
     """
 
-    at: float
     vm: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_time(self)
 
 
 @dataclass(frozen=True, slots=True)
-class RestartVM:
+class RestartVM(_Change):
     """The machine that failed runs again, with empty queues.
 
     Examples
@@ -100,16 +92,11 @@ class RestartVM:
     90.0
     """
 
-    at: float
     vm: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_time(self)
 
 
 @dataclass(frozen=True, slots=True)
-class SetRate:
+class SetRate(_Change):
     """The producer goes on with another generator, or with its first one times a factor.
 
     A generator given here counts time from the change.
@@ -120,14 +107,12 @@ class SetRate:
     2.0
     """
 
-    at: float
     producer: str
     factor: float | None = None
     generator: Generator | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        _check_time(self)
+        _Change.__post_init__(self)  # `super()` does not find its way in classes with slots.
         if (self.factor is None) == (self.generator is None):
             raise ScenarioError(
                 "a change of rate has a factor or a generator, one of the two",
@@ -141,8 +126,3 @@ class SetRate:
 
 
 Change: TypeAlias = StartQuery | StopQuery | Move | FailVM | RestartVM | SetRate
-
-
-def _check_time(change: Change) -> None:
-    if not 0 <= change.at < math.inf:
-        raise ScenarioError(f"a change is at no time from 0 s on: {change.at}")

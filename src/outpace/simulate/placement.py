@@ -84,7 +84,19 @@ def place(
 
 
 @dataclass(frozen=True, slots=True)
-class FirstFit:
+class _Filling:
+    """A strategy that fills machines up to a part of them."""
+
+    fill: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 0 < self.fill <= 1:
+            raise ScenarioError(f"a machine is filled by no part above 0 and up to 1: {self.fill}")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFit(_Filling):
     """Each vertex, in topological order, on the first machine with room for it.
 
     Parameters
@@ -99,12 +111,6 @@ class FirstFit:
     {'in': 'a', 'filter': 'b', 'out': 'a'}
     """
 
-    fill: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_fill(self.fill)
-
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
         """Return the placement."""
         rooms = _Rooms(capacities, self.fill)
@@ -115,7 +121,7 @@ class FirstFit:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadBalanced:
+class LoadBalanced(_Filling):
     """The heaviest vertex first, each on the machine that is least full with it.
 
     Parameters
@@ -130,12 +136,6 @@ class LoadBalanced:
     {'in': 'b', 'filter': 'b', 'out': 'a'}
     """
 
-    fill: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_fill(self.fill)
-
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
         """Return the placement."""
         rooms = _Rooms(capacities, self.fill)
@@ -149,7 +149,7 @@ class LoadBalanced:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkAware:
+class NetworkAware(_Filling):
     """Vertices that send each other much stay together, so that little crosses the network.
 
     Edges are looked at from the busiest to the quietest; what each one joins becomes one group if
@@ -169,12 +169,6 @@ class NetworkAware:
     >>> NetworkAware().place(flow, {"a": 11.0, "b": 10.0})
     {'in': 'a', 'filter': 'a', 'out': 'b'}
     """
-
-    fill: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_fill(self.fill)
 
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
         """Return the placement."""
@@ -255,8 +249,3 @@ def _nearest_first(
             if vm is not None:
                 shared[vm] = shared.get(vm, 0.0) + events
     return sorted(vms, key=lambda vm: -shared.get(vm, 0.0))
-
-
-def _check_fill(fill: float) -> None:
-    if not 0 < fill <= 1:
-        raise ScenarioError(f"a machine is filled by no part above 0 and up to 1: {fill}")

@@ -6,7 +6,6 @@ is bounded, see `outpace.hosts.spark.metrics_account`. Importing this does not i
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from outpace.hosts.spark.metrics_server import MetricsServer
@@ -106,10 +105,5 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
