@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from outpace.cli import options
 from outpace.cli.log_input import Place, Rejected, find_input, input_tables, standard_input
 from outpace.cli.run_input import format_named
 from outpace.engine.rows.times import from_integers
@@ -63,11 +64,9 @@ def append(
     input_format: Annotated[
         str | None, typer.Option("--format", help="What the files are: parquet, csv or json.")
     ] = None,
-    schema: Annotated[
-        str | None, typer.Option(help='Types of columns: "ts bigint, price double".')
-    ] = None,
-    delimiter: Annotated[str, typer.Option(help="What separates the values of CSV.")] = ",",
-    header: Annotated[bool, typer.Option(help="Whether CSV begins with names.")] = True,
+    schema: options.Schema = None,
+    delimiter: options.Delimiter = ",",
+    header: options.Header = True,
 ) -> None:
     """Append events from files or from standard input to a log."""
     with ExitStack() as stack:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from outpace.cli import options
 from outpace.cli.run_query import SqlText, read_query
 from outpace.cli.stream_output import ConsoleWriter
 from outpace.errors import BindError, OutpaceError
@@ -41,7 +42,7 @@ def replay(
         Path | None,
         typer.Option(help="The .py file of a query with parts in Python: they are not recorded."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")] = None,
+    name: options.Name = None,
 ) -> None:
     """Replay a recorded stream step by step, and show what is kept after each.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 import outpace as op
+from outpace.cli import options
 from outpace.cli.run_input import (
     Input,
     TextOptions,
@@ -38,7 +38,7 @@ from outpace.cli.run_local import (
 )
 from outpace.cli.run_output import CommandResult, Target, print_rows, target_of, write_rows
 from outpace.cli.run_query import SqlText, read_query
-from outpace.errors import BindError, DataError
+from outpace.errors import DataError
 from outpace.files.parquet import FileList
 from outpace.pattern.query import Query
 from outpace.report.table import FittedTable, counted
@@ -52,7 +52,7 @@ _WIDTH_MAX: Final = 2_000
 
 
 def run(
-    query: Annotated[Path, typer.Argument(help="A .sql or .py file.")],
+    query: options.QueryFile,
     inputs: Annotated[
         list[str],
         typer.Option("--input", "-i", help="PATH or NAME=PATH; files, folders or globs."),
@@ -68,30 +68,22 @@ def run(
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an output that is there.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Rows that the console shows.")] = 20,
-    schema: Annotated[
-        str | None, typer.Option(help='Types of columns: "ts bigint, price double".')
-    ] = None,
-    delimiter: Annotated[str, typer.Option(help="What separates the values of CSV.")] = ",",
-    header: Annotated[bool, typer.Option(help="Whether CSV begins with names.")] = True,
-    dialect: Annotated[str, typer.Option(help="What the SQL is written in.")] = "outpace",
-    name: Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")] = None,
+    schema: options.Schema = None,
+    delimiter: options.Delimiter = ",",
+    header: options.Header = True,
+    dialect: options.Dialect = "outpace",
+    name: options.Name = None,
     explain: Annotated[bool, typer.Option(help="Print the plan and run nothing.")] = False,
-    spark: Annotated[bool, typer.Option("--spark", help="Run on Spark even if it is small.")] = (
-        False
-    ),
-    master: Annotated[
-        str | None, typer.Option(help="Where Spark runs; local[*] by default.")
-    ] = None,
-    remote: Annotated[str | None, typer.Option(help="A Spark Connect server, sc://HOST.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", help="A setting of Spark, KEY=VALUE.")
-    ] = None,
+    spark: options.OnSpark = False,
+    master: options.Master = None,
+    remote: options.Remote = None,
+    conf: options.Conf = None,
 ) -> None:
     """Run a query over files and write or show what it finds."""
-    settings = dict(_setting(text) for text in conf or ())
+    settings = options.pairs(conf, "--conf")
     asked = read_query(query, name=name, dialect=dialect)
     kind = None if input_format is None else format_named(input_format)
-    read = read_inputs(inputs, kind, TextOptions(schema, one_character(delimiter), header))
+    read = read_inputs(inputs, kind, TextOptions(schema, options.one_character(delimiter), header))
     _check_number(asked, read)
     target = target_of(
         output,
@@ -147,21 +139,6 @@ def _run_in_process(
         _deliver(found_in_process(asked, inputs), target, limit, lambda: None)
     except DataError as error:
         raise damage_named_in(str(error), inputs) or error from error.__cause__
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise BindError(f"'{text}' is no setting", hint="--conf spark.driver.memory=4g")
-    return key.strip(), value.strip()
-
-
-def one_character(delimiter: str) -> str:
-    """Return what separates the values of CSV."""
-    meant = "\t" if delimiter == "\\t" else delimiter
-    if len(meant) != 1 or ord(meant) > 127:
-        raise BindError(f"the delimiter is one character, not {delimiter!r}")
-    return meant
 
 
 def _check_number(asked: Query | SqlText, inputs: Sequence[Input]) -> None:

@@ -22,7 +22,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from outpace.cli.run import one_character
+from outpace.cli import options
 from outpace.cli.run_input import TextOptions
 from outpace.cli.run_local import pandas_left_out
 from outpace.cli.run_query import read_query
@@ -42,7 +42,7 @@ from outpace.cli.stream_output import (
     folder_of,
     output_of,
 )
-from outpace.cli.stream_query import Wanted, check_query, found, pairs
+from outpace.cli.stream_query import Wanted, check_query, found
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.errors import BindError, UnsupportedError
@@ -96,7 +96,7 @@ TimedOutTo = Annotated[
 
 
 def stream(
-    query: Annotated[Path, typer.Argument(help="A .sql or .py file.")],
+    query: options.QueryFile,
     source: From = None,
     from_format: FromFormat = None,
     option: SourceOption = None,
@@ -118,14 +118,12 @@ def stream(
     max_events: Annotated[
         int | None, typer.Option(min=1, help="The most events of one batch.")
     ] = None,
-    schema: Annotated[
-        str | None, typer.Option(help='Types of columns: "ts bigint, price double".')
-    ] = None,
-    delimiter: Annotated[str, typer.Option(help="What separates the values of CSV.")] = ",",
-    header: Annotated[bool, typer.Option(help="Whether CSV begins with names.")] = True,
+    schema: options.Schema = None,
+    delimiter: options.Delimiter = ",",
+    header: options.Header = True,
     limit: Annotated[int, typer.Option(min=0, help="Rows of a batch that the console shows.")] = 20,
-    dialect: Annotated[str, typer.Option(help="What the SQL is written in.")] = "outpace",
-    name: Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")] = None,
+    dialect: options.Dialect = "outpace",
+    name: options.Name = None,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve metrics here; 0 is any free port.")
     ] = None,
@@ -133,16 +131,10 @@ def stream(
         Path | None,
         typer.Option(help="A new folder for a recording, in process; outpace replay reads it."),
     ] = None,
-    spark: Annotated[bool, typer.Option("--spark", help="Run on Spark even if it is small.")] = (
-        False
-    ),
-    master: Annotated[
-        str | None, typer.Option(help="Where Spark runs; local[*] by default.")
-    ] = None,
-    remote: Annotated[str | None, typer.Option(help="A Spark Connect server, sc://HOST.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", help="A setting of Spark, KEY=VALUE.")
-    ] = None,
+    spark: options.OnSpark = False,
+    master: options.Master = None,
+    remote: options.Remote = None,
+    conf: options.Conf = None,
 ) -> None:
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
@@ -150,15 +142,15 @@ def stream(
     or another output, --checkpoint, side outputs, --metrics-port and statements need Spark. Only a
     stream in process is recorded.
     """
-    settings = pairs(conf, "--conf")
+    settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
     asked = read_query(query, name=name, dialect=dialect)
     wanted = Wanted(slack, late_to is not None, invalid_to is not None, timed_out_to is not None)
-    columns = TextOptions(schema, one_character(delimiter), header)
+    columns = TextOptions(schema, options.one_character(delimiter), header)
     read = input_of(
         source,
         format=from_format,
-        options=pairs(option, "--option"),
+        options=options.pairs(option, "--option"),
         events_max=max_events,
         columns=columns,
     )
@@ -169,7 +161,7 @@ def stream(
     output = output_of(
         to,
         format=to_format,
-        options=pairs(to_option, "--to-option"),
+        options=options.pairs(to_option, "--to-option"),
         console=shown,
         limit=limit,
         stream=checkpoint if address else None,

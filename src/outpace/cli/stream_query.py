@@ -5,7 +5,6 @@ What a query sends to a side output has to have a folder, so that no event is lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -138,20 +137,3 @@ def _statement(
 def _slack(text: str, disorder: Disorder) -> KSlack:
     slack = int(text) if text.isascii() and text.isdigit() else text
     return KSlack(slack, late=disorder.late, invalid=disorder.invalid, ahead=disorder.ahead)
-
-
-def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
-    """Return what an option that is given as KEY=VALUE says.
-
-    Examples
-    --------
-    >>> pairs(["subscribe=ticks"], "--option")
-    {'subscribe': 'ticks'}
-    """
-    read = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise BindError(f"'{text}' is no setting", hint=f"{option} KEY=VALUE")
-        read[key.strip()] = value.strip()
-    return read
