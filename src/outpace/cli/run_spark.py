@@ -11,17 +11,18 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import outpace as op
 from outpace.cli.run_input import DataFormat, Input
 from outpace.cli.run_query import SqlText
-from outpace.errors import DataError, OutpaceError
+from outpace.errors import DataError, OutpaceError, UnsupportedError
 from outpace.files.parquet import FileList
 from outpace.files.text import TextList
 from outpace.hosts.spark.files import rows_frame
-from outpace.hosts.spark.rows_text import read_text
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.hosts.spark.sql import sql
 from outpace.pattern.query import Query
@@ -126,7 +127,7 @@ def frame_of(session: SparkSession, source: Input) -> DataFrame:
     """Return the rows of an input as they are."""
     content = source.content
     if isinstance(content, TextList):
-        return read_text(session, content)
+        return _read_text(session, content)
     local = not any("://" in path for path in content.files.paths)
     if local and not any(group.constants for group in content.groups):
         # Spark's own reader leaves out what a statement does not use.
@@ -154,3 +155,27 @@ def _head(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
         {"part": [context.partitionId()], "count": [count], "head": [sink.getvalue()]},
         schema=pa.schema([("part", pa.int32()), ("count", pa.int64()), ("head", pa.binary())]),
     )
+
+
+def _read_text(session: SparkSession, files: TextList) -> DataFrame:
+    """Return the rows of text files; nothing is read before they are asked for.
+
+    PyArrow reads them inside the tasks, a piece of a file in each: Spark's own readers do not say
+    in which line of which file a bad value stands.
+    """
+    try:
+        schema = from_arrow_schema(files.schema)
+    except PySparkException as error:
+        raise UnsupportedError(
+            "a column has a type that Spark does not have", detail=str(files.schema)
+        ) from error
+    if not files.pieces:
+        return session.createDataFrame([], schema)
+    count = len(files.pieces)
+    return session.range(0, count, 1, count).mapInArrow(partial(_read, files), schema=schema)
+
+
+def _read(files: TextList, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from files.read(files.pieces[number])

@@ -17,18 +17,20 @@ import pyarrow as pa
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import STEP_BUDGET, Task
 from outpace.engine.match.program import Program, compile_program
+from outpace.engine.split.schedule import overlapping, scheduler_of
+from outpace.engine.window_match.sharing import sharable
 from outpace.errors import UnsupportedError
 from outpace.explanation.conditions import Condition, conditions_of, conditions_section
 from outpace.explanation.cost import cost_section, memory_section
 from outpace.explanation.pattern import automaton_section, tree_section
 from outpace.explanation.picture import Picture, dot, picture_of
 from outpace.explanation.picture_svg import svg
-from outpace.explanation.windows import window_stages
 from outpace.pattern import ast
 from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.query import bind
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
+from outpace.pattern.notation.print_windows import window_calls
 from outpace.pattern.query import Consume, Query, Rows, Selection, Skip
 from outpace.pattern.types import type_name
 
@@ -147,7 +149,7 @@ class Explanation:
             else [measure.name for measure in self.task.bound.measures]
         )
         ties = "" if self.placement else "; rows with equal values keep the input's order"
-        windows = window_stages(query, self.task, placed=bool(self.placement))
+        windows = _window_stages(query, self.task, placed=bool(self.placement))
         lines = [
             f"order: rows are sorted by {ordered}{ties}"
             if ordered
@@ -237,3 +239,42 @@ def _selection(query: Query) -> str:
 
 def _columns(schema: pa.Schema) -> list[str]:
     return [f"{field.name}: {type_name(field.type)}" for field in schema]
+
+
+def _window_stages(query: Query, task: Task | None, *, placed: bool = False) -> list[str]:
+    """Say what the splitter, the instances and the merger do; nothing for a query without windows.
+
+    Parameters
+    ----------
+    query, task
+        The query, as it is and bound.
+    placed
+        Whether a host says by itself who matches which windows, and what is merged.
+
+    Examples
+    --------
+    >>> from outpace.pattern.windows import CountWindows
+    >>> query = Query().order_by("ts").pattern("A B").over(CountWindows(1000, 50)).instances(4)
+    >>> for line in _window_stages(query, None):
+    ...     print(line)
+    splitter: over(op.windows.count(1000, slide=50)), each matched as if it were all there is
+    instances: 4, chosen by Batches(size=76)
+    merger: by match number x:y, a match of several windows once
+    """
+    if query.windows is None:
+        return []
+    over = next(iter(window_calls(query)))
+    lines = [f"splitter: {over}, each matched as if it were all there is"]
+    if task is not None:
+        shared = overlapping(query.windows) and sharable(task, choose_matcher(task).matcher)
+        lines.append(
+            "windows: share the search of each start, so that overlap costs little"
+            if shared
+            else "windows: matched one by one"
+        )
+    if placed:
+        return lines
+    if query.instance_count > 1:
+        lines.append(f"instances: {query.instance_count}, chosen by {scheduler_of(query)}")
+    kept = "in every window that finds it" if query.duplicates else "of several windows once"
+    return [*lines, f"merger: by match number x:y, a match {kept}"]

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.bits import BitTask, with_bits
 from outpace.engine.match.task import kept_columns, prepare
+from outpace.engine.rows.partition import key_codes
 from outpace.files.parquet import FileList
-from outpace.files.skew import rows_of_largest_key
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
@@ -26,6 +27,10 @@ from outpace.plan.batch import plan_batch
 #: What a task that matches holds of its input: the smaller of the two limits counts.
 BUCKET_ROWS: Final = 1_000_000
 BUCKET_BYTES: Final = 128 << 20
+
+#: Row groups that are sampled to tell whether one key has too many rows, and rows of each.
+_GROUPS: Final = 8
+_ROWS: Final = 1 << 15
 
 #: Up to `_SPREAD` buckets are made so that each has this many rows: work for that many cores.
 _SPREAD: Final = 16
@@ -161,3 +166,20 @@ def _packed_bytes(files: FileList, packed: Sequence[str], rows: int) -> int:
         else:
             total += sum(group.sizes[name] for group in files.groups)
     return total
+
+
+def rows_of_largest_key(files: FileList, keys: Sequence[str]) -> int:
+    """Return about how many rows the most frequent key has, by a sample of the keys.
+
+    The sample is the head of a few row groups, evenly spaced, so it costs little whatever the size
+    of the files. A file that is sorted by key can make a key look more frequent than it is; then
+    rows are cut by range without need, with the same result.
+    """
+    if not files.groups:
+        return 0
+    places = np.unique(np.linspace(0, len(files.groups) - 1, _GROUPS).astype(int))
+    groups = [files.groups[place] for place in places]
+    heads = [next(files.batches(group, keys, _ROWS)) for group in groups]
+    sample = pa.concat_tables(heads)
+    codes, _ = key_codes([sample.column(name) for name in keys])
+    return int(np.bincount(codes).max() * files.rows // len(codes))

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from outpace.files import blocks
-from outpace.files.blocks import bucket_count, pack_units, plan_blocks
+from outpace.files.blocks import bucket_count, pack_units, plan_blocks, rows_of_largest_key
 from outpace.files.parquet import FileList, list_files, parquet
-from outpace.files.skew import rows_of_largest_key
 from outpace.pattern.query import Query
 
 SIZE = 20_000
