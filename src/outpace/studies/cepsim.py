@@ -6,15 +6,41 @@ on every machine; times and memory are measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from outpace.errors import OutpaceError
+from outpace.simulate import (
+    DynamicScheduling,
+    Query,
+    Scenario,
+    SimpleScheduling,
+    UniformAllocation,
+    WeightedAllocation,
+    simulate,
+)
 from outpace.studies import cepsim_figures as figures
-from outpace.studies import cepsim_parameters, cepsim_scale, cepsim_validation
-from outpace.studies.cepsim_queries import average_query, convert_query
-from outpace.studies.report import Row, Study
+from outpace.studies import cepsim_validation
+from outpace.studies.cepsim_queries import READINGS_PER_SECOND, average_query, convert_query
+from outpace.studies.cepsim_validation import on_one_vm, on_two_vms
+from outpace.studies.report import Figure, Row, Study
+
+#: What the paper says, by the number of queries: seconds, and megabytes.
+ONE_VM: Final = {100: (7.0, 40.0)}
+MANY_VMS: Final = {10_000: (420.0, 1000.0)}
+
+#: The rate of a query of table 5, in events a second.
+TICK_RATE: Final = 10_000
+
+#: How often a simulation is timed.
+_TIMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +146,142 @@ def cepsim_study(scale: CepSimScale) -> Study:
                 partial(cepsim_validation.networked, scale.network_rates, scale.network_seconds),
             ),
             ("table 4 placements", partial(cepsim_validation.placements, seconds)),
-            (
-                "14 many queries on one VM",
-                partial(cepsim_scale.one_vm, scale.queries, scale.repeat),
-            ),
+            ("14 many queries on one VM", partial(one_vm, scale.queries, scale.repeat)),
             ("15 many queries on many VMs", partial(_many_vms, scale)),
             (
                 "16 scheduling and allocation",
-                partial(cepsim_parameters.strategies, scale.strategy_rates, seconds),
+                partial(strategies, scale.strategy_rates, seconds),
             ),
             (
                 "table 5 ticks",
-                partial(
-                    cepsim_parameters.ticks, scale.ticks, scale.tick_queries, scale.tick_seconds
-                ),
+                partial(ticks, scale.ticks, scale.tick_queries, scale.tick_seconds),
             ),
         ),
     )
 
 
 def _many_vms(scale: CepSimScale) -> Iterator[Row]:
-    yield from cepsim_scale.many_vms(10, scale.vms_of_10, scale.repeat)
-    yield from cepsim_scale.many_vms(100, scale.vms_of_100, scale.repeat)
+    yield from many_vms(10, scale.vms_of_10, scale.repeat)
+    yield from many_vms(100, scale.vms_of_100, scale.repeat)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a simulation took."""
+
+    seconds: float
+    peak_bytes: int
+
+
+def one_vm(counts: Sequence[int], repeat: int) -> Iterator[Row]:
+    """Simulate several numbers of copies of q2 on one VM (figure 14)."""
+    for queries in counts:
+        cost = cost_of(queries, 1, repeat)
+        said = ONE_VM.get(queries, (None, None))
+        setting = f"{queries:,} queries"
+        yield from _cost_rows(
+            figures.TIME_ONE, figures.MEMORY_ONE, setting, cost, said, "here", queries
+        )
+
+
+def many_vms(queries_per_vm: int, vms: Sequence[int], repeat: int) -> Iterator[Row]:
+    """Simulate several numbers of VMs with the same number of copies of q2 on each (figure 15)."""
+    for count in vms:
+        queries = count * queries_per_vm
+        cost = cost_of(queries, count, repeat)
+        said = MANY_VMS.get(queries, (None, None))
+        setting = f"{queries:,} queries, {queries_per_vm} on each VM"
+        curve = f"{queries_per_vm} queries on each VM"
+        yield from _cost_rows(
+            figures.TIME_MANY, figures.MEMORY_MANY, setting, cost, said, curve, queries
+        )
+
+
+def cost_of(queries: int, vms: int, repeat: int) -> Cost:
+    """Simulate copies of q2 in a process of its own, that of `outpace bench --host simulate`.
+
+    It simulates one query first, so that compiled code is loaded. The time is the median of so many
+    runs, the memory what the peak has grown by.
+    """
+    arguments = [str(number) for number in (queries, vms, repeat)]
+    done = subprocess.run(
+        [sys.executable, "-m", "outpace.bench.simulate", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise OutpaceError("a simulation in a process of its own failed", detail=done.stderr)
+    found = json.loads(done.stdout)
+    return Cost(found["seconds"], found["peak_bytes"])
+
+
+def _cost_rows(
+    time: Figure,
+    memory: Figure,
+    setting: str,
+    cost: Cost,
+    said: tuple[float | None, float | None],
+    curve: str,
+    at: int,
+) -> Iterator[Row]:
+    yield Row(time.name, setting, cost.seconds, "s", said[0], curve, at)
+    yield Row(memory.name, setting, cost.peak_bytes / 1e6, "MB", said[1], curve, at)
+
+
+def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Run q1 with all combinations of scheduling and allocation (figure 16)."""
+    for scheduling, first in ((SimpleScheduling(), "simple"), (DynamicScheduling(), "dynamic")):
+        for allocation, second in (
+            (UniformAllocation(), "uniform"),
+            (WeightedAllocation(), "weighted"),
+        ):
+            for rate in rates:
+                scenario = on_one_vm([average_query(rate // READINGS_PER_SECOND)], seconds)
+                result = simulate(
+                    replace(scenario, scheduling=scheduling, allocation=allocation), "fast"
+                )
+                curve = f"{first}, {second}"
+                for figure, value in (
+                    (figures.STRATEGY_LATENCY, 1000 * result.latency("consumer")),
+                    (figures.STRATEGY_THROUGHPUT, result.throughput("consumer")),
+                ):
+                    said = figures.said_of_strategy(figure, first, second, rate)
+                    setting = f"{curve}, {rate:,} events/s"
+                    yield Row(figure.name, setting, value, figure.unit, said, curve, rate)
+
+
+def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row]:
+    """Run q1 with ticks of several lengths, on one VM and on two (table 5)."""
+    query = average_query(TICK_RATE // READINGS_PER_SECOND)
+    many = [query.copy(str(number)) for number in range(copies)]
+    kinds: tuple[tuple[str, Callable[[Sequence[Query], float], Scenario]], ...] = (
+        ("one VM", lambda queries, tick: replace(on_one_vm(queries, seconds), tick=tick)),
+        ("two VMs", lambda queries, tick: on_two_vms(queries, seconds, tick)),
+    )
+    as_there = (copies, seconds) == (figures.TICK_QUERIES, figures.TICK_SECONDS)
+    for curve, scenario in kinds:
+        for tick in lengths:
+            at = round(1000 * tick)
+            setting = f"{curve}, ticks of {at} ms"
+            latency, took = figures.TICKS.get((curve, at), (None, None))
+            found = 1000 * simulate(scenario([query], tick), "fast").latency("consumer")
+            yield Row(figures.TICK_LATENCY.name, setting, found, "ms", latency, curve, at)
+            yield Row(
+                figures.TICK_TIME.name,
+                f"{setting}, {copies} queries, {seconds:g} s",
+                _seconds_of(scenario(many, tick)),
+                "s",
+                took if as_there else None,
+                curve,
+                at,
+            )
+
+
+def _seconds_of(scenario: Scenario) -> float:
+    taken = []
+    for _ in range(_TIMES):
+        started = time.perf_counter()
+        simulate(scenario, "fast")
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from outpace.cli.main import app
+from outpace.cli.simulate_plan import plan_plot
 from outpace.simulate import read_scenario, simulate
+from outpace.simulate.plan import plan
+from outpace.simulate.plan_target import LatencyTarget
 
 SCENARIO = """\
 duration = 30
@@ -326,3 +330,19 @@ def test_a_plan_for_nonsense_is_refused(scenario: Path, rate: str, p99: str, sai
     done = outpace("plan", scenario, "--rate", rate, "--p99", p99)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_the_plot_of_a_plan_has_a_curve_for_each_number_of_instances_and_marks_knees(
+    scenario: Path,
+) -> None:
+    found = plan(read_scenario(scenario), 500, LatencyTarget(0.5))
+    plot = plan_plot(found)
+    assert [curve.name for curve in plot.data] == ["1 instance", "3 instances", "4 instances"]
+    lines = [shape.x0 for shape in plot.layout.shapes]
+    for count in (1, 3, 4):
+        assert pytest.approx(count * found.knee) in lines
+    assert 500 in lines
+    texts = [note.text for note in plot.layout.annotations]
+    [target] = [note for note in plot.layout.annotations if note.text == "target"]
+    assert target.y == pytest.approx(math.log10(500)), "on a logarithmic axis"
+    assert {"knee of 1", "knee of 3", "knee of 4", "target", "asked for"} == set(texts)

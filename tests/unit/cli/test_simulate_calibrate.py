@@ -9,6 +9,8 @@ from typer.testing import CliRunner, Result
 
 from outpace.cli.main import app
 from outpace.cli.simulate_measure import default_mips, setting_of
+from outpace.cli.simulate_validate import compare_plots
+from outpace.simulate.calibration.compare import Comparison, Reading
 from outpace.simulate.calibration.written import Measured
 
 CLAUSE = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS kind = 'a')"
@@ -65,3 +67,12 @@ def test_a_query_and_its_events_are_found_from_the_scenario_on(folder: Path) -> 
 
 def test_a_machine_says_a_number_of_instructions() -> None:
     assert default_mips() > 0
+
+
+def test_plots_show_predictions_and_measurements() -> None:
+    row = Comparison(1000, False, 1.6, 1.5, 0.1, 1000, 1010, 20, 3)
+    plots = dict(compare_plots([row], [Reading(1000, 1.6, 1000)], 2000))
+    assert [trace.name for trace in plots["Latency"].data] == ["predicted", "measured"]
+    assert plots["Latency"].data[0].y == (1600.0,)
+    assert plots["Latency"].data[1].error_y.array == (50.0,)
+    assert [round(trace.y[0], 2) for trace in plots["Error"].data] == [6.67, -0.99]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from outpace.errors import ScenarioError
 from outpace.simulate import BatchOperator, Scenario, Uniform, read_scenario, simulate
 from outpace.simulate.calibration.compare import Comparison, Reading, capacity_of, compare, predict
-from outpace.simulate.calibration.compare_plot import compare_plots
 from outpace.simulate.calibration.estimates import (
     Costs,
     Estimate,
@@ -287,12 +286,3 @@ def test_the_medians_of_runs_are_compared() -> None:
 def test_bounds(latency: float, throughput: float, overload: bool, within: bool) -> None:
     row = Comparison(1000, overload, latency, 1.0, 0.0, throughput, 1000, 0.0, 1)
     assert row.within is within
-
-
-def test_plots_show_predictions_and_measurements() -> None:
-    row = Comparison(1000, False, 1.6, 1.5, 0.1, 1000, 1010, 20, 3)
-    plots = dict(compare_plots([row], [Reading(1000, 1.6, 1000)], 2000))
-    assert [trace.name for trace in plots["Latency"].data] == ["predicted", "measured"]
-    assert plots["Latency"].data[0].y == (1600.0,)
-    assert plots["Latency"].data[1].error_y.array == (50.0,)
-    assert [round(trace.y[0], 2) for trace in plots["Error"].data] == [6.67, -0.99]

@@ -29,9 +29,7 @@ from outpace.simulate import (
     WindowedOperator,
     simulate,
 )
-from outpace.simulate.plan import PRECISION, plan
-from outpace.simulate.plan_instances import many_instances, one_instance, total_rate
-from outpace.simulate.plan_plot import plan_plot
+from outpace.simulate.plan import PRECISION, many_instances, one_instance, plan, total_rate
 from outpace.simulate.plan_target import LatencyTarget
 
 
@@ -180,17 +178,3 @@ def test_simulations_are_told_and_none_is_done_twice() -> None:
     plan(scenario(), 250, LatencyTarget(0.5), on_simulation=told.append)
     assert told == list(range(1, len(told) + 1))
     assert len(told) < 40
-
-
-def test_the_plot_has_a_curve_for_each_number_of_instances_and_marks_knees() -> None:
-    found = plan(scenario(), 250, LatencyTarget(0.5))
-    plot = plan_plot(found)
-    assert [curve.name for curve in plot.data] == ["1 instance", "3 instances", "4 instances"]
-    lines = [shape.x0 for shape in plot.layout.shapes]
-    for count in (1, 3, 4):
-        assert pytest.approx(count * found.knee) in lines
-    assert 250 in lines
-    texts = [note.text for note in plot.layout.annotations]
-    [told] = [note for note in plot.layout.annotations if note.text == "target"]
-    assert told.y == pytest.approx(math.log10(500)), "on a logarithmic axis"
-    assert {"knee of 1", "knee of 3", "knee of 4", "target", "asked for"} == set(texts)

@@ -12,9 +12,17 @@ from outpace.cli.main import app
 from outpace.errors import OutpaceError
 from outpace.simulate import simulate
 from outpace.studies import cepsim_figures as figures
-from outpace.studies import cepsim_scale, cepsim_validation
-from outpace.studies.cepsim import QUICK, WHOLE, cepsim_study
-from outpace.studies.cepsim_parameters import strategies, ticks
+from outpace.studies import cepsim_validation
+from outpace.studies.cepsim import (
+    QUICK,
+    WHOLE,
+    cepsim_study,
+    cost_of,
+    many_vms,
+    one_vm,
+    strategies,
+    ticks,
+)
 from outpace.studies.cepsim_queries import average_query, convert_query
 from outpace.studies.page import page_of
 from outpace.studies.report import Figure, PlotKind, Row
@@ -128,7 +136,7 @@ def test_times_are_compared_where_they_are_of_the_same_size() -> None:
 
 
 def test_scale_is_measured_in_a_process_of_its_own() -> None:
-    rows = [*cepsim_scale.one_vm((1, 100), repeat=1), *cepsim_scale.many_vms(2, (2,), repeat=1)]
+    rows = [*one_vm((1, 100), repeat=1), *many_vms(2, (2,), repeat=1)]
     found = values(rows)
     assert found["14a", "1 queries"] < found["14a", "100 queries"]
     assert ("15b", "4 queries, 2 on each VM") in found
@@ -138,7 +146,7 @@ def test_scale_is_measured_in_a_process_of_its_own() -> None:
 
 def test_a_process_that_fails_says_why() -> None:
     with pytest.raises(OutpaceError, match="failed") as caught:
-        cepsim_scale.cost_of(0, 1, repeat=1)
+        cost_of(0, 1, repeat=1)
     assert "no queries" in str(caught.value.detail)
 
 

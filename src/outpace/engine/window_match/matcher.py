@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events, no_events
+from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
@@ -30,13 +31,13 @@ from outpace.engine.match.task import count_starts, fingerprint, kept_columns
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
-from outpace.engine.split.windows import Split, Windows
+from outpace.engine.split.windows import Split, Windows, take_windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, require_types
 from outpace.engine.window_match.by_key import Strategy, TouchedWindows
 from outpace.engine.window_match.covered import CoveredWindows
 from outpace.engine.window_match.open_windows import OpenWindows, require_same
-from outpace.engine.window_match.pieces import pieces
 from outpace.engine.window_match.result import WindowMatches
+from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.shared import GivesUpError, SharedWindows
 from outpace.engine.window_match.sharing import is_ready, sharing
@@ -173,7 +174,7 @@ class WindowMatcher(Stateful):
         times = events.times if self.task.bound.within is not None else events.times[:0]
         chosen = replace(events, rows=events.rows.select(self._columns), times=times)
         rows = ENDED if self._kind == "separate" else self._rows_in_step
-        for piece in pieces(chosen, split, rows):
+        for piece in _pieces(chosen, split, rows):
             yield self._take(*piece)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
@@ -283,3 +284,34 @@ class WindowMatcher(Stateful):
         else:
             strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
         return TouchedWindows(strategy) if self.task.bound.partition_by else strategy
+
+
+def _pieces(events: Events, split: Split, rows: int) -> Iterator[tuple[Events, Split]]:
+    """Yield steps of at most `rows` events: they fit into fast memory, and make up the step."""
+    size = len(events.arrival)
+    if size <= rows:
+        yield events, split
+        return
+    begun_at = _begun_at(events, split)
+    for low in range(0, size, rows):
+        high = min(low + rows, size)
+        first = events.arrival[low] if low else np.iinfo(np.int64).min
+        stop = events.arrival[high] if high < size else np.iinfo(np.int64).max
+        # Both lists are ordered by the events that open and close.
+        opened = np.arange(*np.searchsorted(begun_at, (first, stop)))
+        closed = np.arange(*np.searchsorted(split.closed.closed_at, (first, stop)))
+        yield (
+            events.slice(low, high),
+            Split(take_windows(split.opened, opened), take_windows(split.closed, closed)),
+        )
+
+
+def _begun_at(events: Events, split: Split) -> Integers:
+    """Return the arrivals of the events that open windows."""
+    opened = split.opened
+    if len(events.partition) and not events.partition.any():
+        return events.arrival[places(events, opened.partition, opened.first)]
+    order = np.lexsort((events.ordinal, events.partition))
+    at = np.empty(len(opened), np.int64)
+    find_pairs(events.partition[order], events.ordinal[order], opened.partition, opened.first, at)
+    return events.arrival[order[at]]

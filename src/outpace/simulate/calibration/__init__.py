@@ -8,6 +8,5 @@ a scenario for the simulator, and a comparison of what the simulator says with w
 - `stream`: a streaming query, the process that feeds it, and what its batches did;
 - `estimates`: instructions per event by both methods of the CEPSim paper (section 6.3);
 - `written`: the scenario, as a file that says how it was measured;
-- `compare`: predictions beside measurements;
-- `compare_plot`: the same as plots.
+- `compare`: predictions beside measurements.
 """
