@@ -15,8 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from memory import PeakMemory
+
 from outpace.bench.data import events_file
-from outpace.bench.memory import PeakMemory
 from outpace.bench.spark import job
 from outpace.cli.bench import DATA_FOLDER
 from outpace.hosts.spark.session import session

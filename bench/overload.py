@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from memory import PeakMemory
 
 import outpace as op
-from outpace.bench.memory import PeakMemory
 from outpace.ingest.pace import paced
 from outpace.ingest.source import Source
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from outpace.bench.memory import Memory, PeakMemory, Process, memory_of, running
+from memory import Memory, PeakMemory, Process, memory_of, running
 
 _MEGABYTE = 1 << 20
 

@@ -1,8 +1,8 @@
 """The comparison with Flink: what it reads, what it makes of it, and that it goes on alone."""
 
-import importlib.util
 from pathlib import Path
 
+import compare
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -12,16 +12,8 @@ LINE = (
 )
 
 
-@pytest.fixture(scope="module")
-def compare():
-    place = importlib.util.spec_from_file_location("compare", PROJECT / "bench" / "compare.py")
-    module = importlib.util.module_from_spec(place)
-    place.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def flink(compare):
+def flink():
     lines = [
         LINE.format(p=p, kind="measured", rate=rate) for p, rate in ((1, 500_000), (2, 400_000))
     ]
@@ -43,7 +35,7 @@ def _results(**kinds):
     return {"parquet": [], "dataframe": [], "cores": [], **kinds}
 
 
-def test_only_measured_runs_of_flink_are_read(compare, flink):
+def test_only_measured_runs_of_flink_are_read(flink):
     assert flink[1] == {
         "workload": "w2",
         "parallelism": 2,
@@ -55,7 +47,7 @@ def test_only_measured_runs_of_flink_are_read(compare, flink):
     assert compare.read_flink("ERROR,w2,1,20,java.lang.Error: n=measured\n") is None
 
 
-def test_the_table_holds_the_better_rate_of_flink_and_the_ratios_to_it(compare, flink):
+def test_the_table_holds_the_better_rate_of_flink_and_the_ratios_to_it(flink):
     results = _results(
         parquet=[_result(20_000_000, 0.8)],
         dataframe=[_result(2_500_000, 0.64)],
@@ -71,7 +63,7 @@ def test_the_table_holds_the_better_rate_of_flink_and_the_ratios_to_it(compare, 
     ]
 
 
-def test_counts_are_compared_with_each_other_and_with_the_reference(compare, flink):
+def test_counts_are_compared_with_each_other_and_with_the_reference(flink):
     same = _results(parquet=[_result(1, 1)])
     assert compare.counts("w2", flink, same, {("w2", 20): (7, 1, 2, 3)}) == "agree"
     assert compare.counts("w2", flink, same, {("w2", 20): (7, 1, 2, 4)}) == "differ"
@@ -81,7 +73,7 @@ def test_counts_are_compared_with_each_other_and_with_the_reference(compare, fli
     assert compare.counts("w1", flink, same, {}) == "-"
 
 
-def test_the_reference_is_read_where_it_is(compare, tmp_path):
+def test_the_reference_is_read_where_it_is(tmp_path):
     path = tmp_path / "ref_counts.txt"
     assert compare.read_reference(path) == {}
     path.write_text("REF,w1,n=500,matches=4,sumS=5,sumE=6,sumL=7\n")
