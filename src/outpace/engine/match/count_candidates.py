@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.evaluate.columns import predicate_mask
 from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.count_rows import (
     ACCEPTED,
@@ -35,7 +36,6 @@ from outpace.engine.kernels.count_rows import (
 )
 from outpace.engine.match.contract import Block, Resume, Task, Turns
 from outpace.engine.match.count_machine import build_machine
-from outpace.engine.match.count_truth import truth_table
 from outpace.engine.match.graph_layout import covered
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import WithinKind
@@ -216,3 +216,16 @@ def _first_ordinals(block: Block) -> Integers:
     return np.where(
         first < block.segments[1:], block.ordinals[np.minimum(first, block.size - 1)], 0
     )
+
+
+def truth_table(task: Task, block: Block) -> Booleans:
+    """Return for each row and variable whether the row satisfies the variable's predicate.
+
+    No predicate may read the match. NULL counts as not satisfied.
+    """
+    predicates = task.bound.predicates
+    columns = {name: block.columns[name] for name in task.bound.columns}
+    truth = np.empty((block.size, len(predicates)), np.bool_)
+    for number, predicate in enumerate(predicates):
+        truth[:, number] = predicate_mask(predicate, columns, block.segments)
+    return truth

@@ -63,8 +63,7 @@ from outpace.engine.match.contract import (
     Turns,
     empty_block,
 )
-from outpace.engine.match.count_candidates import count_candidates, exact_sum
-from outpace.engine.match.count_truth import truth_table
+from outpace.engine.match.count_candidates import count_candidates, exact_sum, truth_table
 from outpace.engine.match.graph_layout import graph_layout
 from outpace.engine.match.twin import stand_in
 from outpace.errors import MatchError

@@ -2,7 +2,7 @@
 
 Spark divides ids among its tasks; tasks read row groups with PyArrow. Where these are in the
 query's order only matches cross, and what says which rows a batch has; keyed rows that are in no
-order travel as blocks. The memory of a task is that of `plan.window_files`.
+order travel as blocks. The memory of a task is that of `files.windows`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 Spark divides ids among its tasks and nothing else; a task reads the row groups of its ids. Keyed
 queries are packed and shuffled as blocks, unkeyed ones are cut into cores that need no merging, and
 where the order of the rows is not known Spark sorts them. The memory of a task is that of
-`plan.file_match`.
+`files.match`; where blocks travel, a packing task holds one unit of row groups
+(`files.blocks.UNIT_ROWS`) twice, a matching task one bucket (`BUCKET_ROWS`) or one range, in blocks
+and in order, and its matches. A key that cannot be cut is held whole by one task.
 """
 
 from __future__ import annotations
@@ -17,16 +19,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from outpace.engine.codec.pack import PACKED, BlockMatcher, Packer
+from outpace.engine.divide.ranges import PACKED as PACKED_RANGES
+from outpace.engine.divide.ranges import Ranges, pack_ranges
+from outpace.engine.match.bits import with_bits
+from outpace.engine.match.task import prepare
 from outpace.errors import DataError
+from outpace.files.blocks import plan_blocks
 from outpace.files.match import FilesPlan, match_all, match_core, plan_files
 from outpace.files.order import measure_group
 from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
 from outpace.files.windows import WindowFilesPlan, plan_window_files
-from outpace.hosts.spark.blocks import match_blocks
 from outpace.hosts.spark.file_windows import match_window_files
-from outpace.hosts.spark.frame import BATCH_ROWS, match_frame
+from outpace.hosts.spark.frame import BATCH_ROWS, match_frame, match_packed
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut
+from outpace.plan.batch import Cut, plan_batch
 from outpace.plan.windows import by_windows
 
 Batches = Iterable[pa.RecordBatch]
@@ -45,7 +52,7 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     if isinstance(plan, WindowFilesPlan):
         return match_window_files(session, plan)
     if plan.cut is Cut.KEY:
-        return match_blocks(session, plan.files, query)
+        return _match_blocks(session, plan.files, query)
     sent = plan.for_tasks()
     if plan.cut is Cut.NONE:
         ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
@@ -151,3 +158,77 @@ def _measures(files: FileList, column: str) -> pa.Schema:
     kind = files.schema.field(column).type
     numbers = [("group", pa.int64()), ("nulls", pa.int64())]
     return pa.schema([*numbers, ("least", kind), ("greatest", kind)])
+
+
+def _match_blocks(session: SparkSession, files: FileList, query: Query) -> DataFrame:
+    """Find the matches of a keyed query in files; at most a sample of keys is read now.
+
+    Tasks pack row groups by key bucket; Spark brings the blocks of a bucket to one partition; a
+    task there puts them together and matches. Spark sorts no rows. Where one key has too many rows
+    for a task, blocks are cut by time range as well, as those of a DataFrame are.
+    """
+    plan = plan_blocks(files, query)
+    units = session.range(0, len(plan.units))
+    needed = files.only(())
+    if plan.width:
+        cut = partial(_ranges, query, files.schema, plan.width)
+        pack = partial(_pack_ranges, needed, query, plan.units, cut)
+        ranges = units.mapInArrow(pack, from_arrow_schema(PACKED_RANGES))
+        return match_packed(ranges, plan_batch(query, files.schema), cut)
+    pack = partial(_pack, needed, query, plan.units, plan.buckets)
+    packed = units.mapInArrow(pack, from_arrow_schema(PACKED))
+    placed = packed.repartitionById(plan.buckets, "bucket")
+    match = partial(_match, files.schema, query)
+    return placed.mapInArrow(match, from_arrow_schema(plan.bound.output))
+
+
+def _units(
+    files: FileList,
+    units: tuple[tuple[int, int], ...],
+    columns: Sequence[str],
+    batches: Batches,
+) -> Iterator[tuple[int, pa.Table]]:
+    for batch in batches:
+        for unit in batch.column(0).to_pylist():
+            groups = files.groups[slice(*units[unit])]
+            yield unit, pa.concat_tables([files.read(group, columns) for group in groups])
+
+
+def _pack(
+    files: FileList,
+    query: Query,
+    units: tuple[tuple[int, int], ...],
+    buckets: int,
+    batches: Batches,
+) -> Iterator[pa.RecordBatch]:
+    packer = Packer(with_bits(prepare(query, files.schema)), buckets)
+    for unit, rows in _units(files, units, packer.reads, batches):
+        yield packer.pack(rows, unit)
+
+
+def _pack_ranges(
+    files: FileList,
+    query: Query,
+    units: tuple[tuple[int, int], ...],
+    cut: Callable[[], Ranges],
+    batches: Batches,
+) -> Iterator[pa.RecordBatch]:
+    packer = Packer(with_bits(prepare(query, files.schema)), 1)
+    ranges = cut()
+    for unit, rows in _units(files, units, packer.reads, batches):
+        yield pack_ranges(ranges, packer.select(rows), unit)
+
+
+def _ranges(query: Query, schema: pa.Schema, width: int) -> Ranges:
+    return Ranges(with_bits(prepare(query, schema)).task, width)
+
+
+def _match(schema: pa.Schema, query: Query, batches: Batches) -> Iterator[pa.RecordBatch]:
+    blocks = [
+        (position.as_py(), block.as_buffer())
+        for batch in batches
+        for position, block in zip(batch.column(1), batch.column(2), strict=True)
+    ]
+    if blocks:
+        found = BlockMatcher(with_bits(prepare(query, schema))).match(blocks)
+        yield from found.to_batches(BATCH_ROWS)

@@ -207,7 +207,7 @@ def test_sums_of_counts_do_not_overflow():
 
 
 def test_the_table_of_truth_takes_null_as_false():
-    from outpace.engine.match.count_truth import truth_table
+    from outpace.engine.match.count_candidates import truth_table
     from outpace.pattern.bound import Constant
 
     task, block = bound_case(Case(ast.Var("A"), **equal_rows(2)))
