@@ -31,7 +31,7 @@ class DefaultSource(DataSource):
 
         return EventsReader(self.options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return what makes the events of a stream."""
         from outpace.hosts.spark.events import EventsStreamReader
 

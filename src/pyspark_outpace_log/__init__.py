@@ -30,7 +30,7 @@ class DefaultSource(DataSource):
 
         return LogReader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return what follows the log."""
         from outpace.hosts.spark.log_source import LogStreamReader
 

@@ -45,16 +45,16 @@ class StatusListener(AccountListener):
         self.idle = False
         self.ended = threading.Event()
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's names
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Take in a progress."""
         self.take(json.loads(event.progress.json))
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Note that no events come."""
         super().onQueryIdle(event)
         self.idle = True
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Note that the query ended."""
         super().onQueryTerminated(event)
         self.ended.set()

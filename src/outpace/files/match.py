@@ -6,7 +6,7 @@ comes before as it takes to know where its search enters. It gives the matches t
 core; the results of the tasks need no merging. What cannot be cut is one task.
 
 Memory of a task: the columns that are used of at most three units (a unit is a row group, or small
-ones up to `plan.blocks.UNIT_ROWS` rows together), and the rows of a few windows of WITHIN where
+ones up to `files.blocks.UNIT_ROWS` rows together), and the rows of a few windows of WITHIN where
 these are longer.
 """
 

@@ -106,6 +106,7 @@ def _listen() -> None:
     from numba.core import event
 
     event.Listener.register(CompilingTold)
+    # Numba has no annotations.
     event.register("numba:compile", CompilingTold())  # type: ignore[no-untyped-call]
 
 

@@ -80,7 +80,8 @@ class Fluent:
     def __ge__(self, other: Operand) -> Fluent:
         return self._binary(">=", other)
 
-    # A comparison builds an expression instead of answering, so it breaks object's contract.
+    # A comparison builds an expression instead of answering, so it breaks the contract of object:
+    # that is what the three ignores are for.
     def __eq__(self, other: Operand) -> Fluent:  # type: ignore[override]
         return self._compared("=", other)
 

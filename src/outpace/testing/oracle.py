@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
+from typing import Any
 
 from outpace.pattern import ast
 from outpace.pattern.ast import Link, Mode
@@ -196,7 +197,7 @@ def _alternatives(head: _Part, guard: _Guard) -> Iterator[tuple[_Rest, _Guard]]:
             raise AssertionError(f"no such part: {head!r}")
 
 
-def _with(values: tuple, value: object) -> tuple:  # type: ignore[type-arg]
+def _with(values: tuple[Any, ...], value: object) -> tuple[Any, ...]:
     return values if value in values else (*values, value)
 
 

@@ -94,23 +94,21 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._now_us: int | None = None
         self._planned = 0
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # the names are Spark's
+    def initialOffset(self) -> dict[str, int]:
         """Return where the stream begins, and when that is: at the first call."""
         if self._began_us is None:
             self._began_us = self._clock()
         return self._offset(self._began_us, 0)
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much a micro-batch reads at most."""
         return ReadMaxRows(self._settings.events_max)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Let time stand still."""
         self._now_us = self._clock()
 
-    def latestOffset(  # noqa: N802
-        self, start: dict[str, int], limit: ReadLimit
-    ) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """Return up to where the next micro-batch reads."""
         first, began = self._place(start)
         stop = max(first, self._due(began))
@@ -119,7 +117,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = stop
         return self._offset(began, stop)
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, int] | None:
         """Return up to where events are due, and since when those wait that are not planned yet."""
         if self._began_us is None:
             return None

@@ -45,7 +45,7 @@ class LateListener(StreamingQueryListener):
         if warning is not None:
             _LOG.warning("%s; files are read by modification time, not by name", warning)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's names
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Take in what the stages report."""
         place = 1 + COUNTERS.index("late")
         observed = json.loads(event.progress.json).get("observedMetrics") or {}
@@ -54,10 +54,10 @@ class LateListener(StreamingQueryListener):
                 reports = [report for chain in (chains or {}).values() for report in chain or ()]
                 self.take(name, sum(report[place] for report in reports))
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is late yet."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """What was to be said has been said."""
 
 

@@ -131,23 +131,23 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._planned = 0
         self._lost = self._counted = 0
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Any]:
         """Return where a new query begins."""
         log = self._opened()
         return _offset(log, first_offset(log, self._options))
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much a micro-batch takes at most."""
         if self._options.events_max is not None:
             return ReadMaxRows(self._options.events_max)
         assert self._options.bytes_max is not None
         return ReadMaxBytes(self._options.bytes_max)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Take what is there now for all that there is."""
         self._target = self._opened().refresh()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next micro-batch ends; where it begins, if there is nothing new."""
         log = self._opened()
         log.refresh()
@@ -165,7 +165,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._count_lost(log, begin, end)
         return start if end == begin else _offset(log, end)
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return how far the log has come, and how far behind it the query is (`behind`)."""
         log = self._opened()
         log.refresh()

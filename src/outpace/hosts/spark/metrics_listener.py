@@ -26,22 +26,22 @@ class AccountListener(StreamingQueryListener):
         self._account = account
         self.deaf = False
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's names
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note that a query was started."""
         if not self.deaf:
             self._account.started(str(event.id), str(event.runId), event.name)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Take in a progress."""
         if not self.deaf:
             self._account.progressed(json.loads(event.progress.json))
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Note that a query has nothing to do."""
         if not self.deaf:
             self._account.idled(str(event.id))
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Note that a query ended."""
         if not self.deaf:
             self._account.ended(str(event.id), event.exception)

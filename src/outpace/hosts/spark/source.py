@@ -9,7 +9,7 @@ those that have keys of its own bucket the other columns too: the files are read
 bucket. Where that is too much, `op.match` packs and shuffles instead. Rows of an unkeyed query have
 to be in order by the statistics of their row groups.
 
-A task holds the rows of one bucket, or what `plan.file_match` says for unkeyed queries.
+A task holds the rows of one bucket, or what `files.match` says for unkeyed queries.
 """
 
 from __future__ import annotations

@@ -134,11 +134,11 @@ class StageProcessor(StatefulProcessor):
         if matcher is not None:
             compile_when_loaded(matcher)
 
-    def handleInputRows(  # noqa: N802  # the name is Spark's
+    def handleInputRows(
         self,
         key: Any,
         rows: Iterator[Any],
-        timerValues: Any,  # noqa: N803
+        timerValues: Any,
     ) -> Iterator[pd.DataFrame]:
         """Let one instance take the cells of a batch."""
         number = self._own.index(int(key[0]))

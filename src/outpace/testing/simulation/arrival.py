@@ -19,7 +19,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimeTold
 from outpace.engine.rows.times import as_integers
-from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
+from outpace.pattern.disorder import Disorder, InOrder, KSlack, Late, Watermark
 from outpace.pattern.query import Query
 
 #: A time that decides all that time can, and one that no clock believes.
@@ -271,7 +271,7 @@ class _Model:
             event = _Event(row, time, row.get("seq", 0), self._came)
             if self._is_late(event, in_order=in_order):
                 self.late.append(row.get(ID, 0))
-                if disorder.late.value != "pass":  # type: ignore[union-attr]
+                if disorder.late is not Late.PASS:
                     continue
                 event.time = self.time
                 if self._is_late(event, in_order=in_order):
