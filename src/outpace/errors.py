@@ -209,14 +209,13 @@ class ScenarioError(OutpaceError):
         *,
         subject: tuple[str, ...] = (),
         span: Span | None = None,
-        text: str | None = None,
         where: str | None = None,
         detail: str | None = None,
         hint: str | None = None,
     ) -> None:
         if where is None and subject:
             where = f"{subject[0]} {' -> '.join(repr(name) for name in subject[1:])}"
-        super().__init__(message, span=span, text=text, where=where, detail=detail, hint=hint)
+        super().__init__(message, span=span, where=where, detail=detail, hint=hint)
         self.subject = subject
 
 

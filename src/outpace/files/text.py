@@ -110,7 +110,6 @@ def list_text(
     schema: pa.Schema | None = None,
     delimiter: str = ",",
     header: bool = True,
-    filesystem: fs.FileSystem | None = None,
     piece_bytes: int = PIECE_BYTES,
 ) -> TextList:
     """Find text files and look at their beginnings.
@@ -126,15 +125,13 @@ def list_text(
         header and the first block of the first file with rows.
     delimiter, header
         What separates the values of CSV, and whether the first line names the columns.
-    filesystem
-        Where the paths are; the local one, or what an address names, by default.
     piece_bytes
         About how much a task reads.
     """
     known = pa.schema([]) if schema is None else schema
     if not header and not known.names:
         raise DataError("without a header the columns have no names", hint=TYPES_HINT)
-    system, places = find_files(paths, filesystem)
+    system, places = find_files(paths, None)
     heads = [_head(system, place.path, format, delimiter, header, known) for place in places]
     if format is TextFormat.CSV:
         for head in heads:

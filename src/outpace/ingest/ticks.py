@@ -7,7 +7,6 @@ releases, and from integer arithmetic; so examples and documentation may show ex
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -37,14 +36,8 @@ _STEP_BITS: Final = 24
 _LEAST_CENTS: Final = 100
 
 
-def generate_ticks(
-    rows: int = 10_000,
-    *,
-    symbols: Sequence[str] = SYMBOLS,
-    seed: int = 7,
-    mean_gap_ms: int = 1_000,
-) -> pa.Table:
-    """Make trades of several symbols, ordered by time.
+def generate_ticks(rows: int = 10_000, *, mean_gap_ms: int = 1_000) -> pa.Table:
+    """Make trades of several symbols, each as likely as another, ordered by time.
 
     Each symbol's price is a random walk in cents, that of a later symbol higher and wilder. Gaps
     between trades are drawn evenly from 1 ms to twice the mean. Most volumes are small; about one
@@ -54,10 +47,6 @@ def generate_ticks(
     ----------
     rows
         How many trades.
-    symbols
-        What is traded, each with equal chance.
-    seed
-        Another seed gives another table.
     mean_gap_ms
         The mean time between two trades of any symbol.
 
@@ -74,15 +63,15 @@ def generate_ticks(
     >>> generate_ticks(3) == ticks
     True
     """
-    if rows < 0 or not symbols or mean_gap_ms < 1:
-        raise DataError("ticks need 0 or more rows, a symbol and a mean gap of 1 ms or more")
-    bits = np.random.PCG64(seed)
-    which = _draw(bits, rows, len(symbols))
+    if rows < 0 or mean_gap_ms < 1:
+        raise DataError("ticks need 0 or more rows and a mean gap of 1 ms or more")
+    bits = np.random.PCG64(7)
+    which = _draw(bits, rows, len(SYMBOLS))
     gaps = 1 + _draw(bits, rows, 2 * mean_gap_ms)
     times = _microseconds(OPENING) + 1_000 * np.cumsum(gaps)
-    cents = _prices(which, _steps(bits, rows), len(symbols))
+    cents = _prices(which, _steps(bits, rows), len(SYMBOLS))
     columns = [
-        pa.array(symbols, pa.string()).take(pa.array(which)),
+        pa.array(SYMBOLS, pa.string()).take(pa.array(which)),
         pa.array(times).cast(SCHEMA.field("ts").type),
         pa.array(cents / 100),
         pa.array(_volumes(bits, rows)),

@@ -151,9 +151,7 @@ def a_flag(value: Any, what: str, *, error: type[OutpaceError] = BindError) -> b
     return bool(value)
 
 
-def a_duration(
-    value: Any, what: str, *, hint: str = 'write "2 s", a timedelta, or an integer'
-) -> datetime.timedelta | int:
+def a_duration(value: Any, what: str) -> datetime.timedelta | int:
     """Return a duration: text is read, an integer counts in units of an integer time column.
 
     Examples
@@ -172,7 +170,10 @@ def a_duration(
         return parse_duration(value, where=what)
     duration = plain(value)
     if isinstance(duration, bool) or not isinstance(duration, int | datetime.timedelta):
-        raise BindError(f"{what} is a duration or an integer, not {shown(value)}", hint=hint)
+        raise BindError(
+            f"{what} is a duration or an integer, not {shown(value)}",
+            hint='write "2 s", a timedelta, or an integer',
+        )
     # A subclass, such as pandas' own, would print and compare in its own way.
     if isinstance(duration, datetime.timedelta):
         return datetime.timedelta(duration.days, duration.seconds, duration.microseconds)

@@ -20,7 +20,6 @@ from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers
 from outpace.ingest.log.frame import FrameKind, LogFrame, frame_of
 from outpace.ingest.log.reader import Log, OnDamage
-from outpace.ingest.log.segment import Damage
 
 #: Frames are joined until a block has so many events, and not beyond so many events and bytes.
 EVENTS_WANTED: Final = 2**16
@@ -86,27 +85,12 @@ def block_starts(
 
 
 def read_blocks(
-    log: Log,
-    start: int,
-    stop: int,
-    *,
-    on_damage: OnDamage | str = OnDamage.FAIL,
-    lost: list[Damage] | None = None,
+    log: Log, start: int, stop: int, *, on_damage: OnDamage | str = OnDamage.FAIL
 ) -> Iterator[LogBlock]:
-    """Yield the events of a range of offsets as blocks.
-
-    Parameters
-    ----------
-    log
-        The log, refreshed.
-    start, stop
-        The offsets.
-    on_damage, lost
-        As in `Log.batches`.
-    """
+    """Yield the events of a range of offsets of a log, which is refreshed, as blocks."""
     starts = block_starts(log, start, stop)
     for low, high in zip(starts, [*starts[1:], stop], strict=True):
-        parts = list(log.payloads(low, high, on_damage=on_damage, lost=lost))
+        parts = list(log.payloads(low, high, on_damage=on_damage))
         if parts:
             yield _block(log, parts, low, high)
 

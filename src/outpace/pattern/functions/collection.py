@@ -32,10 +32,8 @@ def _array_rule(given: Sequence[BoundExpression]) -> Signature:
     return Signature((kind,) * len(given), pa.list_(kind))
 
 
-def _collection(argument: BoundExpression, position: int = 0) -> pa.DataType:
-    if pa.types.is_map(argument.type):
-        return argument.type
-    return require(argument, "array", position)
+def _collection(argument: BoundExpression) -> pa.DataType:
+    return argument.type if pa.types.is_map(argument.type) else require(argument, "array", 0)
 
 
 def _element_rule(given: Sequence[BoundExpression]) -> Signature:

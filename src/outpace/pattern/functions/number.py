@@ -126,14 +126,14 @@ def _sign(value: Any) -> Any:
     return type(value)((value > 0) - (value < 0))
 
 
-def _safely(function: Callable[..., float], domain: float = math.nan) -> Scalar:
+def _safely(function: Callable[..., float]) -> Scalar:
     """Turn Python's refusals into what IEEE 754 gives."""
 
     def compute(*given: float) -> float:
         try:
             return function(*given)
         except ValueError:
-            return domain
+            return math.nan
         except OverflowError:
             return math.inf
 

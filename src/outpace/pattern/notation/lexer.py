@@ -332,9 +332,9 @@ def _refuse_unclosed(source: SourceText, what: str, start: int, width: int, hint
 class TokenCursor:
     """A place in a list of tokens, with the questions that parsers ask there."""
 
-    def __init__(self, source: SourceText, tokens: list[Token] | None = None) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
-        self.tokens = tokenize(source) if tokens is None else tokens
+        self.tokens = tokenize(source)
         self.index = 0
 
     @property

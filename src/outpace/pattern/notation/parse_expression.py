@@ -85,12 +85,7 @@ _SUBQUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 
 
 def parse_expression(
-    text: str,
-    *,
-    where: str = "expression",
-    dialect: str = "outpace",
-    offset: int = 0,
-    whole: str | None = None,
+    text: str, *, where: str = "expression", dialect: str = "outpace"
 ) -> Expression:
     """Read an SQL expression.
 
@@ -98,8 +93,8 @@ def parse_expression(
     ----------
     text
         The expression.
-    where, offset, whole, dialect
-        See `outpace.pattern.notation.lexer.Source`. The dialect also says what `/` does with
+    where, dialect
+        See `outpace.pattern.notation.lexer.SourceText`. The dialect also says what `/` does with
         integers.
 
     Raises
@@ -113,7 +108,7 @@ def parse_expression(
     Binary(operator='<', left=Name(parts=('price',)),
         right=Navigate(kind='prev', operand=Name(parts=('price',)), offset=None))
     """
-    cursor = TokenCursor(SourceText(text, where, offset, whole, dialect))
+    cursor = TokenCursor(SourceText(text, where, dialect=dialect))
     if cursor.token.kind is TokenKind.END:
         raise cursor.error("the expression is empty")
     node = read_expression(cursor)

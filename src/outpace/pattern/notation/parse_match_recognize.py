@@ -54,7 +54,7 @@ def parse_match_recognize(
     text
         The clauses, with or without `MATCH_RECOGNIZE (` and `)` around them.
     dialect, offset, whole, where
-        See `outpace.pattern.notation.lexer.Source`.
+        See `outpace.pattern.notation.lexer.SourceText`.
     name
         The name of the query.
 

@@ -36,25 +36,8 @@ _QUANTIFIERS = frozenset({"*", "+", "?", "{"})
 _CLOSERS = {"(": ")", "{-": "-}", "PERMUTE": ")"}
 
 
-def parse_pattern(
-    text: str,
-    *,
-    fold: Fold | None = None,
-    where: str = "pattern",
-    offset: int = 0,
-    whole: str | None = None,
-    dialect: str = "outpace",
-) -> ast.Pattern:
-    """Read pattern text.
-
-    Parameters
-    ----------
-    text
-        The pattern, without the word PATTERN and its parentheses.
-    fold
-        How variables become names; None keeps them as written.
-    where, offset, whole, dialect
-        See `outpace.pattern.notation.lexer.Source`.
+def parse_pattern(text: str) -> ast.Pattern:
+    """Read pattern text, without the word PATTERN and its parentheses.
 
     Raises
     ------
@@ -68,8 +51,8 @@ def parse_pattern(
         mode=<Mode.GREEDY: 'greedy'>, link=<Link.NEXT: 'next'>, until=None)),
         links=(<Link.NEXT: 'next'>,))
     """
-    cursor = TokenCursor(SourceText(text, where, offset, whole, dialect, is_pattern=True))
-    pattern = read_pattern(cursor, fold)
+    cursor = TokenCursor(SourceText(text, "pattern", is_pattern=True))
+    pattern = read_pattern(cursor)
     cursor.expect_end()
     return pattern
 

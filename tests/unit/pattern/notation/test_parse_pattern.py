@@ -18,7 +18,8 @@ from outpace.pattern.ast import (
     walk,
 )
 from outpace.pattern.depth import MOST_NESTED
-from outpace.pattern.notation.parse_pattern import parse_pattern
+from outpace.pattern.notation.lexer import SourceText, TokenCursor
+from outpace.pattern.notation.parse_pattern import parse_pattern, read_pattern
 
 A, B, C, D = Var("A"), Var("B"), Var("C"), Var("D")
 STRICT, NEXT, ANY = Link.STRICT, Link.NEXT, Link.ANY
@@ -162,7 +163,8 @@ def test_own_link_of_a_quantifier(text, links):
 
 
 def test_names_are_folded_as_asked():
-    tree = parse_pattern('a "b" !c d+ UNTIL e', fold=lambda name, quoted: f"{name}{quoted:d}")
+    cursor = TokenCursor(SourceText('a "b" !c d+ UNTIL e', is_pattern=True))
+    tree = read_pattern(cursor, lambda name, quoted: f"{name}{quoted:d}")
     assert tree == concat([Var("a0"), Var("b1"), Not("c0"), Repeat(Var("d0"), 1, None, until="e0")])
 
 
@@ -187,13 +189,16 @@ def test_every_node_has_its_place():
 
 
 def test_an_offset_moves_places_and_errors():
-    assert parse_pattern("A", offset=10).span == Span(10, 11)
+    def read(text, **place):
+        return read_pattern(TokenCursor(SourceText(text, is_pattern=True, **place)))
+
+    assert read("A", offset=10).span == Span(10, 11)
     with pytest.raises(PatternSyntaxError) as caught:
-        parse_pattern("A |", offset=10)
+        read("A |", offset=10)
     assert caught.value.span == Span(13, 13)
     assert caught.value.text is None
     with pytest.raises(PatternSyntaxError) as caught:
-        parse_pattern("A |", offset=9, whole="PATTERN (A |)")
+        read("A |", offset=9, whole="PATTERN (A |)")
     assert caught.value.text == "PATTERN (A |)"
     assert caught.value.span == Span(12, 12)
 
