@@ -26,7 +26,7 @@ from outpace.engine.match.bits import BitTask, bit_columns
 from outpace.engine.order.clock import spans_of
 from outpace.engine.order.contract import REASON
 from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
 
@@ -149,7 +149,7 @@ class Packing:
 
     def _computed(self, table: pa.Table) -> tuple[dict[str, pa.Array], Integers | None]:
         """Return the columns that travel, and which rows do where not all have to."""
-        columns = {name: one_array(table.column(name)) for name in table.column_names}
+        columns = column_arrays(table)
         if self.bits is not None and not set(self.columns) <= columns.keys():
             columns.update(bit_columns(self.bits.predicates, columns, table.num_rows))
         used: Integers | None = None

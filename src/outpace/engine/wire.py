@@ -35,7 +35,7 @@ from outpace.engine.message import (
     Stimulus,
     TimeTold,
 )
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import time_values
 from outpace.engine.split.travel import NUMBERS, packed, unpacked
 from outpace.engine.split.windows import Split, Windows
@@ -75,7 +75,7 @@ def write_delivery(delivery: Deliver, columns: tuple[str, ...], *, keyed: bool) 
     """Write a delivery; only these columns of its own events travel, times in theirs."""
     events, split = replace(delivery.own_events, times=np.zeros(0, np.int64)), delivery.split
     first = int(events.arrival[0]) if len(events.arrival) else delivery.arrived
-    rows = _arrays(packed(events, columns, keyed=keyed))
+    rows = column_arrays(packed(events, columns, keyed=keyed))
     parts = [_block(rows) if len(events.arrival) else b""]
     parts += [_windows(split.opened), _windows(split.closed)]
     return _joined(delivery.arrived, first, parts)
@@ -265,10 +265,6 @@ def _read_windows(block: pa.Buffer) -> Windows:
     if not len(block):
         return Windows.none()
     return Windows(*map(_integers, read_block(block, _WINDOWS).values()))
-
-
-def _arrays(rows: pa.Table) -> dict[str, pa.Array]:
-    return {name: one_array(rows.column(name)) for name in rows.column_names}
 
 
 def _integers(column: pa.Array) -> Integers:

@@ -22,7 +22,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import kept_columns, match_block, whole_block
 from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import one_array, placed
+from outpace.engine.rows.partition import column_arrays, placed
 
 #: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
 PACKED: Final = pa.schema(
@@ -100,7 +100,7 @@ class Packer:
         self, table: pa.Table
     ) -> tuple[dict[str, pa.Array], npt.NDArray[np.uint8] | None]:
         """Return the columns that travel, and which rows do where not all have to."""
-        columns = {name: one_array(table.column(name)) for name in table.column_names}
+        columns = column_arrays(table)
         bits = bit_columns(self._bits.predicates, columns, table.num_rows)
         columns.update(bits)
         used = None

@@ -6,7 +6,7 @@ Memory: the rows of one batch, of its neighbours' windows too, and what is found
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
-from outpace.engine.split.windows import Split, Windows, joined_windows
+from outpace.engine.split.windows import Split, Windows, joined_windows, take_windows
 from outpace.engine.window_match.result import WindowMatches
 
 
@@ -132,4 +132,4 @@ def _within(windows: Windows, held: Integers) -> Windows:
     """Return the windows that parts hold."""
     part = np.maximum(_part_of(windows.number, held), 0)
     chosen = (windows.number >= held[part, 0]) & (windows.number < held[part, 1])
-    return Windows(*(getattr(windows, field.name)[chosen] for field in fields(Windows)))
+    return take_windows(windows, np.flatnonzero(chosen))

@@ -286,12 +286,8 @@ def window_cells(several: Sequence[Windows]) -> pa.Array:
     >>> read_windows(window_cells([windows])[0].as_buffer()).stop.tolist()
     [9, 10]
     """
-    return block_cells(
-        [
-            narrow_rows({name: pa.array(getattr(windows, name)) for name in WINDOWS.names})
-            for windows in several
-        ]
-    )
+    rows = [dict(zip(WINDOWS.names, map(pa.array, one.columns), strict=True)) for one in several]
+    return block_cells([narrow_rows(columns) for columns in rows])
 
 
 def read_windows(cell: pa.Buffer) -> Windows:
@@ -300,7 +296,7 @@ def read_windows(cell: pa.Buffer) -> Windows:
 
 
 def _slice(windows: Windows, low: int, high: int) -> Windows:
-    return Windows(*(getattr(windows, field.name)[low:high] for field in fields(Windows)))
+    return Windows(*(column[low:high] for column in windows.columns))
 
 
 def _close(windows: Windows, closed: Windows) -> None:

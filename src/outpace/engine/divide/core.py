@@ -26,7 +26,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Block, Found, Resume, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import prepare, take_matches
-from outpace.engine.rows.partition import gather, one_array, sort_rows
+from outpace.engine.rows.partition import column_arrays, gather, sort_rows
 from outpace.engine.rows.times import time_values
 from outpace.pattern.query import AfterMatch, Selection, Skip
 
@@ -244,7 +244,7 @@ def unkeyed_block(task: Task, table: pa.Table) -> Block:
 
 def sorted_block(task: Task, table: pa.Table) -> Block:
     """Return sorted rows of one partition as a block."""
-    columns = {name: one_array(table.column(name)) for name in table.column_names}
+    columns = column_arrays(table)
     size = table.num_rows
     numbers = _numbers(size)
     return Block(

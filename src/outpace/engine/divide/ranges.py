@@ -33,7 +33,7 @@ from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import kept_columns, match_block, take_matches, whole_block
 from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import one_array, placed
+from outpace.engine.rows.partition import column_arrays, placed
 from outpace.engine.rows.times import time_values
 from outpace.pattern.query import AfterMatch, Skip
 
@@ -103,7 +103,7 @@ def pack_ranges(ranges: Ranges, table: pa.Table, position: int) -> pa.RecordBatc
         Where the rows stand among all rows that are packed, which decides ties.
     """
     bound = ranges.task.bound
-    columns = {name: one_array(table.column(name)) for name in ranges.columns}
+    columns = column_arrays(table.select(ranges.columns))
     keys = [columns[name] for name in bound.partition_by]
     times = time_values(bound, columns)
     return pack_slices(columns, times, keys, partial(_slices, ranges), position)
@@ -268,7 +268,7 @@ class RangeMatcher:
             bounds = np.searchsorted(groups, np.arange(len(found.ranges) + 1))
             sizes = np.diff(bounds)
             filled = np.flatnonzero(sizes)
-            rows = narrow_rows({name: one_array(table.column(name)) for name in table.column_names})
+            rows = narrow_rows(column_arrays(table))
             blocks = [rows.slice(bounds[group], sizes[group]) for group in filled]
             buckets = [found.ranges[group][0] for group in filled]
             numbers = [found.ranges[group][1] for group in filled]

@@ -34,7 +34,7 @@ from outpace.engine.order.clock import Clock, spans_of
 from outpace.engine.order.contract import Released, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.sources import ticks_of
-from outpace.engine.rows.partition import one_array, sort_groups
+from outpace.engine.rows.partition import column_arrays, one_array, sort_groups
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
@@ -267,7 +267,7 @@ class Reorderer(Stateful):
         still = self._behind(rows)
         if not still.any():
             return rows
-        last = {name: one_array(self._last.column(name)) for name in self._last.column_names}
+        last = column_arrays(self._last)
         return _with_values(rows, last, still)
 
     def _invalid(self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock) -> pa.Table:

@@ -180,6 +180,11 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
+def column_arrays(rows: pa.Table) -> dict[str, pa.Array]:
+    """Return the columns of a table by name, each in one piece."""
+    return {name: one_array(rows.column(name)) for name in rows.column_names}
+
+
 def _plain_width(data_type: pa.DataType) -> int:
     """Return the bytes of a value that lies in a plain buffer; 0 for all other types."""
     if pa.types.is_boolean(data_type) or pa.types.is_dictionary(data_type):

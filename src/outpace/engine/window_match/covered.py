@@ -17,7 +17,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Matcher, Resume, Task
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays
 from outpace.engine.split.windows import OPEN, Split
 from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
 from outpace.engine.window_match.result import WindowMatches
@@ -88,7 +88,7 @@ class CoveredWindows(OpenedWindows):
     def _block(self, held: Events, segments: Segments, floors: Integers) -> Block:
         bounds = segments.bounds
         return Block(
-            columns={name: one_array(held.rows.column(name)) for name in held.rows.column_names},
+            columns=column_arrays(held.rows),
             segments=bounds,
             visible=bounds[1:],
             # Rows are counted from the first one held, and no row is the first of its partition.

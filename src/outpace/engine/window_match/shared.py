@@ -30,7 +30,7 @@ from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Swept
 from outpace.engine.match.reach import reach_of
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows, take_windows
 from outpace.engine.window_match.entrance import Entering, Entrance
@@ -183,7 +183,7 @@ class SharedWindows(Stateful):
 
     def _block(self, held: Events, segments: Segments) -> Block:
         return Block(
-            columns={name: one_array(held.rows.column(name)) for name in held.rows.column_names},
+            columns=column_arrays(held.rows),
             segments=segments.bounds,
             visible=np.maximum(segments.bounds[1:] - self._ahead, segments.bounds[:-1]),
             ordinals=held.ordinal,

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from outpace.engine.codec.pack import PACKED, pack, unpack
 from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays
 from outpace.files.windows import FileWindows, Way, WindowFilesPlan
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.hosts.spark.frame_windows import placed_batches, placed_buckets
@@ -95,7 +95,7 @@ def _pack(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     files = FileWindows(plan)
     for place in _ids(batches):
         rows = files.read_place(place)
-        columns = {name: one_array(rows.column(name)) for name in rows.column_names}
+        columns = column_arrays(rows)
         keys = [columns[name] for name in plan.bound.partition_by]
         yield pack(columns, key_buckets(keys, plan.buckets), plan.buckets, place)
 

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays
 from outpace.engine.rows.times import as_integers
 from outpace.ingest.log.frame import FrameKind, LogFrame, frame_of
 from outpace.ingest.log.reader import Log, OnDamage
@@ -100,7 +100,7 @@ def _block(log: Log, parts: list[tuple[LogFrame, pa.Buffer]], start: int, stop: 
     if len(blocks) == 1:
         return blocks[0]
     rows = pa.concat_tables(pa.table(read_block(block.data, log.schema)) for block in blocks)
-    columns = {name: one_array(rows[name]) for name in rows.column_names}
+    columns = column_arrays(rows)
     (cell,) = block_cells([narrow_rows(columns)])
     return LogBlock(
         cell.as_buffer(),

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.codec.block import block_cells, narrow_rows
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays
 from outpace.engine.rows.times import as_integers
 from outpace.errors import DataError, did_you_mean
 from outpace.pattern.types import type_name
@@ -73,7 +73,7 @@ def payloads(events: pa.Table, time: str, most: int = FRAME_EVENTS) -> Iterator[
     per_frame = min(most, max(1, FRAME_BYTES * events.num_rows // max(1, events.nbytes)))
     for start in range(0, events.num_rows, per_frame):
         part = events.slice(start, per_frame)
-        columns = {name: one_array(part[name]) for name in part.column_names}
+        columns = column_arrays(part)
         times = as_integers(columns[time])
         if part.num_rows < NARROW_EVENTS:
             block = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
