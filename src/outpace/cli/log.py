@@ -75,8 +75,8 @@ def append(
             file = stack.enter_context(rejected.open("a", encoding="utf-8"))
         bad = Rejected(file)
         target = open_log(to) if (to / "log.json").exists() else None
-        told = None if schema is None else parse_schema(schema)
-        known = told if target is None else target.schema
+        types = None if schema is None else parse_schema(schema)
+        known = types if target is None else target.schema
         kind = None if input_format is None else format_named(input_format)
         if files == [_STANDARD_INPUT]:
             columns = _needed(known, to)
@@ -177,8 +177,8 @@ def _append(target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: Rejected
                 good = bad.events(place, _fitting(table, target.schema, place), target.time)
                 appended += len(writer.append(good))
         except DataError as error:
-            said = f"in the log before it: {counted(appended, 'event')}"
-            error.detail = said if error.detail is None else f"{error.detail}\n{said}"
+            note = f"in the log before it: {counted(appended, 'event')}"
+            error.detail = note if error.detail is None else f"{error.detail}\n{note}"
             raise
     return appended
 

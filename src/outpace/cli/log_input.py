@@ -76,9 +76,9 @@ class Rejected:
             self._write({"place": place(row), "reason": reason, "event": event})
         return rows.filter(pa.array(~invalid)) if invalid.any() else rows
 
-    def _write(self, said: dict[str, object]) -> None:
+    def _write(self, record: dict[str, object]) -> None:
         assert self.file is not None
-        self.file.write(json.dumps(said, ensure_ascii=False, default=str) + "\n")
+        self.file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
         self.count += 1
 
 

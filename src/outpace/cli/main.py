@@ -56,9 +56,9 @@ class CommandGroup(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; whatever a command says, the terminal can show."""
-        for said in (sys.stdout, sys.stderr):
-            if isinstance(said, io.TextIOWrapper) and said.errors == "strict":
-                said.reconfigure(errors="outpace_plain")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="outpace_plain")
         return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -91,9 +91,9 @@ class CommandGroup(TyperGroup):
 
 
 def _system_error(error: OSError) -> OutpaceError:
-    said = error.strerror or str(error)
+    message = error.strerror or str(error)
     place = "" if error.filename is None else f": '{error.filename}'"
-    return OutpaceError(f"{said[:1].lower()}{said[1:]}{place}")
+    return OutpaceError(f"{message[:1].lower()}{message[1:]}{place}")
 
 
 app = typer.Typer(
@@ -101,8 +101,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         import outpace
 
         typer.echo(f"outpace {outpace.__version__}")

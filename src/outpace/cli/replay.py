@@ -53,13 +53,13 @@ def replay(
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_MAX)
-    seen = 0
+    count = 0
     other: list[int] = []
     writer = ConsoleWriter(console, _STEPS_AT_ONCE)
     rows: list[dict[str, object]] = []
     try:
         for step in steps:
-            seen += 1
+            count += 1
             if step.as_recorded is False:
                 other.append(step.number)
             if explain:
@@ -70,7 +70,7 @@ def replay(
                 _show(writer, rows)
     finally:
         _show(writer, rows)
-    console.print(Text(f"{counted(seen, 'step')} of '{steps.query.name}'"))
+    console.print(Text(f"{counted(count, 'step')} of '{steps.query.name}'"))
     if other:
         more = f", and {counted(len(other) - 1, 'other step')}" if len(other) > 1 else ""
         typer.echo(
@@ -84,10 +84,10 @@ def _query(path: Path | None, name: str | None) -> Query | None:
         if name is not None:
             raise BindError("--name chooses a query of a Python file", hint="--query FILE.py")
         return None
-    asked = read_query(path, name=name)
-    if isinstance(asked, SqlText):
+    request = read_query(path, name=name)
+    if isinstance(request, SqlText):
         raise BindError(f"'{path}' holds a statement", hint="--query takes a query in Python")
-    return asked
+    return request
 
 
 def _show(writer: ConsoleWriter, rows: list[dict[str, object]]) -> None:
@@ -113,22 +113,22 @@ def _row(steps: Replay, step: ReplayedStep) -> dict[str, object]:
 
 
 def _watermark(steps: Replay, step: ReplayedStep) -> str:
-    told = step.state.watermark
-    return "" if told is None else steps.stream.time_text(told)
+    watermark = step.state.watermark
+    return "" if watermark is None else steps.stream.time_text(watermark)
 
 
 def _note(step: ReplayedStep) -> str:
     """Say what else came of a step, and whether it was so when it was recorded."""
     aside = (("timed out", step.timed_out), ("late", step.late), ("invalid", step.invalid))
-    said = [f"{rows.num_rows:,} {name}" for name, rows in aside if rows.num_rows]
+    parts = [f"{rows.num_rows:,} {name}" for name, rows in aside if rows.num_rows]
     if step.error is not None:
         error = step.error
-        said.append(f"refused: {error.message if isinstance(error, OutpaceError) else error}")
+        parts.append(f"refused: {error.message if isinstance(error, OutpaceError) else error}")
     if step.as_recorded is None:
-        said.append("left out: it was interrupted" if step.skipped else "the recording ends in it")
+        parts.append("left out: it was interrupted" if step.skipped else "the recording ends in it")
     elif not step.as_recorded:
-        said.append("not as recorded")
-    return ", ".join(said)
+        parts.append("not as recorded")
+    return ", ".join(parts)
 
 
 def _explain(console: Console, steps: Replay, step: ReplayedStep, limit: int) -> None:

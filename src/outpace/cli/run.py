@@ -81,10 +81,10 @@ def run(
 ) -> None:
     """Run a query over files and write or show what it finds."""
     settings = options.pairs(conf, "--conf")
-    asked = read_query(query, name=name, dialect=dialect)
+    request = read_query(query, name=name, dialect=dialect)
     kind = None if input_format is None else format_named(input_format)
     read = read_inputs(inputs, kind, TextOptions(schema, options.one_character(delimiter), header))
-    _check_number(asked, read)
+    _check_number(request, read)
     target = target_of(
         output,
         None if output_format is None else format_named(output_format),
@@ -92,18 +92,18 @@ def run(
         inputs=[file for one in read for file in one.files],
     )
     elsewhere = bool(master or remote or settings or os.environ.get("SPARK_REMOTE"))
-    check_query(asked, read, catalog=elsewhere)
+    check_query(request, read, catalog=elsewhere)
     chosen = spark or elsewhere
-    reason = None if chosen else why_spark(asked, read)
+    reason = None if chosen else why_spark(request, read)
     if reason is None and not chosen:
         typer.echo(f"in process: {size_text(read)} of input; --spark runs it on Spark", err=True)
         try:
             with pandas_left_out(query):
-                _run_in_process(asked, read, target, limit, explain=explain)
+                _run_in_process(request, read, target, limit, explain=explain)
             return
         except LeftToSpark as left:
             reason = f"in process the statement fails with {left}"
-    check_columns(asked, read)
+    check_columns(request, read)
     if reason is not None:
         typer.echo(f"on Spark: {reason}", err=True)
     from outpace.cli.progress import spark_progress
@@ -117,38 +117,38 @@ def run(
 
         try:
             if explain:
-                _explain(asked, read, session)
+                _explain(request, read, session)
                 return
             with spark_progress(session, query.name) as take_away:
-                found = SparkResult(found_on_spark(session, asked, read))
+                found = SparkResult(found_on_spark(session, request, read))
                 _deliver(found, target, limit, take_away)
         except Exception as error:
             if not comes_from_spark(error):
                 raise
-            told = spark_error(error)
-            raise damage_named_in(str(told), read) or told from error
+            problem = spark_error(error)
+            raise damage_named_in(str(problem), read) or problem from error
 
 
 def _run_in_process(
-    asked: Query | SqlText, inputs: Sequence[Input], target: Target, limit: int, *, explain: bool
+    request: Query | SqlText, inputs: Sequence[Input], target: Target, limit: int, *, explain: bool
 ) -> None:
     if explain:
-        _explain(asked, inputs)
+        _explain(request, inputs)
         return
     try:
-        _deliver(found_in_process(asked, inputs), target, limit, lambda: None)
+        _deliver(found_in_process(request, inputs), target, limit, lambda: None)
     except DataError as error:
         raise damage_named_in(str(error), inputs) or error from error.__cause__
 
 
-def _check_number(asked: Query | SqlText, inputs: Sequence[Input]) -> None:
-    if isinstance(asked, Query) and len(inputs) != 1:
+def _check_number(request: Query | SqlText, inputs: Sequence[Input]) -> None:
+    if isinstance(request, Query) and len(inputs) != 1:
         raise DataError(
             f"the query reads one input, not {len(inputs)}",
             hint="a glob or a folder names several files; a statement in SQL reads several inputs",
         )
     nameless = [one for one in inputs if one.name is None]
-    if isinstance(asked, SqlText) and nameless:
+    if isinstance(request, SqlText) and nameless:
         raise DataError(
             f"'{nameless[0].files[0]}' gives the input no name", hint="--input name=path"
         )
@@ -191,10 +191,10 @@ def _show(shown: pa.Table, rows: int) -> None:
 
 
 def _explain(
-    asked: Query | SqlText, inputs: Sequence[Input], session: SparkSession | None = None
+    request: Query | SqlText, inputs: Sequence[Input], session: SparkSession | None = None
 ) -> None:
     """Print what the query means and how it would run in process, or on Spark where that is."""
-    for query, source in _parts(asked, inputs):
+    for query, source in _parts(request, inputs):
         data: object = None
         if source is not None:
             data = source.schema if session is None else _data(session, source)
@@ -202,7 +202,7 @@ def _explain(
     if session is not None:
         from outpace.cli.run_spark import found_on_spark
 
-        found = found_on_spark(session, asked, inputs)
+        found = found_on_spark(session, request, inputs)
         typer.echo("Spark's plan")
         found.explain("formatted")
 
@@ -214,11 +214,13 @@ def _data(session: SparkSession, source: Input) -> object:
     return content.files if isinstance(content, FileList) else frame_of(session, source)
 
 
-def _parts(asked: Query | SqlText, inputs: Sequence[Input]) -> Iterator[tuple[Query, Input | None]]:
+def _parts(
+    request: Query | SqlText, inputs: Sequence[Input]
+) -> Iterator[tuple[Query, Input | None]]:
     """Yield each query with the input that it reads as it is."""
-    if isinstance(asked, Query):
-        yield asked, inputs[0]
+    if isinstance(request, Query):
+        yield request, inputs[0]
         return
     named = {one.name.lower(): one for one in inputs if one.name is not None}
-    for step in asked.statement().steps:
+    for step in request.statement().steps:
         yield step.query, None if step.lookups else named.get(whole_table(step) or "")

@@ -142,7 +142,7 @@ def split_name(text: str) -> tuple[str | None, str]:
     return next((word for word in words[:2] if _WORD.fullmatch(word)), None), text
 
 
-def damage_named_in(said: str, inputs: Sequence[Input]) -> DataError | None:
+def damage_named_in(message: str, inputs: Sequence[Input]) -> DataError | None:
     """Return where a Parquet file that a failure names cannot be read, if it cannot.
 
     What the file holds is read again, one column of one row group at a time.
@@ -151,7 +151,7 @@ def damage_named_in(said: str, inputs: Sequence[Input]) -> DataError | None:
         listing = source.content
         if isinstance(listing, FileList):
             for group in listing.groups:
-                if group.path in said:
+                if group.path in message:
                     for column in listing.schema.names:
                         error = _unreadable(listing, group, column)
                         if error is not None:

@@ -47,7 +47,7 @@ _UNPACKED: Final = 8
 _QUOTED: Final = r'[,"\r\n]'
 
 
-def why_spark(asked: Query | SqlText, inputs: Sequence[Input]) -> str | None:
+def why_spark(request: Query | SqlText, inputs: Sequence[Input]) -> str | None:
     """Say why a run needs Spark; None if it is done in process."""
     size = sum(map(_bytes, inputs))
     if size > BYTES_MAX:
@@ -62,38 +62,38 @@ def why_spark(asked: Query | SqlText, inputs: Sequence[Input]) -> str | None:
         for field in one.schema:
             if not is_plain(field.type):
                 return f"column '{field.name}' is of type {field.type}"
-    output = _outputs(asked, inputs)
+    output = _outputs(request, inputs)
     for fields in output.values():
         for field in fields:
             if not is_plain(field.type):
                 return f"column '{field.name}' of the result is of type {field.type}"
-    if isinstance(asked, Query):
+    if isinstance(request, Query):
         return None
-    different = differences(asked.statement(), {**_schemas(inputs), **output})
+    different = differences(request.statement(), {**_schemas(inputs), **output})
     return None if different is None else f"the statement has {different}"
 
 
-def check_query(asked: Query | SqlText, inputs: Sequence[Input], *, catalog: bool) -> None:
+def check_query(request: Query | SqlText, inputs: Sequence[Input], *, catalog: bool) -> None:
     """Refuse unknown names before anything is started.
 
     Parameters
     ----------
-    asked, inputs
+    request, inputs
         What to run on what.
     catalog
         Whether Spark may know more tables than the inputs.
     """
-    if isinstance(asked, Query):
-        _plan(asked, inputs[0].schema)
+    if isinstance(request, Query):
+        _plan(request, inputs[0].schema)
         return
-    statement = asked.statement()
+    statement = request.statement()
     names = [one.name for one in inputs if one.name is not None]
     for table in () if catalog else unknown_tables(statement, names):
-        raise asked.located(
+        raise request.located(
             BindError(
                 f"there is no table '{table}'",
-                span=asked.table_place(table),
-                text=asked.text,
+                span=request.table_place(table),
+                text=request.text,
                 detail=f"the inputs are {', '.join(names)}",
                 hint=did_you_mean(table, names) or f"--input {table}=PATH",
             )
@@ -105,38 +105,38 @@ def check_query(asked: Query | SqlText, inputs: Sequence[Input], *, catalog: boo
             try:
                 _plan(step.query, schema)
             except OutpaceError as error:
-                raise asked.located(statement.located(error, step)) from error.__cause__
-    known = {**schemas, **_outputs(asked, inputs)}
+                raise request.located(statement.located(error, step)) from error.__cause__
+    known = {**schemas, **_outputs(request, inputs)}
     columns = {table: [field.name for field in fields] for table, fields in known.items()}
     for column, there in unknown_columns(statement, columns):
-        raise asked.located(
+        raise request.located(
             BindError(
                 f"unknown column '{column}'",
-                span=asked.column_place(column),
-                text=asked.text,
+                span=request.column_place(column),
+                text=request.text,
                 hint=did_you_mean(column, there) or f"the columns are {', '.join(there)}",
             )
         )
 
 
-def check_columns(asked: Query | SqlText, inputs: Sequence[Input]) -> None:
+def check_columns(request: Query | SqlText, inputs: Sequence[Input]) -> None:
     """Refuse unknown columns around MATCH_RECOGNIZE, where the statement can be tried here."""
-    if isinstance(asked, SqlText):
-        known = {**_schemas(inputs), **_outputs(asked, inputs)}
-        if differences(asked.statement(), known) is None:
+    if isinstance(request, SqlText):
+        known = {**_schemas(inputs), **_outputs(request, inputs)}
+        if differences(request.statement(), known) is None:
             with suppress(LeftToSpark):
-                _run_statement(asked, {one.name: one.schema.empty_table() for one in inputs})
+                _run_statement(request, {one.name: one.schema.empty_table() for one in inputs})
 
 
 class LeftToSpark(Exception):  # noqa: N818 - it is no failure
     """A number is too large or divided by zero, which Spark may find, or not look at."""
 
 
-def found_in_process(asked: Query | SqlText, inputs: Sequence[Input]) -> TableResult:
+def found_in_process(request: Query | SqlText, inputs: Sequence[Input]) -> TableResult:
     """Read the inputs and return what is found; what only Spark can decide is left to it."""
-    if isinstance(asked, Query):
-        return TableResult.of(match(read_table(inputs[0]), asked, progress=True))
-    return TableResult.of(_run_statement(asked, {one.name: read_table(one) for one in inputs}))
+    if isinstance(request, Query):
+        return TableResult.of(match(read_table(inputs[0]), request, progress=True))
+    return TableResult.of(_run_statement(request, {one.name: read_table(one) for one in inputs}))
 
 
 @contextmanager
@@ -221,12 +221,12 @@ class TableResult:
         return self.table.slice(0, limit), self.table.num_rows
 
 
-def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.Table:
+def _run_statement(request: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.Table:
     import duckdb
 
     from outpace.hosts.local.sql import run_split
 
-    statement = asked.statement()
+    statement = request.statement()
     # A statement reads its inputs alone, as on Spark: no file by its name, no extension.
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -241,7 +241,7 @@ def _run_statement(asked: SqlText, tables: Mapping[str | None, pa.Table]) -> pa.
                 error.__cause__, duckdb.OutOfRangeException | duckdb.InvalidInputException
             ):
                 raise LeftToSpark(error.message.removeprefix("DuckDB: ")) from error
-            raise asked.located(error) from error.__cause__
+            raise request.located(error) from error.__cause__
 
 
 def _plan(query: Query, schema: pa.Schema) -> None:
@@ -259,12 +259,12 @@ def _schemas(inputs: Sequence[Input]) -> dict[str, Iterable[pa.Field]]:
     return {str(one.name): one.schema for one in inputs}
 
 
-def _outputs(asked: Query | SqlText, inputs: Sequence[Input]) -> dict[str, Iterable[pa.Field]]:
+def _outputs(request: Query | SqlText, inputs: Sequence[Input]) -> dict[str, Iterable[pa.Field]]:
     """Return the columns of the matches, where they are known before the rows are read."""
-    if isinstance(asked, Query):
-        return {} if asked.operator else {"": bind(asked, inputs[0].schema).output}
+    if isinstance(request, Query):
+        return {} if request.operator else {"": bind(request, inputs[0].schema).output}
     schemas = {one.name.lower(): one.schema for one in inputs if one.name is not None}
-    steps = [(step, schemas.get(whole_table(step) or "")) for step in asked.statement().steps]
+    steps = [(step, schemas.get(whole_table(step) or "")) for step in request.statement().steps]
     return {
         step.table: bind(step.query, schema).output
         for step, schema in steps

@@ -122,9 +122,9 @@ def _from_python(path: Path, name: str | None) -> Query:
         error.where = f"{place}: {error.where}" if error.where else place
         raise
     except (Exception, SystemExit) as error:
-        said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        message = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         raise BindError(
-            "the query file failed", where=f"{path}, line {_line(error, path)}", detail=said
+            "the query file failed", where=f"{path}, line {_line(error, path)}", detail=message
         ) from error
     finally:
         sys.path.remove(folder)

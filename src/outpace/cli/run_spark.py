@@ -98,11 +98,11 @@ class SparkResult:
 
 
 def found_on_spark(
-    session: SparkSession, asked: Query | SqlText, inputs: Sequence[Input]
+    session: SparkSession, request: Query | SqlText, inputs: Sequence[Input]
 ) -> DataFrame:
     """Return what a query finds in inputs; matching waits until the rows are asked for."""
-    if isinstance(asked, Query):
-        return _match(session, inputs[0], asked)
+    if isinstance(request, Query):
+        return _match(session, inputs[0], request)
     for one in inputs:
         assert one.name is not None
         frame_of(session, one).createOrReplaceTempView(one.name)
@@ -112,9 +112,9 @@ def found_on_spark(
         if one.name is not None and isinstance(one.content, FileList)
     }
     try:
-        return sql(session, asked.text, asked.dialect, matchers)
+        return sql(session, request.text, request.dialect, matchers)
     except OutpaceError as error:
-        raise asked.located(error) from error.__cause__
+        raise request.located(error) from error.__cause__
 
 
 def _match(session: SparkSession, source: Input, query: Query) -> DataFrame:

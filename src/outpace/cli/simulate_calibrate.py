@@ -96,9 +96,9 @@ def calibrate(
     settings = {one: setting_of(one, path.parent) for one, path in paths.items()}
     with measuring_session(cores) as session:
         for one, setting in settings.items():
-            with progress(one.name) as told:
+            with progress(one.name) as on_progress:
                 pace = QUICK if quick else PACE
-                found = measure_costs(session, setting, pace, told)
+                found = measure_costs(session, setting, pace, on_progress)
             scenario = calibrated(
                 one,
                 found.costs,
@@ -106,8 +106,8 @@ def calibrate(
                 speed,
                 _WRITTEN_AT * min(found.costs.events_per_second, max_events / interval),
             )
-            said = _said(one, found, speed)
-            paths[one].write_text(calibrated_text(scenario, one, said), encoding="utf-8")
+            lines = _comments(one, found, speed)
+            paths[one].write_text(calibrated_text(scenario, one, lines), encoding="utf-8")
             _show(one, found, scenario, paths[one], as_json)
 
 
@@ -163,7 +163,7 @@ def _path(out: Path, subject: Measured, count: int) -> Path:
     return out if count == 1 else out.with_name(f"{out.stem}-{subject.name}{out.suffix}")
 
 
-def _said(subject: Measured, found: CalibrationResult, mips: float) -> list[str]:
+def _comments(subject: Measured, found: CalibrationResult, mips: float) -> list[str]:
     """Return what the file says of how it was measured."""
     costs, counts = found.costs, found.counts
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -16,7 +16,7 @@ import outpace as op
 from outpace.cli.run_input import DataFormat, format_of, split_name
 from outpace.cli.run_query import read_query
 from outpace.cli.stream_input import LOG, StreamInput
-from outpace.cli.stream_query import Wanted, found
+from outpace.cli.stream_query import Additions, found
 from outpace.errors import BindError, DataError, did_you_mean
 from outpace.hosts.spark.session import own_session
 from outpace.ingest.files import csv, json_lines, parquet
@@ -44,8 +44,10 @@ def setting_of(measured: Measured, folder: Path) -> Setting:
     """Read a query and its events; paths are looked for from a folder on."""
     if measured.workload:
         return _workload_setting(measured)
-    asked = read_query(folder / measured.query)
-    order = asked.order if isinstance(asked, Query) else asked.statement().steps[0].query.order
+    request = read_query(folder / measured.query)
+    order = (
+        request.order if isinstance(request, Query) else request.statement().steps[0].query.order
+    )
     if not order:
         raise BindError("the query has no order of events", where=measured.query, hint="ORDER BY")
     time = order[0].column
@@ -53,7 +55,7 @@ def setting_of(measured: Measured, folder: Path) -> Setting:
     table = _events(place, folder, time)
 
     def matching(session: SparkSession, path: str, most: int) -> DataFrame:
-        return found(session, asked, _log_input(name or "input", path, most), Wanted())
+        return found(session, request, _log_input(name or "input", path, most), Additions())
 
     return Setting(matching, table, time, measured.trigger, measured.events_max)
 
@@ -74,8 +76,8 @@ def default_mips() -> float:
     """
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
-    said = [line.partition(":")[2] for line in lines if line.lower().startswith("bogomips")]
-    return float(said[0]) if said and float(said[0]) > 0 else 2500.0
+    speeds = [line.partition(":")[2] for line in lines if line.lower().startswith("bogomips")]
+    return float(speeds[0]) if speeds and float(speeds[0]) > 0 else 2500.0
 
 
 def _workload_setting(measured: Measured) -> Setting:

@@ -159,13 +159,13 @@ def result_page(title: str, result: Result) -> str:
     """Return a page with the tables of a result and its plots over time; it needs no network."""
     scenario = result.layout.scenario
     queries, vms = len(scenario.queries), len(scenario.vms)
-    said = (
+    summary = (
         f"{queries:,} {'query' if queries == 1 else 'queries'} with "
         f"{len(result.layout.vertices):,} vertices on {vms:,} {'VM' if vms == 1 else 'VMs'}, "
         f"{scenario.duration:g} simulated seconds in ticks of {scenario.tick:g} s."
     )
     if scenario.warm_up:
-        said += f" The tables do not count the first {scenario.warm_up:g} s."
+        summary += f" The tables do not count the first {scenario.warm_up:g} s."
     tables = [
         html_table(
             "VMs" if name == "vms" else name,
@@ -174,7 +174,7 @@ def result_page(title: str, result: Result) -> str:
         )
         for name, table in result_tables(result).items()
     ]
-    return plots_page(title, [said], tables, plots_over_time(result))
+    return plots_page(title, [summary], tables, plots_over_time(result))
 
 
 def plots_page(

@@ -41,7 +41,7 @@ _COLUMNS: Final = {
 def plan_answer(plan: Plan) -> str:
     """Return what the plan found, in a sentence or two."""
     target, rate = plan.target, count_text(plan.rate)
-    asked = f"{rate} events/s with a p{target.percentile:g} of {seconds_text(target.seconds)}"
+    demand = f"{rate} events/s with a p{target.percentile:g} of {seconds_text(target.seconds)}"
     knee = f"one instance keeps up with {count_text(plan.knee)} events/s (the knee)"
     needed = plan.needed
     if needed is not None:
@@ -50,15 +50,15 @@ def plan_answer(plan: Plan) -> str:
         verb = "needs" if needed.instances == 1 else "need"
         met = f"and meets the target up to {count_text(plan.capacity)}"
         return (
-            f"{asked} {verb} {needed.instances} {many} ({needed.vms} {vms}); "
+            f"{demand} {verb} {needed.instances} {many} ({needed.vms} {vms}); "
             f"p{target.percentile:g} is then {seconds_text(needed.percentile)}, and the busiest VM "
             f"is used to {percent_text(needed.utilisation)}; {knee} {met}."
         )
     if plan.capacity:
-        return f"{asked} would need more instances than there is room for; {knee}."
+        return f"{demand} would need more instances than there is room for; {knee}."
     best = min(load.percentile for load in plan.curves)
     return (
-        f"No number of instances gives {asked}; the least p{target.percentile:g} at any rate is "
+        f"No number of instances gives {demand}; the least p{target.percentile:g} at any rate is "
         f"{seconds_text(best)}; {knee}."
     )
 

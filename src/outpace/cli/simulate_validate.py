@@ -98,8 +98,8 @@ def validate(
     pace = QUICK if quick else PACE
     wanted = [(rate, rate > limit) for rate in chosen]
     times = repeat or (1 if quick else 3)
-    with measuring_session(measured.cores) as session, progress(measured.name) as told:
-        readings = measure_rates(session, setting, pace, wanted, times, told)
+    with measuring_session(measured.cores) as session, progress(measured.name) as on_progress:
+        readings = measure_rates(session, setting, pace, wanted, times, on_progress)
     rows = [
         compare(read, overload, own, pace.seconds if overload else None)
         for own, (_, overload) in zip(readings, wanted, strict=True)

@@ -42,7 +42,7 @@ from outpace.cli.stream_output import (
     folder_of,
     output_of,
 )
-from outpace.cli.stream_query import Wanted, check_query, found
+from outpace.cli.stream_query import Additions, check_query, found
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.errors import BindError, UnsupportedError
@@ -144,8 +144,10 @@ def stream(
     """
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
-    asked = read_query(query, name=name, dialect=dialect)
-    wanted = Wanted(slack, late_to is not None, invalid_to is not None, timed_out_to is not None)
+    request = read_query(query, name=name, dialect=dialect)
+    additions = Additions(
+        slack, late_to is not None, invalid_to is not None, timed_out_to is not None
+    )
     columns = TextOptions(schema, options.one_character(delimiter), header)
     read = input_of(
         source,
@@ -154,10 +156,10 @@ def stream(
         events_max=max_events,
         columns=columns,
     )
-    check_query(asked, read, wanted)
+    check_query(request, read, additions)
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     stop = StopRequest()
-    shown, said = _consoles(to == CONSOLE, stop)
+    shown, messages = _consoles(to == CONSOLE, stop)
     output = output_of(
         to,
         format=to_format,
@@ -173,16 +175,16 @@ def stream(
     reason = None
     if not (spark or master or address or settings):
         reason = _why_spark(output, checkpoint, metrics_port) or why_spark(
-            asked, read, wanted, columns
+            request, read, additions, columns
         )
         if reason is None:
             feed = feed_of(read, columns)
-            assert isinstance(asked, Query)
+            assert isinstance(request, Query)
             assert isinstance(output, ConsoleWriter)
             assert not isinstance(feed, str)
-            _say(said, "in process: the stream cannot be resumed; --spark runs it on Spark")
+            _say(messages, "in process: the stream cannot be resumed; --spark runs it on Spark")
             with pandas_left_out(query), stop:
-                run_in_process(wanted.of(asked), feed, output, timing, stop, said, record)
+                run_in_process(additions.of(request), feed, output, timing, stop, messages, record)
             return
     if record is not None:
         raise UnsupportedError(
@@ -198,9 +200,9 @@ def stream(
             if isinstance(folder, FolderWriter):
                 check_folder(folder, kept)
         if reason is not None:
-            _say(said, f"on Spark: {reason}")
+            _say(messages, f"on Spark: {reason}")
         with (
-            _ended_together(stop, kept, said),
+            _ended_together(stop, kept, messages),
             own_session(
                 f"outpace stream {query.name}",
                 master=master,
@@ -209,11 +211,11 @@ def stream(
             ) as session,
         ):
             stop.listen()
-            if stop.asked.is_set():
+            if stop.event.is_set():
                 return
-            with _watching(session, metrics_port, said):
-                frame = _counted(found(session, asked, read, wanted), sides=wanted.sides)
-                _run(session, frame, sink, kept, query.stem, timing, stop, said)
+            with _watching(session, metrics_port, messages):
+                frame = _counted(found(session, request, read, additions), sides=additions.sides)
+                _run(session, frame, sink, kept, query.stem, timing, stop, messages)
 
 
 def _why_spark(
@@ -252,8 +254,8 @@ def _consoles(rows: bool, stop: StopRequest) -> tuple[Console, Console]:
     return PipeConsole(stop), Console(stderr=True)
 
 
-def _say(said: Console, text: str) -> None:
-    said.print(Text(text), soft_wrap=True)
+def _say(messages: Console, text: str) -> None:
+    messages.print(Text(text), soft_wrap=True)
 
 
 @contextmanager
@@ -289,14 +291,14 @@ def _defaults() -> dict[str, str]:
 
 
 @contextmanager
-def _ended_together(stop: StopRequest, checkpoint: Checkpoint, said: Console) -> Iterator[None]:
+def _ended_together(stop: StopRequest, checkpoint: Checkpoint, messages: Console) -> Iterator[None]:
     """Take it for a stop if Spark is gone after one was asked for: some signal whole groups."""
     try:
         yield
     except Exception as error:
-        if not stop.asked.is_set() or not _is_cut_off(error):
+        if not stop.event.is_set() or not _is_cut_off(error):
             raise
-        _say(said, f"Spark was stopped as well{_resumed(checkpoint)}")
+        _say(messages, f"Spark was stopped as well{_resumed(checkpoint)}")
 
 
 def _is_cut_off(error: Exception) -> bool:
@@ -308,14 +310,14 @@ def _is_cut_off(error: Exception) -> bool:
 
 
 @contextmanager
-def _watching(session: SparkSession, port: int | None, said: Console) -> Iterator[None]:
+def _watching(session: SparkSession, port: int | None, messages: Console) -> Iterator[None]:
     if port is None:
         yield
         return
     from outpace.hosts.spark.metrics import watch
 
     with watch(session, port) as watched:
-        _say(said, f"metrics at {watched.url}/metrics")
+        _say(messages, f"metrics at {watched.url}/metrics")
         yield
 
 
@@ -337,18 +339,18 @@ def _run(
     name: str,
     timing: Mapping[str, Any],
     stop: StopRequest,
-    said: Console,
+    messages: Console,
 ) -> None:
     """Run the query until it ends, fails or is asked to stop."""
     if checkpoint.temporary:
-        _say(said, "without --checkpoint the stream cannot be resumed")
+        _say(messages, "without --checkpoint the stream cannot be resumed")
     with _listening(session) as listener:
         going = _started(frame, sink, checkpoint, name, timing)
-        with status_view(said, listener) as view:
-            while going.isActive and not stop.asked.wait(_LOOK_SECONDS):
+        with status_view(messages, listener) as view:
+            while going.isActive and not stop.event.wait(_LOOK_SECONDS):
                 view.show()
-            if stop.asked.is_set():
-                _say(said, "stopping after this batch; once more ends at once")
+            if stop.event.is_set():
+                _say(messages, "stopping after this batch; once more ends at once")
                 _let_batch_end(going, listener)
             if going.isActive:
                 going.stop()
@@ -356,7 +358,7 @@ def _run(
                 going.awaitTermination()  # raises what made it fail
         # Spark tells of batches a little later than of the end.
         listener.ended.wait(_GRACE_SECONDS)
-    _say(said, _farewell(listener, checkpoint))
+    _say(messages, _farewell(listener, checkpoint))
 
 
 @contextmanager

@@ -191,15 +191,15 @@ def _log(name: str | None, path: str, options: dict[str, str]) -> StreamInput:
 def _events(name: str | None, text: str, options: dict[str, str]) -> StreamInput:
     from outpace.ingest.event_options import read_options
 
-    kind, _, asked = text.partition("?")
+    kind, _, settings = text.partition("?")
     try:
-        told = dict(parse_qsl(asked, keep_blank_values=True, strict_parsing=bool(asked)))
+        values = dict(parse_qsl(settings, keep_blank_values=True, strict_parsing=bool(settings)))
     except ValueError as error:
         raise BindError(
-            f"'{asked}' are no options of generated events",
+            f"'{settings}' are no options of generated events",
             hint="--from 'events:simple?rate=1000&keys=8'",
         ) from error
-    every = {**({"kind": kind} if kind else {}), **told, **options}
+    every = {**({"kind": kind} if kind else {}), **values, **options}
     read_options(every)
     return StreamInput(name or "events", EVENTS, every)
 

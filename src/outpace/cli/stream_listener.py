@@ -59,12 +59,12 @@ class StatusListener(AccountListener):
         super().onQueryTerminated(event)
         self.ended.set()
 
-    def take(self, told: dict[str, Any]) -> None:
+    def take(self, progress: dict[str, Any]) -> None:
         """Take in a progress, as Spark writes it in JSON."""
-        self._counted.progressed(told)
-        observed = (told.get("observedMetrics") or {}).get(ROWS) or {}
+        self._counted.progressed(progress)
+        observed = (progress.get("observedMetrics") or {}).get(ROWS) or {}
         self.rows += int(observed.get(ROWS) or 0)
-        self.batch = int(told["batchId"])
+        self.batch = int(progress["batchId"])
         self.idle = False
 
     def line(self) -> str:
@@ -79,16 +79,16 @@ class StatusListener(AccountListener):
                 events += sample.value
             if sample.name == names.SOURCE_BEHIND_SECONDS.name:
                 behind = max(behind, sample.value)
-        said = [
+        parts = [
             f"batch {self.batch} in {seconds(totals.get(names.BATCH_SECONDS.name, 0.0))}",
             "no new events" if self.idle else f"{amount(events)} events/s",
             f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}",
         ]
         if behind:
-            said.append(f"{seconds(behind)} behind")
+            parts.append(f"{seconds(behind)} behind")
         for counter in ("late", "invalid"):
             if count := totals.get(names.STAGE_TOTALS[counter].name):
-                said.append(f"{count:,.0f} {counter}")
+                parts.append(f"{count:,.0f} {counter}")
         if state := totals.get(names.STAGE_HELD["state_bytes"].name):
-            said.append(f"{amount(state, binary=True)} of state")
-        return ", ".join(said)
+            parts.append(f"{amount(state, binary=True)} of state")
+        return ", ".join(parts)

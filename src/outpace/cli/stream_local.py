@@ -22,7 +22,7 @@ from outpace.cli.run_local import BYTES_MAX, TableResult, is_plain, read_table
 from outpace.cli.run_query import SqlText
 from outpace.cli.stream_input import EVENTS, LOG, StreamInput, local_files, looked_at
 from outpace.cli.stream_output import ConsoleWriter
-from outpace.cli.stream_query import Wanted
+from outpace.cli.stream_query import Additions
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import StopRequest
 from outpace.cli.top_view import amount, seconds
@@ -42,21 +42,21 @@ RATE_MAX: Final = 100_000
 
 
 def why_spark(
-    asked: Query | SqlText, source: StreamInput, wanted: Wanted, columns: TextOptions
+    request: Query | SqlText, source: StreamInput, additions: Additions, columns: TextOptions
 ) -> str | None:
     """Say why a query over an input needs Spark; None if it runs in process."""
-    if isinstance(asked, SqlText):
+    if isinstance(request, SqlText):
         return "a statement runs there"
-    if wanted.sides:
+    if additions.sides:
         return "side outputs are written there"
-    if asked.operator is not None or asked.instance_count > 1 or not asked.order:
+    if request.operator is not None or request.instance_count > 1 or not request.order:
         return "the query is divided there"
-    if isinstance(asked.order_of_arrival, Watermark):
+    if isinstance(request.order_of_arrival, Watermark):
         return "the watermark is told there"
     feed = feed_of(source, columns)
     if isinstance(feed, str):
         return feed
-    for field in (*feed.schema, *bind(wanted.of(asked), feed.schema).output):
+    for field in (*feed.schema, *bind(additions.of(request), feed.schema).output):
         if not is_plain(field.type):
             return f"column '{field.name}' is of type {field.type}"
     return None
@@ -120,9 +120,9 @@ class LogFeed:
     options: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        self._asked = read_log_options({**self.options, "path": self.path})
+        self._settings = read_log_options({**self.options, "path": self.path})
         self.log = Log.open(self.path)
-        self._next = first_offset(self.log, self._asked)
+        self._next = first_offset(self.log, self._settings)
         self._target: int | None = None
 
     @property
@@ -143,11 +143,11 @@ class LogFeed:
         """Return the next events."""
         self.log.refresh()
         check_start(self.log, self._next)
-        asked = self._asked
-        stop = self.log.end_of(self._next, events=asked.events_max, bytes=asked.bytes_max)
+        settings = self._settings
+        stop = self.log.end_of(self._next, events=settings.events_max, bytes=settings.bytes_max)
         if self._target is not None:
             stop = min(stop, max(self._target, self._next))
-        found = self.log.read(self._next, stop, on_damage=asked.on_damage)
+        found = self.log.read(self._next, stop, on_damage=settings.on_damage)
         self._next = stop
         return found
 
@@ -162,7 +162,7 @@ class FilesFeed:
     schema: pa.Schema
 
     def __post_init__(self) -> None:
-        self._seen: set[Path] = set()
+        self._known_files: set[Path] = set()
         self._frozen: list[Path] | None = None
 
     def freeze(self) -> None:
@@ -172,8 +172,8 @@ class FilesFeed:
     def take(self) -> pa.Table:
         """Return the rows of new files, the oldest first."""
         found = local_files(self.path) if self._frozen is None else self._frozen
-        new = [file for file in found if file not in self._seen]
-        self._seen.update(new)
+        new = [file for file in found if file not in self._known_files]
+        self._known_files.update(new)
         tables = [self.schema.empty_table()]
         for file in sorted(new, key=lambda one: (one.stat().st_mtime_ns, str(one))):
             table = read_table(looked_at(file, self.kind, self.columns, self.schema))
@@ -229,8 +229,8 @@ class LocalStatus:
             return "waiting for the first events"
         rate = amount(self.events / self.seconds if self.seconds else 0.0)
         rows = counted(self.rows, "row")
-        said = [f"batch {self.batch} in {seconds(self.seconds)}", f"{rate} events/s", rows]
-        return ", ".join([*said, *([f"{self.late:,} late"] if self.late else [])])
+        parts = [f"batch {self.batch} in {seconds(self.seconds)}", f"{rate} events/s", rows]
+        return ", ".join([*parts, *([f"{self.late:,} late"] if self.late else [])])
 
 
 def run_in_process(
@@ -239,7 +239,7 @@ def run_in_process(
     writer: ConsoleWriter,
     timing: Mapping[str, Any],
     stop: StopRequest,
-    said: Console,
+    messages: Console,
     record: Path | None = None,
 ) -> None:
     """Run a query until it is asked to stop, or as long as there is something where that is meant.
@@ -254,7 +254,7 @@ def run_in_process(
         When batches run, as Spark is told.
     stop
         Asks to stop.
-    said
+    messages
         Where it is said how the query goes.
     record
         A new folder for a recording.
@@ -265,8 +265,8 @@ def run_in_process(
     if not pause:
         feed.freeze()
     status = LocalStatus()
-    with status_view(said, status) as view:
-        while not stop.asked.is_set():
+    with status_view(messages, status) as view:
+        while not stop.event.is_set():
             began = time.monotonic()
             events = feed.take()
             if events.num_rows:
@@ -282,5 +282,5 @@ def run_in_process(
                 break
             view.show()
             if not events.num_rows or pause:
-                stop.asked.wait(max(0.0, pause - (time.monotonic() - began)))
-    said.print(Text(counted(status.rows, "row")))
+                stop.event.wait(max(0.0, pause - (time.monotonic() - began)))
+    messages.print(Text(counted(status.rows, "row")))

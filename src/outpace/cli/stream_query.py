@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Additions:
     """What the options say of a query.
 
     Parameters
@@ -49,7 +49,7 @@ class Wanted:
         Examples
         --------
         >>> query = op.Query("q").order_by("ts").pattern("A").define(A="price > 1")
-        >>> Wanted(slack="2 s", late=True).of(query).order_of_arrival.late
+        >>> Additions(slack="2 s", late=True).of(query).order_of_arrival.late
         <Late.SIDE: 'side'>
         """
         disorder = query.order_of_arrival or InOrder()
@@ -80,58 +80,58 @@ class Wanted:
             )
 
 
-def check_query(asked: Query | SqlText, source: StreamInput, wanted: Wanted) -> None:
+def check_query(request: Query | SqlText, source: StreamInput, additions: Additions) -> None:
     """Refuse what the options cannot do to a query, before Spark is started."""
-    if isinstance(asked, Query):
-        wanted.of(asked)
-        if wanted.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
+    if isinstance(request, Query):
+        additions.of(request)
+        if additions.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
             raise BindError("--invalid-to does not go with this input", hint="name a local folder")
         return
-    if wanted.sides:
+    if additions.sides:
         raise BindError(
             "a statement has no side outputs",
-            where=str(asked.path),
+            where=str(request.path),
             hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
         )
     from outpace.statement.split import whole_table
 
-    for step in asked.statement().steps:
-        wanted.of(step.query)
-        if wanted.slack is not None and whole_table(step) != source.name.lower():
+    for step in request.statement().steps:
+        additions.of(step.query)
+        if additions.slack is not None and whole_table(step) != source.name.lower():
             raise BindError(
                 f"--slack goes with a clause that reads '{source.name}' as it is",
-                where=str(asked.path),
+                where=str(request.path),
                 hint="write DISORDER SLACK '2 s' into the clause",
             )
 
 
 def found(
-    session: SparkSession, asked: Query | SqlText, source: StreamInput, wanted: Wanted
+    session: SparkSession, request: Query | SqlText, source: StreamInput, additions: Additions
 ) -> DataFrame:
     """Return the stream of what a query finds: matches, or all outputs where sides are wanted."""
-    if isinstance(asked, SqlText):
-        return _statement(session, asked, source, wanted)
-    query = wanted.of(asked)
-    if wanted.invalid and source.is_text and query.order:
+    if isinstance(request, SqlText):
+        return _statement(session, request, source, additions)
+    query = additions.of(request)
+    if additions.invalid and source.is_text and query.order:
         frame = source.with_broken_lines(query.order[0].column, session)
     else:
         frame = source.blocks(session)
-    return op.search(frame, query).outputs() if wanted.sides else op.match(frame, query)
+    return op.search(frame, query).outputs() if additions.sides else op.match(frame, query)
 
 
 def _statement(
-    session: SparkSession, asked: SqlText, source: StreamInput, wanted: Wanted
+    session: SparkSession, request: SqlText, source: StreamInput, additions: Additions
 ) -> DataFrame:
     from outpace.hosts.spark.sql import sql
 
     def match(query: Query) -> DataFrame:
-        return op.match(source.blocks(session), wanted.of(query))
+        return op.match(source.blocks(session), additions.of(query))
 
     source.rows(session).createOrReplaceTempView(source.name)
     try:
-        return sql(session, asked.text, asked.dialect, {source.name: match})
+        return sql(session, request.text, request.dialect, {source.name: match})
     except OutpaceError as error:
-        raise asked.located(error) from error.__cause__
+        raise request.located(error) from error.__cause__
 
 
 def _slack(text: str, disorder: Disorder) -> KSlack:

@@ -33,17 +33,17 @@ class StatusView:
         self._console = console
         self._live = live
         self._status = status
-        self._said: tuple[float, int | None] = (time.monotonic(), None)
+        self._last: tuple[float, int | None] = (time.monotonic(), None)
 
     def show(self) -> None:
         """Show it, if it is time."""
         if self._live is not None:
             self._live.update(Text(self._status.line(), style="dim"), refresh=True)
             return
-        at, batch = self._said
+        at, batch = self._last
         if time.monotonic() - at >= LINE_SECONDS and self._status.batch != batch:
             self._console.print(Text(self._status.line()), soft_wrap=True)
-            self._said = (time.monotonic(), self._status.batch)
+            self._last = (time.monotonic(), self._status.batch)
 
 
 @contextmanager

@@ -25,12 +25,12 @@ class StopRequest:
 
     Attributes
     ----------
-    asked
+    event
         Set by the first of them, or by whoever wants the query to stop.
     """
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.event = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -49,11 +49,11 @@ class StopRequest:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self.asked.is_set():
+        if self.event.is_set():
             Console(stderr=True).show_cursor()  # which the line of status has hidden
             # Java ends by itself when this process does; what is half done is done again.
             os._exit(128 + number)
-        self.asked.set()
+        self.event.set()
 
 
 class PipeConsole(Console):
@@ -73,4 +73,4 @@ class PipeConsole(Console):
         """Print nothing more, and ask to stop."""
         with suppress(SystemExit):
             super().on_broken_pipe()
-        self._stop.asked.set()
+        self._stop.event.set()

@@ -82,8 +82,8 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
     finally:
         rows = study.in_order(measured)
         write_rows(data, rows)
-        said = page_of(study, rows, conditions(quick=quick), stopped=stopped)
-        page.write_text(said, encoding="utf-8")
+        text = page_of(study, rows, conditions(quick=quick), stopped=stopped)
+        page.write_text(text, encoding="utf-8")
         if stopped is not None:
             console.print(Text(f"{stopped} The page so far: {page}"), soft_wrap=True)
     print_table(study, rows, console)

@@ -35,42 +35,42 @@ Every = Annotated[float, typer.Option(min=0.1, help="Seconds from one look to th
 def top(url: Url = None, once: Once = False, as_json: AsJson = False, every: Every = 1.0) -> None:
     """Show the streaming queries that programs watch, their stages, delays and times."""
     console = Console()
-    told = _ask(url)
+    answers = _ask(url)
     try:
         if as_json:
-            _write_lines(told, url, once=once, every=every)
+            _write_lines(answers, url, once=once, every=every)
         elif once or not console.is_terminal:
-            console.print(view(told, ascii_only=console.options.ascii_only))
+            console.print(view(answers, ascii_only=console.options.ascii_only))
         else:
-            _show(console, told, url, every)
+            _show(console, answers, url, every)
     except KeyboardInterrupt:
         return
 
 
 def _show(
-    console: Console, told: list[dict[str, Any]], urls: list[str] | None, every: float
+    console: Console, answers: list[dict[str, Any]], urls: list[str] | None, every: float
 ) -> None:
     plain = console.options.ascii_only
-    with Live(view(told, ascii_only=plain), console=console, auto_refresh=False) as live:
+    with Live(view(answers, ascii_only=plain), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(every)
             try:
-                told = _ask(urls)
+                answers = _ask(urls)
             except OutpaceError:
                 return  # what was watched has ended, and what it said last stays
-            live.update(view(told, ascii_only=plain), refresh=True)
+            live.update(view(answers, ascii_only=plain), refresh=True)
 
 
 def _write_lines(
-    told: list[dict[str, Any]], urls: list[str] | None, *, once: bool, every: float
+    answers: list[dict[str, Any]], urls: list[str] | None, *, once: bool, every: float
 ) -> None:
     while True:
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(answers))
         if once:
             return
         time.sleep(every)
         try:
-            told = _ask(urls)
+            answers = _ask(urls)
         except OutpaceError:
             return
 
@@ -79,19 +79,19 @@ def _ask(urls: list[str] | None) -> list[dict[str, Any]]:
     """Return what the programs say that listen; where none is named, at least one has to."""
     if urls:
         return [_answer(url) for url in urls]
-    told = []
+    answers = []
     for port in range(PORT, PORT + PORTS):
         try:
-            told.append(_answer(f"http://127.0.0.1:{port}"))
+            answers.append(_answer(f"http://127.0.0.1:{port}"))
         except OutpaceError:
             continue
-    if not told:
+    if not answers:
         raise OutpaceError(
             "no program on this machine serves metrics of streaming queries",
             detail=f"nothing answers on 127.0.0.1, ports {PORT} to {PORT + PORTS - 1}",
             hint="call op.spark.metrics.watch(spark) in the program, or name its --url",
         )
-    return told
+    return answers
 
 
 def _answer(url: str) -> dict[str, Any]:
@@ -100,13 +100,13 @@ def _answer(url: str) -> dict[str, Any]:
         raise OutpaceError(f"'{url}' is no address", hint=f"write http://127.0.0.1:{PORT}")
     try:
         with urllib.request.urlopen(f"{address}/metrics.json", timeout=_TIMEOUT_SECONDS) as answer:
-            told = json.loads(answer.read(_ANSWER_BYTES_MAX))
+            content = json.loads(answer.read(_ANSWER_BYTES_MAX))
     except (OSError, ValueError, RecursionError, HTTPException) as error:
         raise OutpaceError(
             f"nothing serves metrics at {address}",
             detail=str(getattr(error, "reason", error)),
             hint="call op.spark.metrics.watch(spark) in the program; its url says where",
         ) from error
-    if not isinstance(told, dict) or not {"queries", "samples"} <= told.keys():
+    if not isinstance(content, dict) or not {"queries", "samples"} <= content.keys():
         raise OutpaceError(f"what {address} serves are no metrics of streaming queries")
-    return told
+    return content

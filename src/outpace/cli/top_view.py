@@ -55,10 +55,10 @@ class _Values:
         return self.by_metric.get(name, {})
 
 
-def view(told: Iterable[Mapping[str, Any]], *, ascii_only: bool = False) -> RenderableType:
+def view(answers: Iterable[Mapping[str, Any]], *, ascii_only: bool = False) -> RenderableType:
     """Return what is shown of what some programs say."""
     shown: list[RenderableType] = []
-    for one in told:
+    for one in answers:
         values: dict[str, _Values] = {}
         for sample in one["samples"]:
             values.setdefault(sample["labels"]["id"], _Values()).add(sample)
@@ -157,9 +157,9 @@ def _delay(query: Mapping[str, Any], values: _Values, ascii_only: bool) -> Text:
     if not waiting:
         return Text("  behind: the source does not tell", style="dim")
     behind = max(values.all("outpace_source_behind_seconds").values(), default=0.0)
-    said = f"  behind {amount(sum(waiting.values()))} events, {seconds(behind)}  "
+    line = f"  behind {amount(sum(waiting.values()))} events, {seconds(behind)}  "
     history = [moment[4] for moment in query["history"]]
-    return Text(said).append(sparkline(history, ascii_only=ascii_only), style="yellow")
+    return Text(line).append(sparkline(history, ascii_only=ascii_only), style="yellow")
 
 
 def _bar(parts: Mapping[str, float], ascii_only: bool) -> tuple[Text, Text]:

@@ -21,7 +21,7 @@ from outpace.cli.run_input import TextOptions
 from outpace.cli.stream_input import input_of
 from outpace.cli.stream_listener import StatusListener
 from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
-from outpace.cli.stream_query import Wanted
+from outpace.cli.stream_query import Additions
 from outpace.cli.stream_status import status_view
 from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import BindError
@@ -53,7 +53,7 @@ import sys, time
 from outpace.cli.stream_stop import StopRequest
 with StopRequest() as stop:
     print("ready", flush=True)
-    stop.asked.wait()
+    stop.event.wait()
     print("asked", flush=True)
     if sys.argv[1] == "twice":
         time.sleep(600)
@@ -92,10 +92,10 @@ stop = StopRequest()
 console = PipeConsole(stop)
 console.print("row")
 input()
-assert not stop.asked.is_set()
+assert not stop.event.is_set()
 console.print("row")
 console.print("row")
-raise SystemExit(7 if stop.asked.is_set() else 1)
+raise SystemExit(7 if stop.event.is_set() else 1)
 """
 
 
@@ -149,12 +149,12 @@ def test_the_checkpoint_is_beside_a_folder_and_temporary_for_the_console(tmp_pat
 
 def test_options_change_the_disorder_of_a_query_and_keep_the_rest() -> None:
     said = QUERY.disorder(op.KSlack(5, ahead=100))
-    assert Wanted().of(said) is said
-    changed = Wanted(slack="7", late=True, invalid=True).of(said).order_of_arrival
+    assert Additions().of(said) is said
+    changed = Additions(slack="7", late=True, invalid=True).of(said).order_of_arrival
     assert changed == KSlack(7, late=Late.SIDE, invalid=Invalid.QUARANTINE, ahead=100)
-    assert Wanted(slack="2 s").of(QUERY).order_of_arrival == op.KSlack("2 s")
+    assert Additions(slack="2 s").of(QUERY).order_of_arrival == op.KSlack("2 s")
     with pytest.raises(BindError, match="invalid events of 'q' have no place"):
-        Wanted(late=True).of(QUERY.disorder(op.InOrder(invalid="quarantine")))
+        Additions(late=True).of(QUERY.disorder(op.InOrder(invalid="quarantine")))
 
 
 def test_inputs_have_a_name_for_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

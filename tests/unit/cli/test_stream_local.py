@@ -83,8 +83,8 @@ def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
     pq.write_table(TICKS.slice(300), ".hidden")
     Path(".hidden").rename("grows/2.parquet")
     while text.getvalue().count("2024-01-02") < pushed() and running.is_alive():
-        stop.asked.wait(0.01)
-    stop.asked.set()
+        stop.event.wait(0.01)
+    stop.event.set()
     running.join()
     assert text.getvalue().splitlines()[-1] == f"{pushed()} rows"
 
