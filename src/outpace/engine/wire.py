@@ -77,7 +77,7 @@ def write_delivery(delivery: Deliver, columns: tuple[str, ...], *, keyed: bool) 
     first = int(events.arrival[0]) if len(events.arrival) else delivery.arrived
     rows = column_arrays(packed(events, columns, keyed=keyed))
     parts = [_block(rows) if len(events.arrival) else b""]
-    parts += [_windows(split.opened), _windows(split.closed)]
+    parts += [write_windows(split.opened), write_windows(split.closed)]
     return _joined(delivery.arrived, first, parts)
 
 
@@ -90,7 +90,7 @@ def read_delivery(data: pa.Buffer, schema: pa.Schema, bound: BoundQuery) -> Deli
         events = unpacked(pa.table(columns), first)
         known = {name: events.rows.column(name) for name in events.rows.column_names}
         events = replace(events, times=time_values(bound, known))
-    split = Split(_read_windows(opened), _read_windows(closed))
+    split = Split(read_windows(opened), read_windows(closed))
     return Deliver(0, events, None, split, arrived)
 
 
@@ -255,13 +255,23 @@ def _block(columns: Mapping[str, pa.Array]) -> pa.Buffer:
     return block_cells([narrow_rows(columns)])[0].as_buffer()
 
 
-def _windows(windows: Windows) -> pa.Buffer | bytes:
+def write_windows(windows: Windows) -> pa.Buffer | bytes:
+    """Write windows, if there are any.
+
+    Examples
+    --------
+    >>> one = np.arange(2)
+    >>> windows = Windows(one * 0, one, one, one + 9, one, one + 8, one + 8)
+    >>> read_windows(write_windows(windows)).stop.tolist()
+    [9, 10]
+    """
     if not len(windows):
         return b""
     return _block({name: pa.array(getattr(windows, name)) for name in _WINDOWS.names})
 
 
-def _read_windows(block: pa.Buffer) -> Windows:
+def read_windows(block: pa.Buffer) -> Windows:
+    """Read what `write_windows` wrote."""
     if not len(block):
         return Windows.none()
     return Windows(*map(_integers, read_block(block, _WINDOWS).values()))

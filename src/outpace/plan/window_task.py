@@ -5,37 +5,36 @@ Nothing here knows of Spark: rows come and go as Arrow tables and blocks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import (
     BatchCutter,
     TimeBatches,
     WindowBatch,
-    read_windows,
-    window_cells,
 )
 from outpace.engine.divide.groups import OperatorWork, PartitionWork, WindowWork
 from outpace.engine.divide.ranges import pack_slices
-from outpace.engine.event import Events
 from outpace.engine.match.contract import Task
-from outpace.engine.message import Deliver
-from outpace.engine.operator import Instance
+from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
+from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers
-from outpace.engine.split.windows import Split, Windows
+from outpace.engine.wire import read_delivery, read_windows, write_delivery, write_windows
 from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.schedulers import ByKey
 from outpace.plan.windows import Division, WindowPlan
 
 #: Packed rows in the query's order.
@@ -70,15 +69,8 @@ NUMBERED: Final = pa.schema(
     [
         pa.field("bucket", pa.int32(), nullable=False),
         pa.field("position", pa.int64(), nullable=False),
-        pa.field("opened", pa.binary(), nullable=False),
-        pa.field("closed", pa.binary(), nullable=False),
-        pa.field("block", pa.binary(), nullable=False),
+        pa.field("delivery", pa.binary(), nullable=False),
     ]
-)
-
-#: The columns of numbers in blocks of events.
-_NUMBERS: Final = pa.schema(
-    [(f"__outpace_{name}", pa.int64()) for name in ("partition", "ordinal", "arrival")]
 )
 
 #: Small batches of time are matched together until they have so many rows.
@@ -174,7 +166,8 @@ class WindowTask:
 
         Memory: the rows of the batches that are not complete.
         """
-        plan, numbers, splitter = self.plan, self._numbers(), make_splitter(self._windows)
+        plan, splitter = self.plan, make_splitter(self._windows)
+        numbers = EventNumbers(self.bound.schema, self.bound.partition_by, self._spec.time)
         cutter = BatchCutter(plan.batch_rows, plan.batch_windows, neighbours=plan.neighbours)
         held: pa.Table | None = None
         begin = 0
@@ -191,49 +184,45 @@ class WindowTask:
                 yield batch, _part(held, batch, begin)
 
     def number(self, ordered: Iterable[pa.Table], buckets: int) -> Iterator[pa.RecordBatch]:
-        """Number and split the events of all keys, which come in order, and pack them by key.
+        """Number and split the events of all keys, which come in order, for buckets of keys.
 
         Memory: one of the tables that come, twice, and what is known of open windows.
         """
-        numbers, splitter = self._numbers(), make_splitter(self._windows)
-        position = 0
-        for rows in ordered:
-            events = numbers.number(rows)
-            numbers.take()
-            yield _by_bucket(events, splitter.push(events), buckets, position)
-            position += 1
-            last = numbers.number(rows.slice(0, 0))
-        if position:
-            yield _by_bucket(last, splitter.finish(), buckets, position)
+        query = self._spec.query.instances(buckets, ByKey())
+        front = Front(replace(self._spec, query=query, instances=buckets, checked=False))
+        columns = tuple(self._spec.kept.names)
+        stimuli: Iterator[Stimulus] = itertools.chain(map(EventsArrived, ordered), [SourceEnded()])
+        for position, stimulus in enumerate(stimuli):
+            deliveries = [one for one in front.step(stimulus) if isinstance(one, Deliver)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([delivery.instance for delivery in deliveries], pa.int32()),
+                    pa.array([position] * len(deliveries), pa.int64()),
+                    pa.array(
+                        [write_delivery(delivery, columns, keyed=True) for delivery in deliveries],
+                        pa.binary(),
+                    ),
+                ],
+                schema=NUMBERED,
+            )
 
     def match_numbered(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the matches of events that were numbered, in order, of one bucket after the other.
 
         Memory: the rows of open windows, and those of one block.
         """
-        schema = pa.schema([*self.rows, *_NUMBERS])
-        time = EventNumbers(self.rows, (), self._spec.time)
         bucket = None
         for batch in packed:
-            for place, _, *cells in zip(*batch.columns, strict=True):
+            for place, _, cell in zip(*batch.columns, strict=True):
                 if place.as_py() != bucket:
                     bucket, instance = place.as_py(), Instance(self._spec)
-                opened, closed = (read_windows(cell.as_buffer()) for cell in cells[:2])
-                columns = read_block(cells[2].as_buffer(), schema)
-                partition, ordinal, arrival = (columns.pop(n).to_numpy() for n in _NUMBERS.names)
-                rows = pa.table(columns)
-                events = Events(rows, partition, ordinal, arrival, time.number(rows).times)
-                arrived = int(arrival[-1]) + 1 if len(arrival) else 0
-                delivery = Deliver(0, events, None, Split(opened, closed), arrived)
+                delivery = read_delivery(cell.as_buffer(), self._spec.kept, self.bound)
                 yield instance.step(delivery).matches.table
 
     @cached_property
     def _spec(self) -> OperatorSpec:
         """The operator that the task has a part of; its instances share what is compiled."""
         return OperatorSpec(self.bound.query, self.bound.schema, self._task)
-
-    def _numbers(self) -> EventNumbers:
-        return EventNumbers(self.bound.schema, self.bound.partition_by, self._spec.time)
 
     @property
     def _windows(self) -> BoundWindows:
@@ -254,7 +243,7 @@ def pack_batch(number: int, batch: WindowBatch, rows: pa.Table | None = None) ->
     block = pa.array([b""]) if rows is None else block_cells([narrow_rows(_arrays(rows))])
     columns = [pa.array([value]) for value in (number, batch.first, batch.stop)]
     return pa.RecordBatch.from_arrays(
-        [*columns, window_cells([batch.windows]), block], schema=BATCHES
+        [*columns, pa.array([bytes(write_windows(batch.windows))]), block], schema=BATCHES
     )
 
 
@@ -264,35 +253,6 @@ def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[WindowBatch, pa.Buf
     for first, stop, cell, block in zip(firsts, stops, windows, blocks, strict=True):
         batch = WindowBatch(read_windows(cell.as_buffer()), first.as_py(), stop.as_py())
         yield batch, block.as_buffer()
-
-
-def _by_bucket(events: Events, split: Split, buckets: int, position: int) -> pa.RecordBatch:
-    """Return events and windows as rows of `NUMBERED`; keys are given to buckets in turn."""
-    numbers = pa.table([events.partition, events.ordinal, events.arrival], schema=_NUMBERS)
-    schema = pa.schema([*events.rows.schema, *_NUMBERS])
-    table = pa.table([*events.rows.columns, *numbers.columns], schema=schema)
-    of_row, of_opened, of_closed = (
-        partition % buckets
-        for partition in (events.partition, split.opened.partition, split.closed.partition)
-    )
-    filled = np.unique(np.concatenate([of_row, of_opened, of_closed]))
-    opened = [_chosen(split.opened, of_opened == bucket) for bucket in filled]
-    closed = [_chosen(split.closed, of_closed == bucket) for bucket in filled]
-    rows = [_arrays(table.filter(pa.array(of_row == bucket))) for bucket in filled]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(filled, pa.int32()),
-            pa.array(np.full(len(filled), position), pa.int64()),
-            window_cells(opened),
-            window_cells(closed),
-            block_cells([narrow_rows(columns) for columns in rows]),
-        ],
-        schema=NUMBERED,
-    )
-
-
-def _chosen(windows: Windows, chosen: Booleans) -> Windows:
-    return Windows(*(getattr(windows, field.name)[chosen] for field in fields(Windows)))
 
 
 def _part(held: pa.Table, batch: WindowBatch, begin: int) -> pa.Table:

@@ -13,23 +13,18 @@ without a splitter and in any order of events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows
 from outpace.pattern.bind.windows import ByCount
 
 #: How many windows are looked at to find the end of a batch, at first.
 _LOOKED_AT: Final = 256
-
-#: Windows as they travel.
-WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
 
 @dataclass(frozen=True)
@@ -274,25 +269,6 @@ def count_windows(kind: ByCount, numbers: tuple[int, int], total: int) -> Window
     zeros = np.zeros(len(number), np.int64)
     closed_at = np.where(end <= total, stop - 1, total)
     return Windows(zeros, number, np.maximum(start, 0), stop, zeros, zeros, closed_at)
-
-
-def window_cells(several: Sequence[Windows]) -> pa.Array:
-    """Write windows into cells of a binary column.
-
-    Examples
-    --------
-    >>> one = np.arange(2)
-    >>> windows = Windows(one * 0, one, one, one + 9, one, one + 8, one + 8)
-    >>> read_windows(window_cells([windows])[0].as_buffer()).stop.tolist()
-    [9, 10]
-    """
-    rows = [dict(zip(WINDOWS.names, map(pa.array, one.columns), strict=True)) for one in several]
-    return block_cells([narrow_rows(columns) for columns in rows])
-
-
-def read_windows(cell: pa.Buffer) -> Windows:
-    """Read windows from a cell."""
-    return Windows(*(column.to_numpy() for column in read_block(cell, WINDOWS).values()))
 
 
 def _slice(windows: Windows, low: int, high: int) -> Windows:

@@ -13,10 +13,9 @@ from outpace.engine.divide.batches import (
     BatchCutter,
     TimeBatches,
     WindowBatch,
-    read_windows,
-    window_cells,
 )
 from outpace.engine.split.windows import OPEN, Split, Windows
+from outpace.engine.wire import read_windows, write_windows
 
 
 def windows(first: list[int], stop: list[int]) -> Windows:
@@ -82,7 +81,7 @@ def test_every_window_is_own_once_and_comes_with_its_neighbours(
             assert column.tolist() == getattr(stream, name)[places].tolist()
         if count is not None:
             assert batch.stop - batch.first <= count
-        read = read_windows(window_cells([batch.windows])[0].as_buffer())
+        read = read_windows(write_windows(batch.windows))
         assert [c.tolist() for c in vars(read).values()] == [
             c.tolist() for c in vars(batch.windows).values()
         ]
