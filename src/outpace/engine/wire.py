@@ -135,36 +135,36 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     >>> read_stimulus(pa.py_buffer(write_stimulus(TimeTold(7, "east"))))
     TimeTold(watermark=7, source='east')
     """
-    said, watermark = _STIMULI.index(type(stimulus)), 0
+    flags, watermark = _STIMULI.index(type(stimulus)), 0
     rows: pa.Buffer | bytes = b""
     source = spans = b""
     if stimulus.source is not None:
-        said, source = said | _SOURCE, stimulus.source.encode()
+        flags, source = flags | _SOURCE, stimulus.source.encode()
     if not isinstance(stimulus, SourceEnded):
         watermark = int(stimulus.watermark)
     if isinstance(stimulus, EventsArrived):
-        rows, said = write_table(stimulus.rows), said | _ENDED * stimulus.ended
+        rows, flags = write_table(stimulus.rows), flags | _ENDED * stimulus.ended
         if stimulus.spans is not None:
-            said, spans = said | _SPANS, stimulus.spans.astype("<i8").tobytes()
-    return _joined(watermark, said, [rows, source, spans])
+            flags, spans = flags | _SPANS, stimulus.spans.astype("<i8").tobytes()
+    return _joined(watermark, flags, [rows, source, spans])
 
 
 def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
-        watermark, said, (rows, text, stretches) = _parted(data)
-        kind = said & _KIND_BITS
-        known = 0 <= said < 2 * _ENDED and kind < len(_STIMULI)
+        watermark, flags, (rows, text, stretches) = _parted(data)
+        kind = flags & _KIND_BITS
+        known = 0 <= flags < 2 * _ENDED and kind < len(_STIMULI)
         require(known and len(data) == _HEADER.size + len(rows) + len(text) + len(stretches), "")
-        source = text.to_pybytes().decode() if said & _SOURCE else None
+        source = text.to_pybytes().decode() if flags & _SOURCE else None
         if kind == _STIMULI.index(SourceEnded):
             return SourceEnded(source)
         if kind == _STIMULI.index(TimeTold):
             return TimeTold(watermark, source)
         spans = None
-        if said & _SPANS:
+        if flags & _SPANS:
             spans = np.frombuffer(stretches, "<i8").reshape(-1, 2).astype(np.int64)
-        return EventsArrived(read_table(rows), source, spans, watermark, bool(said & _ENDED))
+        return EventsArrived(read_table(rows), source, spans, watermark, bool(flags & _ENDED))
 
 
 def instructions_checksum(instructions: Sequence[Instruction]) -> int:
@@ -185,11 +185,11 @@ def instructions_checksum(instructions: Sequence[Instruction]) -> int:
     checksum = 0
     for instruction in instructions:
         if isinstance(instruction, Emit):
-            said = f"emit {instruction.watermark}"
+            text = f"emit {instruction.watermark}"
             tables = [instruction.matches.table, instruction.timed_out]
         else:
-            said, tables = instruction.kind.value, [instruction.rows]
-        checksum = zlib.crc32(said.encode(), checksum)
+            text, tables = instruction.kind.value, [instruction.rows]
+        checksum = zlib.crc32(text.encode(), checksum)
         for table in tables:
             checksum = _table_checksum(table, checksum)
     return checksum

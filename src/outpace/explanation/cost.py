@@ -146,8 +146,8 @@ def _all_matches(query: Query, program: Program) -> list[str]:
         "finding and counting is shared between them, each match returned costs its length"
     )
     if query.limits:
-        told = " and ".join(f"{limit.count} per {limit.per.value}" for limit in query.limits)
-        lines.append(f"the limit returns at most {told}")
+        limits = " and ".join(f"{limit.count} per {limit.per.value}" for limit in query.limits)
+        lines.append(f"the limit returns at most {limits}")
     return lines
 
 

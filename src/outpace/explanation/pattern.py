@@ -127,8 +127,8 @@ def automaton_section(program: Program) -> list[str]:
             return [*lines, f"... and {count + 1 - index} more positions"]
         for rank, move in enumerate(options, start=1):
             lead = source if rank == 1 else ""
-            told = _move_text(program, move, is_first=index == 0)
-            lines.append(f"{lead.ljust(width)}  {rank}. {told}")
+            text = _move_text(program, move, is_first=index == 0)
+            lines.append(f"{lead.ljust(width)}  {rank}. {text}")
         if not options:
             lines.append(f"{source.ljust(width)}  no way on")
         for negation in _waiting_negations(program, index - 1):

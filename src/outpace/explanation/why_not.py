@@ -188,8 +188,8 @@ def _after_run(evidence: Evidence, run: TracedRun, named: list[int], number: int
     reasons: dict[tuple[str, ...], None] = {}
     for move in evidence.task.program.follow[run.positions[-1]]:
         reasons[tuple(explain_move(evidence, run, move, number, later))] = None
-    told = [f"  {line}" for reason in reasons for line in reason]
-    return [f"after {evidence.row_name(run.rows[-1])}:", *told] if told else []
+    lines = [f"  {line}" for reason in reasons for line in reason]
+    return [f"after {evidence.row_name(run.rows[-1])}:", *lines] if lines else []
 
 
 def _not_first(evidence: Evidence, start: int, number: int) -> list[str]:
@@ -251,8 +251,8 @@ def _ruled_out(evidence: Evidence, run: TracedRun, runs: list[tuple[int, TracedR
             return [*head, f"match {index} of the partition ({shown}) rules it out: {reason}"]
     limits = evidence.task.bound.query.limits
     if limits:
-        told = " and ".join(f"{limit.count} per {limit.per.value}" for limit in limits)
-        return [*head, f"the limit of matches is reached: {told}"]
+        limit_text = " and ".join(f"{limit.count} per {limit.per.value}" for limit in limits)
+        return [*head, f"the limit of matches is reached: {limit_text}"]
     return [*head, "a match that was found with other rows is preferred"]
 
 

@@ -216,13 +216,13 @@ def _csv_fault(
     try:
         parse(line)
     except PARSE_ERRORS as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = ""
-    width = _WIDTH.search(said)
+        message = ""
+    width = _WIDTH.search(message)
     if width and not _open_quote(line):
         return f"expected {width[1]} values, found {width[2]}", None, None
-    found = _CONVERSION.search(said)
+    found = _CONVERSION.search(message)
     if found is None:
         hint = "a row of CSV must be one line"
         return "a quoted value does not end on its line", None, hint
@@ -241,8 +241,8 @@ def _json_fault(line: bytes, schema: pa.Schema) -> tuple[str, str | None, str | 
     for field in schema:
         if not does_parse(partial(_parse_json, pa.schema([field])), line):
             value = json.dumps(values.get(field.name), ensure_ascii=False)
-            said = f"{_quoted(value)} is not {_kind(schema, field.name)}"
-            return said, field.name, _hint(schema, field.name, value)
+            fault = f"{_quoted(value)} is not {_kind(schema, field.name)}"
+            return fault, field.name, _hint(schema, field.name, value)
     return "the line is not one JSON object", None, None
 
 
@@ -254,8 +254,8 @@ def _not_an_object(line: bytes) -> str | None:
     except UnicodeDecodeError as error:
         return f"byte {error.start + 1} of the line is not UTF-8"
     except json.JSONDecodeError as error:
-        said = error.msg[:1].lower() + error.msg[1:]
-        return f"the line is not JSON: {said} at character {error.pos + 1}"
+        message = error.msg[:1].lower() + error.msg[1:]
+        return f"the line is not JSON: {message} at character {error.pos + 1}"
     except ValueError:
         return "a number of the line has too many digits"
     except RecursionError:

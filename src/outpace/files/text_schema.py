@@ -74,10 +74,10 @@ def tell_schema(
     is_csv = format is TextFormat.CSV
     infer: Parse = partial(_infer_json, known)
     if is_csv:
-        told = [name for name in names if name not in known.names]
-        if not told:
+        new_names = [name for name in names if name not in known.names]
+        if not new_names:
             return known
-        infer = partial(_infer_csv, tuple(names), told, delimiter)
+        infer = partial(_infer_csv, tuple(names), new_names, delimiter)
     elif (index := _deep_line(block)) is not None:
         line = block.split(b"\n")[index]
         return Fault(index, shown_line(line), "the line is nested too deeply")
@@ -110,7 +110,9 @@ def _deep_line(block: bytes) -> int | None:
     return plain.count(b"\n", 0, int(deep.argmax())) if deep.any() else None
 
 
-def _infer_csv(names: Sequence[str], told: Sequence[str], delimiter: str, block: bytes) -> pa.Table:
+def _infer_csv(
+    names: Sequence[str], new_names: Sequence[str], delimiter: str, block: bytes
+) -> pa.Table:
     return arrow_csv.read_csv(
         io.BytesIO(block),
         read_options=arrow_csv.ReadOptions(
@@ -118,7 +120,7 @@ def _infer_csv(names: Sequence[str], told: Sequence[str], delimiter: str, block:
         ),
         parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
         convert_options=arrow_csv.ConvertOptions(
-            include_columns=list(told), null_values=[""], strings_can_be_null=True
+            include_columns=list(new_names), null_values=[""], strings_can_be_null=True
         ),
     )
 
@@ -136,10 +138,10 @@ def _infer_json(known: pa.Schema, block: bytes) -> pa.Table:
 def _with_times_as_text(table: pa.Table, known: pa.Schema, block: bytes) -> pa.Table:
     """Read the columns again that Arrow takes for times, whether they have a zone or not."""
     times = [f.name for f in table.schema if pa.types.is_timestamp(f.type)]
-    told = [name for name in times if name not in known.names]
-    if not told:
+    new_names = [name for name in times if name not in known.names]
+    if not new_names:
         return table
-    return _infer_json(pa.schema([*known, *((name, pa.string()) for name in told)]), block)
+    return _infer_json(pa.schema([*known, *((name, pa.string()) for name in new_names)]), block)
 
 
 def _changing(block: bytes, infer: Parse) -> Fault:

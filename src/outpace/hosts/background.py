@@ -61,7 +61,7 @@ def compile_when_loaded(matcher: Matcher) -> None:
     on_load(partial(compile_in_background, matcher))
 
 
-class CompilingTold:
+class CompileNotice:
     """Says once, on standard error, that kernels are being compiled and someone waits for them."""
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -105,9 +105,9 @@ class CompilingTold:
 def _listen() -> None:
     from numba.core import event
 
-    event.Listener.register(CompilingTold)
+    event.Listener.register(CompileNotice)
     # Numba has no annotations.
-    event.register("numba:compile", CompilingTold())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]
 
 
 on_load(_listen)

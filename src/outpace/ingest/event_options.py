@@ -45,10 +45,10 @@ class EventSettings:
     @property
     def identity(self) -> int:
         """A number that tells streams of other events apart."""
-        told = asdict(self.stream)
+        settings = asdict(self.stream)
         if self.from_now:
-            del told["beginning_us"]
-        return zlib.crc32(json.dumps(told, sort_keys=True).encode())
+            del settings["beginning_us"]
+        return zlib.crc32(json.dumps(settings, sort_keys=True).encode())
 
 
 def read_options(options: Mapping[str, str]) -> EventSettings:

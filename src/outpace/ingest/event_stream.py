@@ -104,8 +104,8 @@ class EventStream:
         make, keys = makers[self.kind]
         if self.types is not None and self.kind != "simple":
             raise BindError(f"events of kind '{self.kind}' have no types")
-        asked = {keys: self.keys, "types": self.types}
-        more = {name: value for name, value in asked.items() if value is not None}
+        settings = {keys: self.keys, "types": self.types}
+        more = {name: value for name, value in settings.items() if value is not None}
         made = make(self.events, seed=self.seed, rate=self.rate, **more)
         return replace(made, beginning_us=self.beginning_us, burst=self.burst)
 

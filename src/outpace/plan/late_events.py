@@ -32,14 +32,14 @@ class LateEvents:
         nodes = () if query.tree is None else ast.walk(query.tree)
         self._negated = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, ast.Not)))
         self._count = 0
-        self._told = 0
+        self._last_count = 0
 
     def take(self, count: int) -> str | None:
         """Count events; return what is to be said where that is news."""
         self._count += count
-        if not count or self._count < _AGAIN * self._told:
+        if not count or self._count < _AGAIN * self._last_count:
             return None
-        self._told = self._count
+        self._last_count = self._count
         events = "1 event was" if self._count == 1 else f"{self._count} events were"
         text = f"query '{self._name}': {events} late and dropped so far"
         if self._negated:

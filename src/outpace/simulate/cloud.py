@@ -179,8 +179,8 @@ def shared_capacities(
         demand[host_id] = demand.get(host_id, 0.0) + (vm.capacity if asks else 0.0)
     slowdown: dict[str | None, float] = {None: 1.0}
     for host, _ in _hosts(clouds):
-        asked = demand.get(host.id, 0.0)
-        slowdown[host.id] = host.capacity / asked if asked > host.capacity else 1.0
+        load = demand.get(host.id, 0.0)
+        slowdown[host.id] = host.capacity / load if load > host.capacity else 1.0
     return [
         vm.capacity * slowdown[places[vm.id].host] if asks else 0.0
         for vm, asks in zip(vms, busy, strict=True)

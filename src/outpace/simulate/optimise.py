@@ -106,9 +106,9 @@ def optimise(
     best = search.best_start()
     if best.cost > search.cost_bound:
         best = search.anneal(best, random.Random(seed), steps, on_step)
-    placed = replace(scenario, placement=best.placement)
+    best_scenario = replace(scenario, placement=best.placement)
     used = tuple(vm.id for vm in scenario.vms if vm.id in best.placement.values())
-    return Optimum(placed, used, best.latency, best.meets_target, len(search.judged))
+    return Optimum(best_scenario, used, best.latency, best.meets_target, len(search.judged))
 
 
 @dataclass(frozen=True, slots=True)

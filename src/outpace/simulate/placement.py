@@ -139,13 +139,13 @@ class LoadBalanced(_Filling):
     def place(self, flow: Flow, capacities: Mapping[str, float]) -> dict[str, str]:
         """Return the placement."""
         rooms = _Rooms(capacities, self.fill)
-        placed = {}
+        placement = {}
         for vertex in _heaviest_first(flow.loads):
             load = flow.loads[vertex]
             fullness = {vm: rooms.fullness(vm, load) for vm in rooms.fitting(load)}
             chosen = sorted(fullness, key=lambda vm: fullness[vm])
-            placed[vertex] = rooms.take(vertex, load, chosen)
-        return {vertex: placed[vertex] for vertex in flow.loads}
+            placement[vertex] = rooms.take(vertex, load, chosen)
+        return {vertex: placement[vertex] for vertex in flow.loads}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +175,17 @@ class NetworkAware(_Filling):
         rooms = _Rooms(capacities, self.fill)
         groups = _groups(flow, max(capacities.values(), default=0.0) * self.fill)
         loads = {group: sum(flow.loads[vertex] for vertex in group) for group in groups}
-        placed: dict[str, str] = {}
+        placement: dict[str, str] = {}
         for group in _heaviest_first(loads):
             fitting = rooms.fitting(loads[group])
             if fitting:
                 vm = rooms.take(group[0], loads[group], fitting)
-                placed.update(dict.fromkeys(group, vm))
+                placement.update(dict.fromkeys(group, vm))
                 continue
             for vertex in group:
-                near = _nearest_first(vertex, flow, placed, rooms.fitting(flow.loads[vertex]))
-                placed[vertex] = rooms.take(vertex, flow.loads[vertex], near)
-        return {vertex: placed[vertex] for vertex in flow.loads}
+                near = _nearest_first(vertex, flow, placement, rooms.fitting(flow.loads[vertex]))
+                placement[vertex] = rooms.take(vertex, flow.loads[vertex], near)
+        return {vertex: placement[vertex] for vertex in flow.loads}
 
 
 class _Rooms:
@@ -239,13 +239,13 @@ def _groups(flow: Flow, room: float) -> list[tuple[str, ...]]:
 
 
 def _nearest_first(
-    vertex: str, flow: Flow, placed: Mapping[str, str], vms: Iterable[str]
+    vertex: str, flow: Flow, placement: Mapping[str, str], vms: Iterable[str]
 ) -> list[str]:
     """Sort machines by the traffic that a vertex has with what is on them."""
     shared: dict[str, float] = {}
     for (source, target), events in flow.traffic.items():
         if vertex in (source, target):
-            vm = placed.get(target if source == vertex else source)
+            vm = placement.get(target if source == vertex else source)
             if vm is not None:
                 shared[vm] = shared.get(vm, 0.0) + events
     return sorted(vms, key=lambda vm: -shared.get(vm, 0.0))

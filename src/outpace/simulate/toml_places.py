@@ -52,17 +52,17 @@ def check_nesting(text: str) -> None:
     """
     depth = parts = 0
     for found in _PIECE.finditer(text):
-        piece, said = found.group(), None
+        piece, message = found.group(), None
         depth += (piece in ("[", "{")) - (piece in ("]", "}"))
         parts = parts + 1 if piece == "." else 0 if piece in tuple("[]{},=\n") else parts
         if max(depth, parts) > MOST_NESTED:
-            said = "this is nested too deeply"
+            message = "this is nested too deeply"
         elif piece in ("'", '"'):
-            said = "this string is never closed"
+            message = "this string is never closed"
         elif len(piece) >= _MOST_DIGITS and piece[0] in "0123456789_":
-            said = "the number is too long"
-        if said is not None:
-            raise ScenarioError(said, span=Span(found.start(), found.start() + 1, text))
+            message = "the number is too long"
+        if message is not None:
+            raise ScenarioError(message, span=Span(found.start(), found.start() + 1, text))
 
 
 def toml_places(text: str) -> Mapping[Path, Span]:

@@ -54,7 +54,7 @@ def database_error(
     statement: Statement,
     *,
     database: str,
-    said: str,
+    message: str,
     names: re.Pattern[str],
     hint: str | None = None,
 ) -> OutpaceError:
@@ -68,7 +68,7 @@ def database_error(
         What the user wrote.
     database
         Who says it.
-    said
+    message
         The message: its first line, then details.
     names
         Finds the names that a message quotes, in one of its groups.
@@ -80,15 +80,15 @@ def database_error(
     >>> from outpace.errors import BindError
     >>> from outpace.statement.split import split
     >>> print(database_error(BindError, split("SELECT pirce FROM ticks"), database="DuckDB",
-    ...       said='Column "pirce" not found!', names=re.compile('"([^"]+)"')))
+    ...       message='Column "pirce" not found!', names=re.compile('"([^"]+)"')))
     [bind] DuckDB: column "pirce" not found
       statement, line 1, column 8
         SELECT pirce FROM ticks
                ^^^^^
     """
     for step in statement.steps:
-        said = re.sub(rf"\b{step.table}\b", step.query.name, said)
-    first, *rest = said.splitlines() or ["unknown error"]
+        message = re.sub(rf"\b{step.table}\b", step.query.name, message)
+    first, *rest = message.splitlines() or ["unknown error"]
     return kind(
         f"{database}: {first[:1].lower()}{first[1:].rstrip('.!')}",
         span=_named_place(first, statement, names),

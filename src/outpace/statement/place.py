@@ -48,8 +48,8 @@ def place_in_clause(error: OutpaceError, text: str, clause: Span, dialect: str) 
     >>> place_in_clause(error, text, Span(7, len(text)), "outpace")
     Span(start=33, end=35)
     """
-    said = (error.where or error.message).lower()
-    keyword = next((key for begin, key in _CLAUSES.items() if said.startswith(begin)), None)
+    subject = (error.where or error.message).lower()
+    keyword = next((key for begin, key in _CLAUSES.items() if subject.startswith(begin)), None)
     if keyword is None:
         return None
     source = SourceText(text[clause.start : clause.end], offset=clause.start, dialect=dialect)

@@ -221,8 +221,8 @@ def _nameless(select: exp.Select) -> tuple[str, exp.Expr] | None:
 def _is_plain(node: exp.Expr, kinds: _Kinds) -> bool:
     """Say whether a comparison is of values of one kind, in the form that both databases read."""
     sides = [node.this, *_others(node)]
-    told = [_kinds(side, kinds) or {""} for side in sides if not _is_constant(side)]
-    every = {"number" if kind in _NUMBERS else kind for kind in set().union(*told)}
+    kind_sets = [_kinds(side, kinds) or {""} for side in sides if not _is_constant(side)]
+    every = {"number" if kind in _NUMBERS else kind for kind in set().union(*kind_sets)}
     if len(every) != 1 or "" in every:
         return False
     kind = next(iter(every))

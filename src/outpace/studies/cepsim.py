@@ -177,10 +177,10 @@ def one_vm(counts: Sequence[int], repeat: int) -> Iterator[Row]:
     """Simulate several numbers of copies of q2 on one VM (figure 14)."""
     for queries in counts:
         cost = cost_of(queries, 1, repeat)
-        said = ONE_VM.get(queries, (None, None))
+        paper = ONE_VM.get(queries, (None, None))
         setting = f"{queries:,} queries"
         yield from _cost_rows(
-            figures.TIME_ONE, figures.MEMORY_ONE, setting, cost, said, "here", queries
+            figures.TIME_ONE, figures.MEMORY_ONE, setting, cost, paper, "here", queries
         )
 
 
@@ -189,11 +189,11 @@ def many_vms(queries_per_vm: int, vms: Sequence[int], repeat: int) -> Iterator[R
     for count in vms:
         queries = count * queries_per_vm
         cost = cost_of(queries, count, repeat)
-        said = MANY_VMS.get(queries, (None, None))
+        paper = MANY_VMS.get(queries, (None, None))
         setting = f"{queries:,} queries, {queries_per_vm} on each VM"
         curve = f"{queries_per_vm} queries on each VM"
         yield from _cost_rows(
-            figures.TIME_MANY, figures.MEMORY_MANY, setting, cost, said, curve, queries
+            figures.TIME_MANY, figures.MEMORY_MANY, setting, cost, paper, curve, queries
         )
 
 
@@ -221,12 +221,12 @@ def _cost_rows(
     memory: Figure,
     setting: str,
     cost: Cost,
-    said: tuple[float | None, float | None],
+    paper: tuple[float | None, float | None],
     curve: str,
     at: int,
 ) -> Iterator[Row]:
-    yield Row(time.name, setting, cost.seconds, "s", said[0], curve, at)
-    yield Row(memory.name, setting, cost.peak_bytes / 1e6, "MB", said[1], curve, at)
+    yield Row(time.name, setting, cost.seconds, "s", paper[0], curve, at)
+    yield Row(memory.name, setting, cost.peak_bytes / 1e6, "MB", paper[1], curve, at)
 
 
 def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
@@ -246,9 +246,9 @@ def strategies(rates: Sequence[int], seconds: float) -> Iterator[Row]:
                     (figures.STRATEGY_LATENCY, 1000 * result.latency("consumer")),
                     (figures.STRATEGY_THROUGHPUT, result.throughput("consumer")),
                 ):
-                    said = figures.said_of_strategy(figure, first, second, rate)
+                    paper = figures.said_of_strategy(figure, first, second, rate)
                     setting = f"{curve}, {rate:,} events/s"
-                    yield Row(figure.name, setting, value, figure.unit, said, curve, rate)
+                    yield Row(figure.name, setting, value, figure.unit, paper, curve, rate)
 
 
 def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row]:

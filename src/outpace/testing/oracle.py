@@ -285,7 +285,7 @@ class _Runs:
     """The candidates and the timed-out runs of one start."""
 
     def __init__(self, question: Question, start: int, free: Callable[[int], bool]) -> None:
-        self._asked = question
+        self._question = question
         self._free = free
         self.candidates: list[Run] = []
         self._timed_out: dict[Run, None] = {}
@@ -303,7 +303,7 @@ class _Runs:
 
     def _may_start(self, start: int, move: _Move) -> bool:
         def holds(name: str) -> bool:
-            return self._asked.holds(name, start, ())
+            return self._question.holds(name, start, ())
 
         assert move.step is not None
         return (
@@ -341,7 +341,7 @@ class _Runs:
     def _take_all(
         self, state: _State, moves: list[_Move], negations: list[tuple[str, bool]]
     ) -> None:
-        for event in range(state.run[-1][0] + 1, self._asked.size):
+        for event in range(state.run[-1][0] + 1, self._question.size):
             for move in moves:
                 assert move.step is not None
                 if self._free(event) and self._may_take(state, move, event, negations):
@@ -355,12 +355,12 @@ class _Runs:
         assert move.step is not None
         skipped = range(state.run[-1][0] + 1, event)
         return (
-            self._asked.holds(move.step.name, event, state.run)
+            self._question.holds(move.step.name, event, state.run)
             and self._in_time(state.run, event)
             and self._still_waits(state, move, skipped, negations)
             and not self._closed(state, move, range(skipped.start, event + 1))
             and not any(
-                immediate and self._asked.holds(name, skipped.start, state.run)
+                immediate and self._question.holds(name, skipped.start, state.run)
                 for name, immediate in negations
             )
         )
@@ -371,7 +371,7 @@ class _Runs:
         """Whether a move survives that these events are skipped."""
 
         def some(name: str) -> bool:
-            return any(self._asked.holds(name, event, state.run) for event in skipped)
+            return any(self._question.holds(name, event, state.run) for event in skipped)
 
         assert move.step is not None
         if skipped and move.guard.link is Link.STRICT:
@@ -384,7 +384,7 @@ class _Runs:
         """Whether an `until` or a possessive repetition rules a move out by these events."""
 
         def holds(name: str, event: int) -> bool:
-            return self._asked.holds(name, event, state.run)
+            return self._question.holds(name, event, state.run)
 
         def could_have_taken(name: str, until: str | None, event: int) -> bool:
             return holds(name, event) and not (
@@ -398,19 +398,19 @@ class _Runs:
         )
 
     def _deadline(self, run: Run) -> int | None:
-        if self._asked.within is None:
+        if self._question.within is None:
             return None
-        first = self._asked.kind is WithinKind.FIRST_TO_LAST
-        return self._asked.times[run[0 if first else -1][0]] + self._asked.within
+        first = self._question.kind is WithinKind.FIRST_TO_LAST
+        return self._question.times[run[0 if first else -1][0]] + self._question.within
 
     def _in_time(self, run: Run, event: int) -> bool:
         deadline = self._deadline(run)
-        return deadline is None or self._asked.times[event] < deadline
+        return deadline is None or self._question.times[event] < deadline
 
     def _events_in_time(self, run: Run) -> range:
         first = run[-1][0] + 1
         last = first
-        while last < self._asked.size and self._in_time(run, last):
+        while last < self._question.size and self._in_time(run, last):
             last += 1
         return range(first, last)
 
@@ -418,28 +418,28 @@ class _Runs:
         """Whether a move was still open when time had reached the deadline."""
         deadline = self._deadline(state.run)
         events = self._events_in_time(state.run)
-        watermark = self._asked.watermark
+        watermark = self._question.watermark
         if deadline is None or (
-            events.stop == self._asked.size and (watermark is None or watermark < deadline)
+            events.stop == self._question.size and (watermark is None or watermark < deadline)
         ):
             return False
         return (
             self._still_waits(state, move, events, negations)
             and not self._closed(state, move, events)
             and not any(
-                immediate and events and self._asked.holds(name, events.start, state.run)
+                immediate and events and self._question.holds(name, events.start, state.run)
                 for name, immediate in negations
             )
         )
 
     def _may_accept(self, state: _State, move: _Move) -> bool:
         last = state.run[-1][0]
-        if move.guard.at_end and last != self._asked.size - 1:
+        if move.guard.at_end and last != self._question.size - 1:
             return False
         for name, immediate in move.guard.negations:
-            following = range(last + 1, min(last + 2, self._asked.size))
+            following = range(last + 1, min(last + 2, self._question.size))
             events = following if immediate else self._events_in_time(state.run)
-            if any(self._asked.holds(name, event, state.run) for event in events):
+            if any(self._question.holds(name, event, state.run) for event in events):
                 return False
         return True
 
@@ -451,20 +451,20 @@ class _Emission:
     """Goes through the starts and emits what no earlier match rules out."""
 
     def __init__(self, question: Question) -> None:
-        self._asked = question
+        self._question = question
         self._barrier = -1
         self._consumed: set[int] = set()
         self._matches: list[tuple[int, Run]] = []
         self._timed_out: list[Run] = []
 
     def answer(self) -> Answer:
-        asked = self._asked
-        if asked.selection is Selection.PREFERRED:
+        question = self._question
+        if question.selection is Selection.PREFERRED:
             self._preferred()
         elif (
-            asked.after.skip is Skip.NONE
-            and asked.consume is Consume.NONE
-            and asked.per_partition is None
+            question.after.skip is Skip.NONE
+            and question.consume is Consume.NONE
+            and question.per_partition is None
         ):
             self._all_by_completion()
         else:
@@ -472,7 +472,7 @@ class _Emission:
         return Answer(self._matches, self._timed_out)
 
     def _preferred(self) -> None:
-        for start in range(self._asked.size):
+        for start in range(self._question.size):
             if self._full or start <= self._barrier:
                 continue
             runs = self._runs(start)
@@ -483,23 +483,23 @@ class _Emission:
 
     def _all_by_completion(self) -> None:
         found = []
-        for start in range(self._asked.size):
+        for start in range(self._question.size):
             candidates = self._by_completion(start)
-            limited = candidates[: self._asked.per_start]
+            limited = candidates[: self._question.per_start]
             found += [(run[-1][0], start, index, run) for index, run in enumerate(limited)]
-            if self._asked.per_start is None or len(candidates) < self._asked.per_start:
+            if self._question.per_start is None or len(candidates) < self._question.per_start:
                 self._timed_out += self._runs(start).timed_out
         self._matches = [(start, run) for _, start, _, run in sorted(found)]
 
     def _all_by_start(self) -> None:
-        for start in range(self._asked.size):
+        for start in range(self._question.size):
             count = 0
             for run in self._by_completion(start):
-                if self._ruled_out(start, run) or count == self._asked.per_start:
+                if self._ruled_out(start, run) or count == self._question.per_start:
                     break
                 self._emit(start, run)
                 count += 1
-            full = self._full or count == self._asked.per_start
+            full = self._full or count == self._question.per_start
             if start > self._barrier and start not in self._consumed and not full:
                 self._timed_out += self._runs(start).timed_out
 
@@ -512,25 +512,25 @@ class _Emission:
         return self._full or start <= self._barrier or used
 
     def _runs(self, start: int) -> _Runs:
-        return _Runs(self._asked, start, lambda event: event not in self._consumed)
+        return _Runs(self._question, start, lambda event: event not in self._consumed)
 
     @property
     def _full(self) -> bool:
-        limit = self._asked.per_partition
+        limit = self._question.per_partition
         return limit is not None and len(self._matches) >= limit
 
     def _emit(self, start: int, run: Run) -> None:
         self._matches.append((start, run))
         self._barrier = max(self._barrier, self._barrier_of(start, run))
-        if self._asked.consume is Consume.SELECTED:
+        if self._question.consume is Consume.SELECTED:
             self._consumed.update(event for event, _ in run)
-        elif self._asked.consume is Consume.ALL and run:
+        elif self._question.consume is Consume.ALL and run:
             self._consumed.update(range(start, run[-1][0] + 1))
 
     def _barrier_of(self, start: int, run: Run) -> int:
-        preferred = self._asked.selection is Selection.PREFERRED
+        preferred = self._question.selection is Selection.PREFERRED
         own = start if preferred else start - 1
-        match self._asked.after.skip:
+        match self._question.after.skip:
             case _ if not run:
                 return start
             case Skip.NONE:
@@ -540,10 +540,10 @@ class _Emission:
             case Skip.PAST_LAST_ROW:
                 return run[-1][0]
             case Skip.TO_FIRST | Skip.TO_LAST as mode:
-                events = [event for event, name in run if name in self._asked.targets]
+                events = [event for event, name in run if name in self._question.targets]
                 target = None if not events else events[0 if mode is Skip.TO_FIRST else -1]
                 if target is None or target == start:
-                    if self._asked.after.strict:
+                    if self._question.after.strict:
                         raise SkipFailure("missing" if target is None else "first row")
                     return own
                 return max(target - 1, own)

@@ -16,7 +16,7 @@ States = list[list[bytes | None]]
 
 
 @dataclass(frozen=True)
-class Given:
+class BatchOutput:
     """What a batch gave.
 
     Parameters
@@ -58,12 +58,12 @@ class Chain:
         """How large all states are together."""
         return sum(len(state or b"") for states in self.states for state in states)
 
-    def run(self, cells: Sequence[Cell]) -> Given:
+    def run(self, cells: Sequence[Cell]) -> BatchOutput:
         """Run a batch for good."""
         given, self.states = self.crash(cells)
         return given
 
-    def crash(self, cells: Sequence[Cell]) -> tuple[Given, States]:
+    def crash(self, cells: Sequence[Cell]) -> tuple[BatchOutput, States]:
         """Run a batch of which nothing is kept, and return what it gave and the states after."""
         states: States = []
         counters: list[list[Counters]] = []
@@ -79,7 +79,7 @@ class Chain:
                 states[-1].append(save_stage(spec, stage))
                 counters[-1].append(stage.counters)
             cells = after
-        return Given(list(cells), counters), states
+        return BatchOutput(list(cells), counters), states
 
 
 def _travelled(cells: Sequence[Cell]) -> list[Cell]:

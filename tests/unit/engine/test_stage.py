@@ -21,7 +21,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.stage import restore_stage
 from outpace.errors import DataError, StateError
 from outpace.plan.stream import StreamPlan, plan_stream
-from outpace.testing.stream_chain import Chain, Given, States
+from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 #: A time that decides all that time can.
 END = 10_000
@@ -80,7 +80,7 @@ class Simulated:
                 elif cell.kind is not CellKind.REPORT:
                     yield replace(cell, sender=task, position=position)
 
-    def run(self, cells: list[Cell]) -> tuple[Given, States]:
+    def run(self, cells: list[Cell]) -> tuple[BatchOutput, States]:
         """Run a batch with its cells in any order, for nothing."""
         given, states = self.chain.crash(self.random.sample(cells, len(cells)))
         # Buffers are compared by what they hold.

@@ -33,7 +33,7 @@ from outpace.pattern.windows import (
     TimeWindows,
     Windows,
 )
-from outpace.testing.stream_chain import Chain, Given
+from outpace.testing.stream_chain import BatchOutput, Chain
 from outpace.windows import between
 
 SCHEMA = pa.schema(
@@ -152,7 +152,7 @@ class Simulation:
             for cell in self._packing.pack(rows, told)
         ]
 
-    def run(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> Given:
+    def run(self, tasks: Sequence[pa.Table], told: int = NO_TIME) -> BatchOutput:
         """Run a batch, and check that what comes out is what must, no more and no less."""
         given = self.chain.run(self.cells(tasks, told))
         self._times |= {

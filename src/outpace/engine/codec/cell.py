@@ -199,16 +199,16 @@ def cell_of(
     """
     try:
         checksum, stage, sender, position, watermark = _HEAD.unpack_from(head)
-        told = CellKind(kind)
+        cell_kind = CellKind(kind)
         counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
     except (struct.error, ValueError, TypeError) as error:
         raise DataError("a row of the stream is no cell", detail=str(error)) from error
-    if _checksum(told, head[_CHECKED:], block) != checksum:
+    if _checksum(cell_kind, head[_CHECKED:], block) != checksum:
         raise DataError(
             "a cell of the stream is damaged", detail="its checksum does not fit its content"
         )
     spans = head[_HEAD.size :]
-    return Cell(told, instance, block, stage, sender, position, watermark, spans, counters)
+    return Cell(cell_kind, instance, block, stage, sender, position, watermark, spans, counters)
 
 
 def _head(cell: Cell) -> bytes:
@@ -234,7 +234,7 @@ def add_reports(cells: Iterable[Cell]) -> list[Cell]:
     for cell in cells:
         before = added.get(cell.stage)
         if before is not None:
-            told = zip(astuple(before.counters), astuple(cell.counters), strict=True)
-            cell = replace(cell, counters=Counters(*(one + other for one, other in told)))
+            pairs = zip(astuple(before.counters), astuple(cell.counters), strict=True)
+            cell = replace(cell, counters=Counters(*(one + other for one, other in pairs)))
         added[cell.stage] = cell
     return list(added.values())

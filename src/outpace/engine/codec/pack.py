@@ -22,7 +22,7 @@ from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import kept_columns, match_block, whole_block
 from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import column_arrays, placed
+from outpace.engine.rows.partition import column_arrays, place_rows
 
 #: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
 PACKED: Final = pa.schema(
@@ -164,7 +164,8 @@ def pack(
     bounds = group_rows(buckets, count + 1, order)
     narrow = narrow_rows(columns)
     rows = pa.RecordBatch.from_arrays(
-        [placed(column, order, buckets, bounds) for column in narrow.columns], schema=narrow.schema
+        [place_rows(column, order, buckets, bounds) for column in narrow.columns],
+        schema=narrow.schema,
     )
     filled = np.flatnonzero(np.diff(bounds[: count + 1]))
     blocks = [rows.slice(bounds[b], bounds[b + 1] - bounds[b]) for b in filled]

@@ -34,8 +34,8 @@ def windows_of(query: Query, table: pa.Table) -> pa.Table:
     [{'window': 0, 'rows': 2}, {'window': 1, 'rows': 1}]
     """
     # Partitions and order alone are bound: a pattern is not needed to look at windows.
-    asked = Query(partitions=query.partitions, order=query.order, tree=ast.Var("A"))
-    bound = bind(asked, table.schema)
+    rows_query = Query(partitions=query.partitions, order=query.order, tree=ast.Var("A"))
+    bound = bind(rows_query, table.schema)
     windows = bind_windows(replace(query, numbered=True), table.schema)
     order = sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))
     ordered = table if order is None else table.take(pa.array(order))

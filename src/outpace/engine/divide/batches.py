@@ -95,9 +95,9 @@ class BatchCutter:
         while (batch := self._cut(ended=ended)) is not None:
             yield batch
 
-    def needed_from(self, seen: int) -> int:
+    def needed_from(self, arrived: int) -> int:
         """Return the ordinal of the first event that a later batch may need, of those seen."""
-        return int(self._windows.first.min()) if len(self._windows) else seen
+        return int(self._windows.first.min()) if len(self._windows) else arrived
 
     def _cut(self, *, ended: bool) -> WindowBatch | None:
         windows, begin = self._windows, self._next

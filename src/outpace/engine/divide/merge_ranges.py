@@ -75,9 +75,9 @@ class RangeFilter:
         output = found.column_names[: -len(START) - len(_BARRIER) - 1]
         if not found.num_rows:
             return found.select(output)
-        told = found.select([*self._keys, *_BARRIER])
-        carried = told.slice(0, 0) if self._ruled_out is None else self._ruled_out
-        joined = pa.concat_tables([carried, told])
+        barriers = found.select([*self._keys, *_BARRIER])
+        carried = barriers.slice(0, 0) if self._ruled_out is None else self._ruled_out
+        joined = pa.concat_tables([carried, barriers])
         codes = self._codes(joined)
         starts = [found.column(name).to_numpy() for name in START]
         first = np.ones(found.num_rows, np.bool_)

@@ -33,7 +33,7 @@ from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import kept_columns, match_block, take_matches, whole_block
 from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import column_arrays, placed
+from outpace.engine.rows.partition import column_arrays, place_rows
 from outpace.engine.rows.times import time_values
 from outpace.pattern.query import AfterMatch, Skip
 
@@ -179,7 +179,7 @@ def _grouped(
 
 
 def _ordered(column: pa.Array, order: npt.NDArray[np.int32]) -> pa.Array:
-    return placed(column, order, None, np.zeros(1, np.int64))
+    return place_rows(column, order, None, np.zeros(1, np.int64))
 
 
 def _slices(ranges: Ranges, times: Integers) -> Iterator[tuple[int, int, int]]:
@@ -326,8 +326,8 @@ class RangeMatcher:
         table, match = match_rows(self._task, block, found)
         ranks = _ranks(block)
         places = (block.times[start], ranks[start], block.times[barrier], ranks[barrier])
-        told = with_places(table, [place[match] for place in places], flaw[may_count][match])
-        return told, searched.group[found.segment][match]
+        candidates = with_places(table, [place[match] for place in places], flaw[may_count][match])
+        return candidates, searched.group[found.segment][match]
 
 
 def _every_start(task: Task) -> Task:

@@ -120,8 +120,8 @@ def make_graph_matcher(
     layout = graph_layout(task.program, len(bound.predicates))
     if layout is None:
         return None
-    asked = truth or partial(truth_table, task)
-    return GraphMatcher(task, layout, _Rules.of(task), asked, takes_max, nodes_kept)
+    truth_of = truth or partial(truth_table, task)
+    return GraphMatcher(task, layout, _Rules.of(task), truth_of, takes_max, nodes_kept)
 
 
 @dataclass(frozen=True)

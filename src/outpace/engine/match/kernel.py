@@ -277,8 +277,8 @@ def chain_steps(task: Task) -> Integers | None:
     program, query = task.program, task.bound.query
     skips = (Skip.NONE, Skip.TO_NEXT_ROW, Skip.PAST_LAST_ROW)
     kinds = (kernels.WITHIN_NONE, kernels.WITHIN_FIRST)
-    asked = rules(task, ())
-    if asked.within_kind not in kinds or query.effective_skip.skip not in skips:
+    task_rules = rules(task, ())
+    if task_rules.within_kind not in kinds or query.effective_skip.skip not in skips:
         return None
     if not is_chain(program) or _reads_run(task):
         return None
@@ -517,11 +517,11 @@ def _wait_for_time(
     block: Block, out: Buffers, waited: npt.NDArray[np.intp], settled: Integers
 ) -> None:
     arrivals = Arrivals(block)
-    seen, arrival = -1, arrivals.of_segment(0)
+    current, arrival = -1, arrivals.of_segment(0)
     for match in waited:
         segment = int(out.segment[match])
-        if segment != seen:
-            seen, arrival = segment, arrivals.of_segment(segment)
+        if segment != current:
+            current, arrival = segment, arrivals.of_segment(segment)
         reach = SearchReach(int(out.start[match] - block.segments[segment]), int(out.passed[match]))
         settled[match] = max(int(settled[match]), arrival(reach))
     for match in range(1, len(settled)):

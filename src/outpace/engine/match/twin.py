@@ -94,13 +94,13 @@ def make_twin(
     rules = _Rules.of(task)
 
     def match(block: Block, resume: Resume) -> Outcome:
-        asked = BlockPredicates(task, block) if predicates is None else predicates(block)
+        truth = BlockPredicates(task, block) if predicates is None else predicates(block)
         arrivals = Arrivals(block)
         emitted = _Emitted()
         parts = []
         counted = steps or StepBudget()
         for index in range(len(block.segments) - 1):
-            part = _Part(plan, rules, block, resume, index, asked, arrivals, emitted, counted)
+            part = _Part(plan, rules, block, resume, index, truth, arrivals, emitted, counted)
             part.run()
             parts.append(part)
         return Outcome(

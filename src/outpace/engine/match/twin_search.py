@@ -493,18 +493,18 @@ def _pure(program: Program, reads_run: Sequence[bool]) -> tuple[bool, ...]:
     before: list[list[int]] = [[] for _ in program.positions]
     found = []
     for position, moves in enumerate(program.follow):
-        asked = {negation.variable for negation in program.ends[position]}
+        variables = {negation.variable for negation in program.ends[position]}
         for move in moves:
-            asked.update(move.untils)
-            asked.update(negation.variable for negation in move.negations)
+            variables.update(move.untils)
+            variables.update(negation.variable for negation in move.negations)
             for hold in move.holds:
-                asked.update(
+                variables.update(
                     (hold.variable,) if hold.until is None else (hold.variable, hold.until)
                 )
             if move.target != ACCEPT:
-                asked.add(program.positions[move.target].variable)
+                variables.add(program.positions[move.target].variable)
                 before[move.target].append(position)
-        if any(reads_run[variable] for variable in asked):
+        if any(reads_run[variable] for variable in variables):
             found.append(position)
     return tuple(not reached for reached in _closure(before, found))
 

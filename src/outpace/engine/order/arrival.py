@@ -131,13 +131,13 @@ class Arrival(Stateful):
             return
         late: list[tuple[int, int]] = []
         for begin, end in itertools.pairwise(segments):
-            placed = sorted_rows[begin:end]
+            group = sorted_rows[begin:end]
             # A row is late where one that came earlier is placed behind it.
-            earliest_behind = np.minimum.accumulate(placed[::-1])[::-1]
-            behind = placed[placed > earliest_behind]
+            earliest_behind = np.minimum.accumulate(group[::-1])[::-1]
+            behind = group[group > earliest_behind]
             if len(behind):
                 row = int(behind.min())
-                late.append((row, int(placed[placed < row][-1])))
+                late.append((row, int(group[group < row][-1])))
         if late:
             raise self._refused(joined, *min(late))
 

@@ -79,7 +79,7 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
             firsts = segments[:-1] if order is None else order[segments[:-1]]
             columns[name] = _repeated(column.take(pa.array(firsts)), segments)
         else:
-            columns[name] = placed(column, order, codes, segments)
+            columns[name] = place_rows(column, order, codes, segments)
     ordinals = np.empty(size, _row_type(size))
     number_rows(segments, ordinals)
     return Sorted(columns, segments, order, ordinals)
@@ -166,7 +166,7 @@ def key_tuples(keys: pa.Table) -> list[tuple[Hashable, ...]]:
 
 def gather(column: pa.ChunkedArray | pa.Array, order: RowNumbers | None) -> pa.Array:
     """Return a column as one array in the given order; without one, and with one chunk, no copy."""
-    return placed(one_array(column), order, None, np.zeros(1, np.int64))
+    return place_rows(one_array(column), order, None, np.zeros(1, np.int64))
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -231,7 +231,7 @@ def _row_type(size: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if size <= _INT32_MAX else np.int64
 
 
-def placed(
+def place_rows(
     array: pa.Array,
     order: RowNumbers | None,
     codes: npt.NDArray[np.int32] | None,

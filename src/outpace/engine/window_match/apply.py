@@ -350,7 +350,7 @@ class WindowedApply(Applied):
         if isinstance(operator, EventOperator) and type(operator).process is EventOperator.process:
             yield from self._fed_singly(window, operator, group, low, high)
             return
-        with self._told(window):
+        with self._window_errors(window):
             rows = operator.process(group.rows.slice(low, high - low))
         yield from self._pieces(window, rows, window.last, COMPLETING)
 
@@ -360,7 +360,7 @@ class WindowedApply(Applied):
         """Give a window its new events one by one, so that each row has its own event."""
         given: list[Mapping[str, object]] = []
         places: list[int] = []
-        with self._told(window):
+        with self._window_errors(window):
             for place, event in enumerate(group.events(low, high), start=low):
                 given += operator.on_event(event) or ()
                 places += [place] * (len(given) - len(places))
@@ -376,11 +376,11 @@ class WindowedApply(Applied):
                 del self._open[partition]
             window.end_time = end
             phase = CLOSING if closed_at > window.last else COMPLETING
-            with self._told(window):
+            with self._window_errors(window):
                 rows = window.operator.close()
             yield from self._pieces(window, rows, closed_at, phase)
 
-    def _told(self, window: _Open) -> AbstractContextManager[None]:
+    def _window_errors(self, window: _Open) -> AbstractContextManager[None]:
         return operator_errors(self.bound, window.operator, window.key, window.number)
 
     def _pieces(

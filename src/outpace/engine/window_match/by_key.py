@@ -117,17 +117,17 @@ class TouchedWindows(Stateful):
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
-        touched = np.unique(np.concatenate([events.partition, split.closed.partition]))
-        if self._aside is None and self._partitions > max(MANY_MIN, MANY * len(touched)):
+        partitions = np.unique(np.concatenate([events.partition, split.closed.partition]))
+        if self._aside is None and self._partitions > max(MANY_MIN, MANY * len(partitions)):
             self._lay_aside()
-        elif self._aside is not None and 2 * len(touched) >= self._partitions:
+        elif self._aside is not None and 2 * len(partitions) >= self._partitions:
             self.restore(*self._whole(self._aside))
         self._timed = self._timed or len(events.times) > 0
         if self._aside is None:
             matches = self._strategy.step(events, split)
         else:
-            matches = self._step_aside(self._aside, touched, events, split)
-        self._count(touched, split)
+            matches = self._step_aside(self._aside, partitions, events, split)
+        self._count(partitions, split)
         return matches
 
     def tables(self) -> list[pa.Table]:
@@ -142,13 +142,13 @@ class TouchedWindows(Stateful):
         self._open = np.bincount(_column(tables[0], "partition")).astype(np.int64)
         self._partitions = int(np.count_nonzero(self._open))
 
-    def _count(self, touched: Integers, split: Split) -> None:
+    def _count(self, partitions: Integers, split: Split) -> None:
         """Count the partitions that have open windows."""
-        self._open = grown(self._open, int(touched.max(initial=-1)) + 1, 0)
-        before = int(np.count_nonzero(self._open[touched]))
+        self._open = grown(self._open, int(partitions.max(initial=-1)) + 1, 0)
+        before = int(np.count_nonzero(self._open[partitions]))
         np.add.at(self._open, split.opened.partition, 1)
         np.add.at(self._open, split.closed.partition, -1)
-        self._partitions += int(np.count_nonzero(self._open[touched])) - before
+        self._partitions += int(np.count_nonzero(self._open[partitions])) - before
 
     def _lay_aside(self) -> None:
         """Take from the strategy all that it knows."""
@@ -162,31 +162,31 @@ class TouchedWindows(Stateful):
         self._take_back(self._aside, everywhere, np.arange(len(self._open)))
 
     def _step_aside(
-        self, aside: _Aside, touched: Integers, events: Events, split: Split
+        self, aside: _Aside, partitions: Integers, events: Events, split: Split
     ) -> WindowMatches:
         # Partitions are numbered anew in the same order, so that nothing depends on how many.
         def here(windows: Windows) -> Windows:
-            return replace(windows, partition=np.searchsorted(touched, windows.partition))
+            return replace(windows, partition=np.searchsorted(partitions, windows.partition))
 
-        self._strategy.restore(*self._known(aside, touched, np.searchsorted(touched, touched)))
+        self._strategy.restore(*self._known(aside, partitions, np.arange(len(partitions))))
         matches = self._strategy.step(
-            replace(events, partition=np.searchsorted(touched, events.partition)),
+            replace(events, partition=np.searchsorted(partitions, events.partition)),
             Split(here(split.opened), here(split.closed)),
         )
-        self._take_back(aside, touched, touched)
-        return replace(matches, partition=touched[matches.partition])
+        self._take_back(aside, partitions, partitions)
+        return replace(matches, partition=partitions[matches.partition])
 
-    def _take_back(self, aside: _Aside, touched: Integers, names: Integers) -> None:
+    def _take_back(self, aside: _Aside, partitions: Integers, names: Integers) -> None:
         """Lay aside what the strategy knows of partitions; `names` are theirs by its numbers."""
         tables, held = self._strategy.tables(), self._strategy.held
         times = held.times if len(held.times) else np.zeros_like(held.arrival)
         numbers = np.stack([held.ordinal, held.arrival, times])
         rows = Kept(held.rows.combine_chunks(), names[held.partition], numbers)
-        aside.rows.replace(touched, rows)
+        aside.rows.replace(partitions, rows)
         for store, table in zip(aside.tables, tables, strict=True):
-            store.replace(touched, _by_partition(table, names))
-        self._begun_at = grown(self._begun_at, int(touched.max(initial=-1)) + 1, OPEN)
-        self._begun_at[touched] = OPEN
+            store.replace(partitions, _by_partition(table, names))
+        self._begun_at = grown(self._begun_at, int(partitions.max(initial=-1)) + 1, OPEN)
+        self._begun_at[partitions] = OPEN
         partition = names[_column(tables[0], "partition")]
         np.minimum.at(self._begun_at, partition, _column(tables[0], "begun_at"))
 
@@ -196,20 +196,20 @@ class TouchedWindows(Stateful):
         return self._known(aside, everywhere, everywhere)
 
     def _known(
-        self, aside: _Aside, touched: Integers, names: Integers
+        self, aside: _Aside, partitions: Integers, names: Integers
     ) -> tuple[list[pa.Table], Events]:
         """Return what is known of partitions, which are called by other names."""
         tables = []
         for store in aside.tables:
-            kept = store.take(touched)
+            kept = store.take(partitions)
             order = np.argsort(kept.key, kind="stable")
-            partition = names[np.searchsorted(touched, kept.key[order])]
+            partition = names[np.searchsorted(partitions, kept.key[order])]
             table = kept.rows.take(pa.array(order))
             tables.append(table.append_column("partition", pa.array(partition)))
-        kept = aside.rows.take(touched)
+        kept = aside.rows.take(partitions)
         order = np.argsort(kept.key, kind="stable")
         ordinal, arrival, times = kept.numbers[:, order]
-        partition = names[np.searchsorted(touched, kept.key[order])]
+        partition = names[np.searchsorted(partitions, kept.key[order])]
         rows = kept.rows.take(pa.array(order)).combine_chunks()
         return tables, Events(
             rows, partition, ordinal, arrival, times if self._timed else times[:0]

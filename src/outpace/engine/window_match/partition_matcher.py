@@ -39,7 +39,7 @@ from outpace.engine.rows.partition import (
     gather,
     group_codes,
     one_array,
-    placed,
+    place_rows,
 )
 from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.snapshot import Stateful
@@ -231,7 +231,7 @@ class PartitionMatcher(Stateful):
         grouping = group_codes(codes, len(keys))
         joined = pa.concat_tables([kept.rows, rows])
         columns = {
-            name: placed(
+            name: place_rows(
                 one_array(joined.column(name)),
                 grouping.order,
                 grouping.codes,

@@ -96,7 +96,7 @@ class _DuckDB:
         try:
             return _fetch(self.connection, query)
         except duckdb.Error as error:
-            raise _told(error, self.statement, hint) from error
+            raise _duckdb_error(error, self.statement, hint) from error
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, table: str) -> None:
@@ -118,7 +118,7 @@ _KIND = re.compile(r"^(?:\w+(?: \w+)* Error|TransactionContext Error): ")
 _NAMED = re.compile(r'"([^"]+)"|with name (\S+)')
 
 
-def _told(error: duckdb.Error, statement: Statement, hint: str | None) -> OutpaceError:
+def _duckdb_error(error: duckdb.Error, statement: Statement, hint: str | None) -> OutpaceError:
     """Return an error of DuckDB as one of Outpace."""
     kind: type[OutpaceError] = DataError
     if isinstance(error, duckdb.ParserException):
@@ -126,11 +126,13 @@ def _told(error: duckdb.Error, statement: Statement, hint: str | None) -> Outpac
     elif isinstance(error, duckdb.BinderException | duckdb.CatalogException):
         kind = BindError
     # What follows shows a line of a text that the user has not written.
-    said = _KIND.sub("", str(error).split("\n\nLINE ")[0])
+    message = _KIND.sub("", str(error).split("\n\nLINE ")[0])
     hint = _hint(error, hint)
     if is_unfinished(error):
-        said, hint = "the connection has an unfinished result", UNFINISHED_HINT
-    return database_error(kind, statement, database="DuckDB", said=said, names=_NAMED, hint=hint)
+        message, hint = "the connection has an unfinished result", UNFINISHED_HINT
+    return database_error(
+        kind, statement, database="DuckDB", message=message, names=_NAMED, hint=hint
+    )
 
 
 def _hint(error: duckdb.Error, unknown_name: str | None) -> str | None:

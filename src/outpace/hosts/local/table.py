@@ -54,8 +54,8 @@ def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
-    with show_progress(progress, checked_query(query).name) as told:
-        return search(data, query, progress=told).table()
+    with show_progress(progress, checked_query(query).name) as on_progress:
+        return search(data, query, progress=on_progress).table()
 
 
 def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
@@ -165,10 +165,10 @@ class Search:
         title = f"{self._query.name}: {rows} from {self._table.num_rows} events"
         return table_html(table, title)
 
-    def _check_whole(self, asked: str) -> None:
+    def _check_whole(self, question: str) -> None:
         if self._query.windows is not None:
             raise UnsupportedError(
-                f"{asked} looks at partitions, not at windows",
+                f"{question} looks at partitions, not at windows",
                 hint="ask it of the rows of one window, without over",
             )
 

@@ -140,10 +140,10 @@ def _as_raised(kind: str, text: str) -> OutpaceError:
 
 def _in_spark_words(text: str) -> OutpaceError:
     lost = _LOST.search(text)
-    said = text[lost.end() :] if lost else _ENDED.sub("", _CONDITION.sub("", text.strip()))
-    said = _END.split(_CONDITION.sub("", _JAVA.sub("", said.strip())), maxsplit=1)[0]
-    said = _CONDITION.sub("", said).strip()[:_CHARACTERS_MAX]
-    first, *rest = said.splitlines() or ["unknown error"]
+    message = text[lost.end() :] if lost else _ENDED.sub("", _CONDITION.sub("", text.strip()))
+    message = _END.split(_CONDITION.sub("", _JAVA.sub("", message.strip())), maxsplit=1)[0]
+    message = _CONDITION.sub("", message).strip()[:_CHARACTERS_MAX]
+    first, *rest = message.splitlines() or ["unknown error"]
     head, _, tail = first.partition(". ")
     lines = [tail, *rest] if tail else rest
     return DataError(

@@ -35,17 +35,17 @@ def match_window_files(session: SparkSession, plan: WindowFilesPlan) -> DataFram
         return _mapped(ids, partial(_match_shares, sent), plan.bound.output)
     if plan.way is Way.DESCRIBED:
         described = _mapped(session.range(0, 1, 1, 1), partial(_describe, sent), BATCHES)
-        placed = placed_batches(described, tasks)
-        return _mapped(placed, partial(_match_described, sent), plan.bound.output)
+        partitions = placed_batches(described, tasks)
+        return _mapped(partitions, partial(_match_described, sent), plan.bound.output)
     if plan.way is Way.NUMBERED:
         numbered = _mapped(session.range(0, 1, 1, 1), partial(_number, sent), NUMBERED)
-        placed = placed_buckets(numbered, plan.windows)
-        return _mapped(placed, partial(_match_numbered, sent), plan.bound.output)
+        partitions = placed_buckets(numbered, plan.windows)
+        return _mapped(partitions, partial(_match_numbered, sent), plan.bound.output)
     if plan.way is Way.PACKED:
         ids = session.range(0, len(plan.places))
         packed = _mapped(ids, partial(_pack, sent), PACKED)
-        placed = packed.repartitionById(plan.buckets, "bucket")
-        return _mapped(placed, partial(_match_bucket, sent), plan.bound.output)
+        partitions = packed.repartitionById(plan.buckets, "bucket")
+        return _mapped(partitions, partial(_match_bucket, sent), plan.bound.output)
     return _mapped(session.range(0, 1, 1, 1), partial(_match_in_order, sent), plan.bound.output)
 
 

@@ -177,9 +177,9 @@ def _match_blocks(session: SparkSession, files: FileList, query: Query) -> DataF
         return match_packed(ranges, plan_batch(query, files.schema), cut)
     pack = partial(_pack, needed, query, plan.units, plan.buckets)
     packed = units.mapInArrow(pack, from_arrow_schema(PACKED))
-    placed = packed.repartitionById(plan.buckets, "bucket")
+    partitions = packed.repartitionById(plan.buckets, "bucket")
     match = partial(_match, files.schema, query)
-    return placed.mapInArrow(match, from_arrow_schema(plan.bound.output))
+    return partitions.mapInArrow(match, from_arrow_schema(plan.bound.output))
 
 
 def _units(

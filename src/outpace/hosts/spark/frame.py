@@ -65,10 +65,12 @@ def match_frame(frame: DataFrame, query: Query) -> DataFrame:
         return _by_range(rows, plan, query, schema)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
-    placed = rows.repartition(*keys) if keys else rows.repartition(1)
+    partitions = rows.repartition(*keys) if keys else rows.repartition(1)
     if keys or order:
-        placed = placed.sortWithinPartitions(*keys, *order)
-    return map_rows(placed, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output)
+        partitions = partitions.sortWithinPartitions(*keys, *order)
+    return map_rows(
+        partitions, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output
+    )
 
 
 def crossing_rows(frame: DataFrame, plan: Crossing) -> DataFrame:
@@ -129,11 +131,11 @@ def _by_range(rows: DataFrame, plan: BatchPlan, query: Query, schema: pa.Schema)
 def match_packed(packed: DataFrame, plan: BatchPlan, ranges: Callable[[], Ranges]) -> DataFrame:
     """Find the matches of a query in packed ranges; `ranges` says in a task how they are cut."""
     bucket, number, position, _ = PACKED.names
-    placed = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
+    partitions = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
     output, query = plan.bound.output, plan.bound.query
     if not plan.merges:
-        return map_rows(placed, partial(_match_ranges, ranges), PACKED, output)
-    found = map_rows(placed, partial(_possible_matches, ranges), PACKED, PACKED)
+        return map_rows(partitions, partial(_match_ranges, ranges), PACKED, output)
+    found = map_rows(partitions, partial(_possible_matches, ranges), PACKED, PACKED)
     by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
     return map_rows(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
 
@@ -150,8 +152,8 @@ def map_rows(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Sche
         renamed = frame.toDF(*(field.name for field in fields))
         frame = with_schema(renamed, StructType(fields))
         change = partial(_renamed, change, names)
-    told = from_arrow_schema(output)
-    return with_schema(frame.mapInArrow(change, schema=told), told)
+    output_type = from_arrow_schema(output)
+    return with_schema(frame.mapInArrow(change, schema=output_type), output_type)
 
 
 def _renamed(change: Change, names: list[str], batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -66,13 +66,13 @@ def match_windows(frame: DataFrame, query: Query) -> DataFrame:
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
     if plan.division is Division.KEY:
-        placed = rows.repartition(plan.tasks, *keys) if plan.tasks else rows.repartition(*keys)
-        placed = placed.sortWithinPartitions(*keys, *order)
+        partitions = rows.repartition(plan.tasks, *keys) if plan.tasks else rows.repartition(*keys)
+        partitions = partitions.sortWithinPartitions(*keys, *order)
     else:
-        placed = rows.repartition(1)
-        placed = placed.sortWithinPartitions(*order) if order else placed
+        partitions = rows.repartition(1)
+        partitions = partitions.sortWithinPartitions(*order) if order else partitions
     match = partial(_match_sorted, query, schema)
-    return map_rows(placed, match, plan.crossing, plan.bound.output)
+    return map_rows(partitions, match, plan.crossing, plan.bound.output)
 
 
 def _by_time(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
@@ -82,13 +82,13 @@ def _by_time(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema)
         packed, given = _with_counts(packed, rows, plan, query, schema), COUNTED_PACKED
     bucket, number, position = PACKED.names[:3]
     if plan.tasks is None:
-        placed = packed.repartition(bucket, number)
+        partitions = packed.repartition(bucket, number)
     else:
         share = sf.pmod(sf.col(bucket) + sf.col(number), sf.lit(plan.tasks)).cast("int")
-        placed = packed.repartitionById(plan.tasks, share)
+        partitions = packed.repartitionById(plan.tasks, share)
     # Every other batch first: those next to each other have rows in common, others go together.
-    placed = placed.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
-    return map_rows(placed, partial(_match_times, query, schema), given, plan.bound.output)
+    partitions = partitions.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
+    return map_rows(partitions, partial(_match_times, query, schema), given, plan.bound.output)
 
 
 def _with_counts(
@@ -121,18 +121,18 @@ def _in_order(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema
     one = packed.repartition(1).sortWithinPartitions("position")
     if plan.division is Division.NUMBERED:
         numbered = map_rows(one, partial(_number, query, schema), ORDERED, NUMBERED)
-        placed = placed_buckets(numbered, plan)
+        partitions = placed_buckets(numbered, plan)
         match = partial(_match_numbered, query, schema)
-        return map_rows(placed, match, NUMBERED, plan.bound.output)
+        return map_rows(partitions, match, NUMBERED, plan.bound.output)
     batches = map_rows(one, partial(_split, query, schema), ORDERED, BATCHES)
-    placed = placed_batches(batches, plan.tasks)
-    return map_rows(placed, partial(_match_split, query, schema), BATCHES, plan.bound.output)
+    partitions = placed_batches(batches, plan.tasks)
+    return map_rows(partitions, partial(_match_split, query, schema), BATCHES, plan.bound.output)
 
 
 def placed_buckets(numbered: DataFrame, plan: WindowPlan) -> DataFrame:
     """Bring the events of each bucket of keys to a task, in order."""
-    placed = numbered.repartitionById(plan.numbered_buckets, "bucket")
-    return placed.sortWithinPartitions("bucket", "position")
+    partitions = numbered.repartitionById(plan.numbered_buckets, "bucket")
+    return partitions.sortWithinPartitions("bucket", "position")
 
 
 def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:

@@ -31,17 +31,17 @@ class LateListener(StreamingQueryListener):
     """Warns when queries of a session drop late events."""
 
     def __init__(self) -> None:
-        self._told: dict[str, LateEvents] = {}
+        self._queries: dict[str, LateEvents] = {}
 
     def expect(self, name: str, plan: StreamPlan) -> None:
         """Listen to what a query reports under a name."""
         if plan.layout.disorder.late is not Late.DROP:
             return
-        self._told[name] = LateEvents(plan.bound.query)
+        self._queries[name] = LateEvents(plan.bound.query)
 
     def take(self, name: str, late: int) -> None:
         """Count events that came late, and warn where that is news."""
-        warning = self._told[name].take(late) if name in self._told else None
+        warning = self._queries[name].take(late) if name in self._queries else None
         if warning is not None:
             _LOG.warning("%s; files are read by modification time, not by name", warning)
 
@@ -50,7 +50,7 @@ class LateListener(StreamingQueryListener):
         place = 1 + COUNTERS.index("late")
         observed = json.loads(event.progress.json).get("observedMetrics") or {}
         for name, chains in observed.items():
-            if name in self._told:
+            if name in self._queries:
                 reports = [report for chain in (chains or {}).values() for report in chain or ()]
                 self.take(name, sum(report[place] for report in reports))
 

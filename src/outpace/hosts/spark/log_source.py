@@ -58,9 +58,9 @@ class LogStretch(InputPartition):
 
 def log_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns that the options ask for."""
-    asked = read_options(options)
-    log = Log.open(asked.path)
-    if asked.form is Form.ROWS:
+    settings = read_options(options)
+    log = Log.open(settings.path)
+    if settings.form is Form.ROWS:
         return from_arrow_schema(log.schema)
     about = {
         SCHEMA_KEY: base64.b64encode(log.schema.serialize()).decode(),
@@ -157,8 +157,8 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
             end = log.stop
         else:
             # Spark knows one limit at a time, and this source has two.
-            asked = self._options
-            end = log.end_of(begin, events=asked.events_max, bytes=asked.bytes_max)
+            settings = self._options
+            end = log.end_of(begin, events=settings.events_max, bytes=settings.bytes_max)
         if self._target is not None:
             end = min(end, max(self._target, begin))
         self._planned = end

@@ -107,11 +107,11 @@ class Account:
         with self._lock:
             self._running(id, run, name)
 
-    def progressed(self, told: Progress) -> None:
+    def progressed(self, progress: Progress) -> None:
         """Take in a progress, as Spark writes it in JSON."""
         with self._lock:
-            query = self._running(told["id"], told["runId"], told.get("name"))
-            _take(query, told)
+            query = self._running(progress["id"], progress["runId"], progress.get("name"))
+            _take(query, progress)
 
     def idled(self, id: str) -> None:
         """Note that a query has nothing to do."""
@@ -183,30 +183,30 @@ def _samples(query: _Watched) -> Iterator[Sample]:
         yield Sample(name, about | dict(labels), value)
 
 
-def _take(query: _Watched, told: Progress) -> None:
-    seconds = told.get("batchDuration", 0) / 1000
-    end = _seconds(told["timestamp"]) + seconds
+def _take(query: _Watched, progress: Progress) -> None:
+    seconds = progress.get("batchDuration", 0) / 1000
+    end = _seconds(progress["timestamp"]) + seconds
     # The time between the ends of two batches is what all of the work between them had.
     since = seconds if query.ended is None else end - query.ended
     query.ended = end
     query.add(names.BATCHES, 1)
-    query.set(names.BATCH_NUMBER, told["batchId"])
+    query.set(names.BATCH_NUMBER, progress["batchId"])
     query.set(names.BATCH_END, end)
     query.set(names.BATCH_SECONDS, seconds)
-    _take_phases(query, told.get("durationMs") or {})
+    _take_phases(query, progress.get("durationMs") or {})
     waiting = [
         _take_source(query, str(number), source)
-        for number, source in enumerate(told.get("sources") or ())
+        for number, source in enumerate(progress.get("sources") or ())
     ]
     events = matches = 0.0
-    for operator, stages in _observed(told.get("observedMetrics") or {}):
+    for operator, stages in _observed(progress.get("observedMetrics") or {}):
         _take_stages(query, operator, stages, since)
         first, last = next(iter(stages.values())), list(stages.values())[-1]
         events += first.get("events", 0)
         matches += last.get("matches", 0)
-    for number, store in enumerate(told.get("stateOperators") or ()):
+    for number, store in enumerate(progress.get("stateOperators") or ()):
         _take_store(query, str(number), store)
-    query.add(names.SINK_ROWS, (told.get("sink") or {}).get("numOutputRows") or 0)
+    query.add(names.SINK_ROWS, (progress.get("sink") or {}).get("numOutputRows") or 0)
     rate = 1 / since if since > 0 else 0.0
     query.history.append(
         Moment(end, seconds, events * rate, matches * rate, max(waiting, default=0.0))
@@ -263,11 +263,11 @@ def _partitions_behind(end: dict[str, Any], latest: dict[str, Any]) -> int | Non
 
 
 def _observed(
-    told: Mapping[str, Mapping[str, Sequence[Sequence[int]] | None] | None],
+    metrics: Mapping[str, Mapping[str, Sequence[Sequence[int]] | None] | None],
 ) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
     """Yield each operator of a query with what its stages report, those that report anything."""
     found: dict[str, int] = {}
-    for name in sorted(told, key=_operator_number):
+    for name in sorted(metrics, key=_operator_number):
         parts = name.split(":")
         if parts[0] != OBSERVED:
             continue
@@ -275,7 +275,7 @@ def _observed(
         found[operator] = found.get(operator, 0) + 1
         if found[operator] > 1:
             operator = f"{operator} ({found[operator]})"
-        for chain, reports in (told[name] or {}).items():
+        for chain, reports in (metrics[name] or {}).items():
             if reports:
                 yield operator, _added(chain.split(BEHIND), reports)
 
@@ -298,29 +298,29 @@ def _operator_number(name: str) -> tuple[int, str]:
 def _take_stages(
     query: _Watched, operator: str, stages: Mapping[str, Mapping[str, int]], since: float
 ) -> None:
-    for stage, told in stages.items():
+    for stage, counters in stages.items():
         labels = {"operator": operator, "stage": stage}
         for counter, metric in names.STAGE_TOTALS.items():
-            query.add(metric, told.get(counter, 0), **labels)
+            query.add(metric, counters.get(counter, 0), **labels)
         for counter, metric in names.STAGE_HELD.items():
-            query.set(metric, told.get(counter, 0), **labels)
+            query.set(metric, counters.get(counter, 0), **labels)
         for counter, part in names.STAGE_TIMES.items():
-            spent = told.get(counter, 0) / 1e6
+            spent = counters.get(counter, 0) / 1e6
             query.add(names.STAGE_SECONDS, spent, **labels, part=part)
             query.set(names.STAGE_BATCH_SECONDS, spent, **labels, part=part)
         if since > 0:
-            query.set(names.STAGE_EVENT_RATE, told.get("events", 0) / since, **labels)
-            query.set(names.STAGE_MATCH_RATE, told.get("matches", 0) / since, **labels)
+            query.set(names.STAGE_EVENT_RATE, counters.get("events", 0) / since, **labels)
+            query.set(names.STAGE_MATCH_RATE, counters.get("matches", 0) / since, **labels)
     if _MATCH in stages and (released := stages.get(_SPLIT, {}).get("released")):
         query.set(names.DUPLICATION, stages[_MATCH].get("events", 0) / released, operator=operator)
 
 
-def _take_store(query: _Watched, number: str, told: Mapping[str, Any]) -> None:
-    query.set(names.STORE_ROWS, told.get("numRowsTotal") or 0, store=number)
-    query.set(names.STORE_BYTES, told.get("memoryUsedBytes") or 0, store=number)
-    spent = (told.get("allUpdatesTimeMs") or 0) / 1000
+def _take_store(query: _Watched, number: str, metrics: Mapping[str, Any]) -> None:
+    query.set(names.STORE_ROWS, metrics.get("numRowsTotal") or 0, store=number)
+    query.set(names.STORE_BYTES, metrics.get("memoryUsedBytes") or 0, store=number)
+    spent = (metrics.get("allUpdatesTimeMs") or 0) / 1000
     query.add(names.STORE_UPDATE_SECONDS, spent, store=number)
-    query.add(names.STORE_COMMIT_SECONDS, (told.get("commitTimeMs") or 0) / 1000, store=number)
+    query.add(names.STORE_COMMIT_SECONDS, (metrics.get("commitTimeMs") or 0) / 1000, store=number)
 
 
 def _seconds(timestamp: str) -> float:

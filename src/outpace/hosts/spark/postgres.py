@@ -143,8 +143,8 @@ class _Target:
 
     @property
     def staging(self) -> tuple[str, ...]:
-        told = hashlib.sha256("\0".join((self.stream, *self.table)).encode()).hexdigest()
-        return (*self.table[:-1], f"outpace_staging_{told[:16]}")
+        digest = hashlib.sha256("\0".join((self.stream, *self.table)).encode()).hexdigest()
+        return (*self.table[:-1], f"outpace_staging_{digest[:16]}")
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -212,12 +212,12 @@ def _columns(connection: Connection, table: tuple[str, ...]) -> dict[str, str]:
     """Return the columns of a table with their types; none where it does not exist."""
     from psycopg import sql
 
-    asked = (
+    statement = (
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
     )
     name = sql.Identifier(*table).as_string(connection)
-    return dict(connection.execute(asked, [name]).fetchall())
+    return dict(connection.execute(statement, [name]).fetchall())
 
 
 def _is_finished(
@@ -229,11 +229,11 @@ def _is_finished(
     """
     from psycopg import sql
 
-    asked: LiteralString = "SELECT batch FROM {} WHERE stream = %s AND sink = %s"
+    statement: LiteralString = "SELECT batch FROM {} WHERE stream = %s AND sink = %s"
     if lock:
-        asked += " FOR UPDATE"
+        statement += " FOR UPDATE"
     found = connection.execute(
-        sql.SQL(asked).format(sql.Identifier(*target.batches)), [target.stream, target.name]
+        sql.SQL(statement).format(sql.Identifier(*target.batches)), [target.stream, target.name]
     ).fetchone()
     last = found[0] if found else _NONE
     if last == _NONE or batch in (last, last + 1):
@@ -378,10 +378,10 @@ def _query_id(frame: DataFrame) -> str:
             "Spark Connect does not tell the function which query its batch comes from",
             hint="name the stream: op.spark.postgres.writer(dsn, table, stream='dips')",
         )
-    told = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if told is None:
+    query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
         raise UnsupportedError(
             "the rows are not a batch of a stream",
             hint="give the writer to foreachBatch, or name the stream: writer(…, stream='dips')",
         )
-    return told
+    return query_id

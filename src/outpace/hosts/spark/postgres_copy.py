@@ -45,10 +45,10 @@ def column_type(name: str, kind: DataType) -> str:
     UnsupportedError
         There is none with the same values.
     """
-    told = kind.simpleString()
-    family = told.split("<")[0].split("(")[0]
+    spark_type = kind.simpleString()
+    family = spark_type.split("<")[0].split("(")[0]
     if family == "decimal":
-        return told.replace("decimal", "numeric")
+        return spark_type.replace("decimal", "numeric")
     if family in ("varchar", "char"):
         return "text"
     if family in _JSON:
@@ -56,7 +56,7 @@ def column_type(name: str, kind: DataType) -> str:
     if family not in _TYPES:
         raise UnsupportedError(
             f"the column '{name}' has a type that is not written into PostgreSQL",
-            detail=told,
+            detail=spark_type,
             hint="cast it to a string in the query's output",
         )
     return _TYPES[family]

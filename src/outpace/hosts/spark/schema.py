@@ -38,10 +38,10 @@ def with_schema(frame: DataFrame, schema: StructType) -> DataFrame:
     """
     if not type(frame).__module__.startswith("pyspark.sql.connect"):
         return frame
-    told = frame.select("*")
+    copy = frame.select("*")
     # `DataFrame.to` would be the public way, but the server resolves what stands below it at once.
-    told._cached_schema = schema  # type: ignore[attr-defined]  # of the Connect class alone
-    return told
+    copy._cached_schema = schema  # type: ignore[attr-defined]  # of the Connect class alone
+    return copy
 
 
 def is_streaming(frame: DataFrame) -> bool:

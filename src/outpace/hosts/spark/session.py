@@ -128,13 +128,13 @@ def session(
         settings["spark.connect.grpc.binding.address"] = "127.0.0.1"
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
-    with _java_ended_by_interrupts(), _own_standard_error() as said:
+    with _java_ended_by_interrupts(), _own_standard_error() as output:
         try:
             if address and not _is_local(address):
                 _require_answer(address)
             return builder.getOrCreate()
         except PySparkException as error:
-            raise _not_started(error, address, _tail(said)) from error
+            raise _not_started(error, address, _tail(output)) from error
 
 
 @contextmanager
@@ -249,8 +249,8 @@ def _require_answer(address: str) -> None:
     finally:
         channel.close()
     if states[:1] != [grpc.ChannelConnectivity.READY]:
-        said = "the connection failed" if states else f"no answer in {_ANSWER_SECONDS:g} seconds"
-        raise _not_reached(address, said)
+        reason = "the connection failed" if states else f"no answer in {_ANSWER_SECONDS:g} seconds"
+        raise _not_reached(address, reason)
 
 
 @contextmanager
@@ -302,24 +302,24 @@ def _own_standard_error() -> Iterator[IO[bytes]]:
     Java says a line about its modules at every start. What it says before it fails is kept.
     """
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         kept = os.dup(2)
         try:
-            os.dup2(said.fileno(), 2)
-            yield said
+            os.dup2(output.fileno(), 2)
+            yield output
         finally:
             os.dup2(kept, 2)
             os.close(kept)
 
 
-def _tail(said: IO[bytes]) -> list[str]:
-    said.seek(0)
-    lines = said.read().decode("utf-8", "replace").splitlines()
+def _tail(output: IO[bytes]) -> list[str]:
+    output.seek(0)
+    lines = output.read().decode("utf-8", "replace").splitlines()
     return [line.strip() for line in lines if "incubator modules" not in line][:3]
 
 
-def _not_started(error: Exception, address: str | None, said: list[str]) -> OutpaceError:
-    detail = "\n".join(said or str(error).strip().splitlines()[:1])
+def _not_started(error: Exception, address: str | None, lines: list[str]) -> OutpaceError:
+    detail = "\n".join(lines or str(error).strip().splitlines()[:1])
     if address:
         return _not_reached(address, detail)
     return OutpaceError(
@@ -329,9 +329,9 @@ def _not_started(error: Exception, address: str | None, said: list[str]) -> Outp
     )
 
 
-def _not_reached(address: str, said: str) -> OutpaceError:
+def _not_reached(address: str, reason: str) -> OutpaceError:
     return OutpaceError(
         f"cannot reach Spark Connect at {address}",
-        detail=said or None,
+        detail=reason or None,
         hint="is the server running there?",
     )

@@ -74,7 +74,7 @@ class _Spark:
         try:
             return self._frame(query).toArrow()
         except PySparkException as error:
-            raise _told(error, self.statement, SUBQUERY_HINT) from error
+            raise _spark_error(error, self.statement, SUBQUERY_HINT) from error
 
     def match(self, step: Step, query: Query) -> None:
         matcher = self.matchers.get(whole_table(step) or "")
@@ -84,13 +84,13 @@ class _Spark:
             else:
                 self.matches[step.table] = match_frame(self._frame(step.source), query)
         except PySparkException as error:
-            raise _told(error, self.statement) from error
+            raise _spark_error(error, self.statement) from error
 
     def run(self, query: str) -> DataFrame:
         try:
             return self._frame(query)
         except PySparkException as error:
-            raise _told(error, self.statement) from error
+            raise _spark_error(error, self.statement) from error
 
     def _frame(self, query: str) -> DataFrame:
         """Return a query's result; it reads the matches as arguments, not as views of the session.
@@ -121,19 +121,21 @@ _ARGUMENT = re.compile(r"`?_pyspark_\w+`?\.")
 _NAMED = re.compile(r"`([^`]+)`|'([^']+)'")
 
 
-def _told(error: PySparkException, statement: Statement, hint: str | None = None) -> OutpaceError:
+def _spark_error(
+    error: PySparkException, statement: Statement, hint: str | None = None
+) -> OutpaceError:
     """Return an error of Spark as one of Outpace; `hint` goes with a name that it does not know."""
     kind: type[OutpaceError] = DataError
     if isinstance(error, ParseException):
         kind = PatternSyntaxError
     elif isinstance(error, AnalysisException):
         kind = BindError
-    said = _ARGUMENT.sub("", _END.split(_CONDITION.sub("", error.getMessage()))[0])
+    message = _ARGUMENT.sub("", _END.split(_CONDITION.sub("", error.getMessage()))[0])
     return database_error(
         kind,
         statement,
         database="Spark",
-        said=said.strip().replace(". ", ".\n", 1),
+        message=message.strip().replace(". ", ".\n", 1),
         names=_NAMED,
         hint=hint if kind is BindError else None,
     )

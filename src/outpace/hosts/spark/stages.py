@@ -164,8 +164,8 @@ class StageProcessor(StatefulProcessor):
             save_us=written,
         )
         report = Cell(CellKind.REPORT, stage=self._place, sender=number, counters=counters)
-        placed = [replace(cell, instance=self._behind[cell.instance]) for cell in (*given, report)]
-        yield cell_batch(placed).to_pandas()
+        outputs = [replace(cell, instance=self._behind[cell.instance]) for cell in (*given, report)]
+        yield cell_batch(outputs).to_pandas()
 
     def close(self) -> None:
         """Nothing is open."""

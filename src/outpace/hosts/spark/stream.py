@@ -125,10 +125,10 @@ class _Chain:
 
     def rows(self, kind: CellKind, output: pa.Schema) -> DataFrame:
         chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
-        told = with_schema(chosen, StructType([_CELLS["block"]]))
+        blocks = with_schema(chosen, StructType([_CELLS["block"]]))
         title = f"outpace {self.plan.bound.query.name}: {kind.name.lower()}"
         given = pa.schema([CELLS.field("block")])
-        return map_rows(told, named(title, unpack, output), given, output)
+        return map_rows(blocks, named(title, unpack, output), given, output)
 
     def outputs(self) -> DataFrame:
         plan = self.plan
@@ -141,10 +141,10 @@ class _Chain:
         output = pa.schema([pa.field("output", pa.string()), *structs])
         kinds = [int(OUTPUTS[field.name]) for field in structs]
         chosen = self.cells.filter(sf.col("kind").isin(kinds)).select("kind", "block")
-        told = with_schema(chosen, StructType([_CELLS["kind"], _CELLS["block"]]))
+        blocks = with_schema(chosen, StructType([_CELLS["kind"], _CELLS["block"]]))
         given = pa.schema([CELLS.field("kind"), CELLS.field("block")])
         title = f"outpace {plan.bound.query.name}: outputs"
-        return map_rows(told, named(title, unpack_all, output), given, output)
+        return map_rows(blocks, named(title, unpack_all, output), given, output)
 
 
 #: The stages behind a DataFrame of matches: as the input of another query it tells the time.
@@ -178,8 +178,8 @@ def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
     for place, spec in enumerate(plan.stages):
         behind = places[place + 1] if place + 1 < len(places) else [0]
         # One instance is the same wherever it is; where several are depends on how many places.
-        placed = replace(spec, partitions=partitions if spec.instances > 1 else 1)
-        processor = StageProcessor(placed, place + 1, places[place], behind)
+        stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
+        processor = StageProcessor(stage, place + 1, places[place], behind)
         grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
         stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", "None")
         cells = with_schema(stepped, _CELLS)
@@ -205,15 +205,15 @@ def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
     disorder = query.order_of_arrival
     if before is not None:
         column = query.order[0].column if query.order else ""
-        told = before.plan.tells_time_in(column)
-        if isinstance(disorder, Watermark) and query.order and not told:
+        tells_time = before.plan.tells_time_in(column)
+        if isinstance(disorder, Watermark) and query.order and not tells_time:
             raise BindError(
                 f"the matches of '{before.plan.bound.query.name}' do not tell the time in "
                 f"'{column}'",
                 hint="order by the time of one of their events, with WITHIN or time windows, or "
                 "use op.KSlack",
             )
-        return query.disorder(Watermark()) if told and disorder is None else query
+        return query.disorder(Watermark()) if tells_time and disorder is None else query
     if not isinstance(disorder, Watermark) or not query.order:
         return query
     name = query.order[0].column

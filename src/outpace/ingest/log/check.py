@@ -16,7 +16,7 @@ from outpace.ingest.log.segment import Damage, Segment, lost_behind, read_index,
 
 
 @dataclass(frozen=True)
-class Checked:
+class LogCheck:
     """What a look at a log found.
 
     Parameters
@@ -44,7 +44,7 @@ class Checked:
     unseen: int
 
 
-def check(folder: Folder) -> Checked:
+def check(folder: Folder) -> LogCheck:
     """Read all of a log."""
     bases = folder.bases()
     found = [scan(folder, base) for base in bases]
@@ -73,7 +73,7 @@ def check(folder: Folder) -> Checked:
             damage += lost_behind(last, file, index.synced.stop).damage[len(last.damage) :]
         else:
             tail = last.size - last.end
-    return Checked(
+    return LogCheck(
         len(found),
         sum(_events(segment, FrameKind.EVENTS) for segment in found),
         sum(segment.end for segment in found),

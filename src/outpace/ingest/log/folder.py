@@ -117,10 +117,10 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     place = Path(a_path(path, "the path of a log", error=DataError)).absolute()
     about = place / _ABOUT
     hint = "op.log.create(path, schema) makes one"
-    said = read_about(about, _FORMAT, VERSION, "event log", hint)
+    content = read_about(about, _FORMAT, VERSION, "event log", hint)
     try:
         schema, time, segment_bytes, salt = (
-            said[name] for name in ("schema", "time", "segment_bytes", "salt")
+            content[name] for name in ("schema", "time", "segment_bytes", "salt")
         )
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema, validate=True)))
         for name, number in (("segment_bytes", segment_bytes), ("salt", salt)):
@@ -176,29 +176,29 @@ def read_about(path: Path, format: str, version: int, thing: str, hint: str) -> 
         What its folder is, in a word or two, and what makes one.
     """
     try:
-        said = json.loads(read_small(path, _ABOUT_BYTES_MAX))
+        content = json.loads(read_small(path, _ABOUT_BYTES_MAX))
     except FileNotFoundError:
         raise DataError(
             f"'{path.parent}' is no {thing}", detail=f"there is no {path.name}", hint=hint
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read '{path}'", detail=str(error)) from error
-    if not isinstance(said, dict) or said.get("format") != format:
+    if not isinstance(content, dict) or content.get("format") != format:
         article = "an" if thing[0] in "aeiou" else "a"
         raise DataError(f"'{path}' is not of {article} {thing}")
-    if said.get("version") != version:
-        found = str(said.get("version"))[:20]
+    if content.get("version") != version:
+        found = str(content.get("version"))[:20]
         raise DataError(
             f"the {thing.split()[-1]} has version {found}, this release reads version {version}",
             where=str(path),
         )
     try:
-        whole = said.pop("checksum", None) == _checksum(said)
+        whole = content.pop("checksum", None) == _checksum(content)
     except RecursionError:
         whole = False
     if not whole:
         raise DataError(f"'{path}' is damaged", detail="it is not what its checksum says")
-    return said
+    return content
 
 
 def sync_folder(path: Path) -> None:

@@ -214,16 +214,20 @@ def whole_headers(data: bytes, salt: int) -> Headers:
     >>> whole_headers(data + bytes(64), salt=7)["first"].tolist()
     [100]
     """
-    told = np.frombuffer(data, HEADERS, count=len(data) // HEADER_BYTES)
-    known = np.isin(told["kind"], _KNOWN) & (told["magic"] == MAGIC) & (told["version"] == VERSION)
+    headers = np.frombuffer(data, HEADERS, count=len(data) // HEADER_BYTES)
+    known = (
+        np.isin(headers["kind"], _KNOWN)
+        & (headers["magic"] == MAGIC)
+        & (headers["version"] == VERSION)
+    )
     for name in ("position", "first"):
-        known &= (told[name] >= 0) & (told[name] < LIMIT)
-    count = len(told) if known.all() else int(known.argmin())
-    for number, checksum in enumerate(told["checksum"][:count].tolist()):
+        known &= (headers[name] >= 0) & (headers[name] < LIMIT)
+    count = len(headers) if known.all() else int(known.argmin())
+    for number, checksum in enumerate(headers["checksum"][:count].tolist()):
         place = number * HEADER_BYTES
         if _header_checksum(data[place : place + HEADER_BYTES], salt) != checksum:
-            return told[:number]
-    return told[:count]
+            return headers[:number]
+    return headers[:count]
 
 
 def payload_checksum(payload: Data, salt: int) -> int:

@@ -69,15 +69,15 @@ class Recovered:
         return not (self.cut_bytes or self.lost or self.indexed or self.damage)
 
     def __str__(self) -> str:
-        said = []
+        parts = []
         if self.cut_bytes:
-            said.append(f"{self.cut_bytes} bytes of a torn tail were cut at byte {self.end}")
+            parts.append(f"{self.cut_bytes} bytes of a torn tail were cut at byte {self.end}")
         if self.lost:
-            said.append(f"events {self.lost.start} to {self.lost.stop - 1} are lost")
+            parts.append(f"events {self.lost.start} to {self.lost.stop - 1} are lost")
         if self.indexed:
-            said.append(f"{self.indexed} frames were missing in the index")
-        said += [str(part.error().detail) for part in self.damage]
-        return "; ".join(said) or "nothing to repair"
+            parts.append(f"{self.indexed} frames were missing in the index")
+        parts += [str(part.error().detail) for part in self.damage]
+        return "; ".join(parts) or "nothing to repair"
 
 
 def recover(folder: Folder, *, durable: bool) -> Recovered:

@@ -232,7 +232,7 @@ def read_closed(folder: Folder, base: int, stop: int) -> Segment:
     path = folder.events_file(base)
     size = _size(path)
     index = read_index(folder, base)
-    segment = _told(path, base, index.headers, size)
+    segment = _indexed_segment(path, base, index.headers, size)
     if index.damaged or segment is None or segment.stop != stop or segment.end > size:
         segment = scan(folder, base)
     if segment.stop == stop:
@@ -261,7 +261,7 @@ def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segme
     path = folder.events_file(base)
     size = _size(path)
     whole = headers[: np.searchsorted(_ends(headers), size, "right")]
-    segment = _told(path, base, whole, size)
+    segment = _indexed_segment(path, base, whole, size)
     if index.damaged or segment is None or segment.stop < index.synced.stop:
         segment = scan(folder, base)
     if segment.stop < index.synced.stop:
@@ -279,7 +279,7 @@ def lost_behind(segment: Segment, path: Path, stop: int, reason: str = _LOST) ->
     return Segment(segment.base, segment.headers, (*segment.damage, lost), segment.size)
 
 
-def _told(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
+def _indexed_segment(path: Path, base: int, headers: Headers, size: int) -> Segment | None:
     """Return a segment as its index tells it, or nothing where the index contradicts itself.
 
     Where a header does not follow the one before it, the writer found damage in between.
@@ -303,13 +303,13 @@ def scan(folder: Folder, base: int) -> Segment:
     size = _size(folder.events_file(base))
     if not size:
         return Segment(base, _NONE, (), 0)
-    told = {int(record["position"]): record for record in read_index(folder, base).headers}
+    index = {int(record["position"]): record for record in read_index(folder, base).headers}
     with open_segment(folder, base) as reader:
         size = reader.size()
         while position < size:
             frame = reader.frame_at(position)
-            if frame is None and position in told:
-                known = frame_of(told[position])
+            if frame is None and position in index:
+                known = frame_of(index[position])
                 frame = known if reader.payload(known) is not None else None
             if frame is None or frame.first < offset:
                 frame = reader.next_frame(position + 8, offset)

@@ -272,8 +272,8 @@ class Writer:
         except OSError as second:
             self._broken = f"what was half written cannot be cut: {second}"
 
-    def _failed(self, error: OSError, done: int, asked: int) -> DataError:
-        left = f"the first {done} of {asked} events are" if done else "none of the events is"
+    def _failed(self, error: OSError, done: int, total: int) -> DataError:
+        left = f"the first {done} of {total} events are" if done else "none of the events is"
         return DataError(
             f"cannot append to the log in '{self._folder.path}': {(error.strerror or '').lower()}",
             detail=f"{left} in the log",

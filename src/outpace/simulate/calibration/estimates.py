@@ -149,14 +149,14 @@ def estimate_costs(
         )
     events, seconds = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     slope, setup = (float(number) for number in np.polyfit(events, seconds, 1))
-    told = slope > 0 and setup >= 0
-    if not told:
+    plausible = slope > 0 and setup >= 0
+    if not plausible:
         # The times hardly depend on the events: the quickest tell what a batch costs.
         setup = float(seconds.min())
-    latency = Estimate(slope if told else float((seconds / events).min()), told)
+    latency = Estimate(slope if plausible else float((seconds / events).min()), plausible)
     size, length = _median(b.events for b in full), _median(b.seconds for b in full)
-    told = length > setup
-    throughput = Estimate((length - setup if told else length) / size, told)
+    plausible = length > setup
+    throughput = Estimate((length - setup if plausible else length) / size, plausible)
     return Costs(setup, latency, throughput, size / length)
 
 

@@ -88,10 +88,10 @@ def feed(writer: Writer, events: Endless) -> None:
                 return
             *lines, unread = (unread + found).split(b"\n")
             for line in lines:
-                told = json.loads(line)
-                if "burst" in told:
-                    _append(writer, events, int(told["burst"]))
-                rate, began, sent = float(told.get("rate", 0.0)), time.monotonic(), 0
+                message = json.loads(line)
+                if "burst" in message:
+                    _append(writer, events, int(message["burst"]))
+                rate, began, sent = float(message.get("rate", 0.0)), time.monotonic(), 0
         due = int(rate * (time.monotonic() - began)) - sent
         sent += _append(writer, events, min(due, _APPENDED))
 

@@ -117,9 +117,9 @@ def calibrated(
     )
 
 
-def calibrated_text(scenario: Scenario, measured: Measured, said: list[str]) -> str:
+def calibrated_text(scenario: Scenario, measured: Measured, notes: list[str]) -> str:
     """Return the file: comments, the scenario, and what ran."""
-    comments = "".join(f"# {line}".rstrip() + "\n" for line in said)
+    comments = "".join(f"# {line}".rstrip() + "\n" for line in notes)
     table = {key: value for key, value in asdict(measured).items() if value != ""}
     return f"{comments}\n{scenario_text(scenario)}\n[{TABLE}]\n{toml_text(table)}"
 

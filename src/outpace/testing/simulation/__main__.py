@@ -22,24 +22,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the run, or the first of many")
     parser.add_argument("--minutes", type=float, help="go on with the next seeds for so long")
     parser.add_argument("--verbose", action="store_true", help="show every step")
-    asked = parser.parse_args()
-    seed = SystemRandom().randrange(1 << 40) if asked.seed is None else asked.seed
+    arguments = parser.parse_args()
+    seed = SystemRandom().randrange(1 << 40) if arguments.seed is None else arguments.seed
     # Small inputs are done before Numba is there; the simulator is about what is compiled, too.
     load_numba()
     begin = time.monotonic()
-    end = begin + 60 * (asked.minutes or 0)
+    end = begin + 60 * (arguments.minutes or 0)
     counts: Counter[str] = Counter()
     try:
         while True:
             run = simulate_operator(seed=seed)
             counts.update(runs=1, steps=len(run.trace), matches=run.matches)
-            if asked.verbose:
+            if arguments.verbose:
                 _say("\n".join([*run.trace, f"seed {seed}: {run.digest}"]))
             if time.monotonic() >= end:
                 break
             seed += 1
     except SimulationError as failure:
-        _say("\n".join([*(failure.trace if asked.verbose else ()), str(failure)]))
+        _say("\n".join([*(failure.trace if arguments.verbose else ()), str(failure)]))
         return 1
     hours = (time.monotonic() - begin) / 3600
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items())

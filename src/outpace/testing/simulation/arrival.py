@@ -82,9 +82,9 @@ def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -
         progress.append((high, max([time, *times[:high]])))
         if times and high and random.random() < 0.3:
             least = times[high - 1]
-            told = random.randint(least, times[high] if high < len(times) else least + 9)
-            steps.append(TimeTold(told))
-            time = max(time, told)
+            watermark = random.randint(least, times[high] if high < len(times) else least + 9)
+            steps.append(TimeTold(watermark))
+            time = max(time, watermark)
             progress.append((high, max([time, *times[:high]])))
     return DrawnArrival(query, None, tuple(steps), events, max([time, *times]), tuple(progress))
 
@@ -158,7 +158,7 @@ def draw_disorder(
     model = _Model(query.disorder(disorder), slack)
     steps: list[Stimulus] = []
     progress: list[tuple[int, int]] = []
-    told = int(NO_TIME)
+    watermark = int(NO_TIME)
     for low, high in _cuts(random, arriving.num_rows, pieces):
         piece = arriving.slice(low, high - low)
         steps.append(EventsArrived(piece))
@@ -167,10 +167,10 @@ def draw_disorder(
         later = [time for time in _times(query, arriving.slice(high)) if time < _FAR]
         if random.random() < 0.4 and times and not isinstance(disorder, InOrder):
             # Told too early where the slack is not enough, too.
-            told = max(told, min(later, default=max(times) + 3 * unit))
-            told += 0 if enough else random.randint(0, 2) * unit
-            steps.append(TimeTold(told))
-            model.tell(told)
+            watermark = max(watermark, min(later, default=max(times) + 3 * unit))
+            watermark += 0 if enough else random.randint(0, 2) * unit
+            steps.append(TimeTold(watermark))
+            model.tell(watermark)
             progress.append((len(model.released), model.time))
     model.finish()
     return DrawnArrival(

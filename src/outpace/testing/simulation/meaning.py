@@ -23,7 +23,7 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.windows import LandmarkWindows, TimeWindows
 from outpace.testing import oracle
-from outpace.testing.simulation.queries import Asked, Holds, Row
+from outpace.testing.simulation.queries import Holds, QueryCase, Row
 from outpace.testing.windowed import CutWindow, windowed_matches
 from outpace.testing.windows import windows_by_definition
 
@@ -48,27 +48,27 @@ class Meaning:
     timed_out: list[tuple[Any, ...]] | None = None
 
 
-def meaning_of(asked: Asked, events: pa.Table, time: int, *, timeouts: bool) -> Meaning:
+def meaning_of(case: QueryCase, events: pa.Table, time: int, *, timeouts: bool) -> Meaning:
     """Return what a query means for events, which are in order and have ended.
 
     Parameters
     ----------
-    asked, events
+    case, events
         The query, and the events that take part.
     time
         How far time had come when they ended.
     timeouts
         Whether partial matches that time ended are wanted.
     """
-    query = replace(asked.query, order_of_arrival=None, instance_count=1, scheduler=None)
+    query = replace(case.query, order_of_arrival=None, instance_count=1, scheduler=None)
     if query.operator is not None:
         return Meaning(_applied(query, events))
     if query.windows is not None:
         found = windowed_matches(query, events, cut_windows(query, events))
         return Meaning([row for match in found for row in match.output])
-    if asked.holds is None:
+    if case.holds is None:
         return Meaning(fed_at_once(query, events, None)[0])
-    return _by_oracle(query, asked.holds, events, time, timeouts=timeouts)
+    return _by_oracle(query, case.holds, events, time, timeouts=timeouts)
 
 
 def fed_at_once(

@@ -43,7 +43,7 @@ from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
 from outpace.testing.simulation.arrival import END, DrawnArrival, batches
 from outpace.testing.simulation.trace import SimulationError, Trace, check, check_same
-from outpace.testing.stream_chain import Chain, Given, States
+from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 _WINDOWS: Final = tuple(column.name for column in fields(Windows))
 
@@ -101,9 +101,9 @@ class SavedPart:
 
     def take(self, message: Any) -> Any:
         """Let the part take a message."""
-        said = self.step(self.part, message)
-        self._since.append((message, text_of(said)))
-        return said
+        answer = self.step(self.part, message)
+        self._since.append((message, text_of(answer)))
+        return answer
 
     def save(self) -> None:
         """Save the part; what it took before is not needed any more."""
@@ -123,41 +123,41 @@ class SavedPart:
             self.part.restore(State.decode(self._saved))
         else:
             self.part = self._snapshot.snapshot()
-        for message, said in self._since:
+        for message, answer in self._since:
             again = text_of(self.step(self.part, message))
-            check_same(f"{self.name} says something else after a crash", [again], [said])
+            check_same(f"{self.name} says something else after a crash", [again], [answer])
 
 
-def text_of(said: object) -> str:
+def text_of(answer: object) -> str:
     """Return what a part said as text that is the same where it said the same."""
-    match said:
+    match answer:
         case None | int() | str():
-            return repr(said)
+            return repr(answer)
         case list():
-            return "; ".join(map(text_of, said))
+            return "; ".join(map(text_of, answer))
         case pa.Table():
-            return f"{said.column_names} {said.to_pylist()}"
+            return f"{answer.column_names} {answer.to_pylist()}"
         case Emit():
-            return f"emit {text_of(said.matches.table)} {text_of(said.timed_out)} {said.watermark}"
+            return f"emit {text_of(answer.matches.table)} {text_of(answer.timed_out)} {answer.watermark}"
         case SetAside():
-            return f"aside {said.kind.value} {text_of(said.rows)}"
+            return f"aside {answer.kind.value} {text_of(answer.rows)}"
         case Routed():
-            return repr(said)
+            return repr(answer)
         case Deliver():
-            events, split = said.own_events, said.split
+            events, split = answer.own_events, answer.split
             numbers = (events.partition, events.ordinal, events.arrival)
             windows = (split.opened, split.closed)
             return (
-                f"deliver {said.instance} {text_of(events.rows)} {[*map(_listed, numbers)]}"
+                f"deliver {answer.instance} {text_of(events.rows)} {[*map(_listed, numbers)]}"
                 f" {[[_listed(getattr(each, name)) for name in _WINDOWS] for each in windows]}"
-                f" {said.arrived} {said.watermark} {said.ended}"
+                f" {answer.arrived} {answer.watermark} {answer.ended}"
             )
         case Answer():
-            matches = said.matches
+            matches = answer.matches
             places = (matches.event, matches.phase, matches.window, matches.partition)
-            promises = (said.frontier, said.horizon, said.watermark, said.open_windows)
+            promises = (answer.frontier, answer.horizon, answer.watermark, answer.open_windows)
             return f"answer {text_of(matches.table)} {[*map(_listed, places)]} {promises}"
-    raise AssertionError(f"nobody says {said!r}")
+    raise AssertionError(f"nobody says {answer!r}")
 
 
 def _listed(numbers: Any) -> list[int]:
@@ -190,9 +190,9 @@ def run_in_one_place(
     steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
     for number, stimulus in enumerate(steps, 1):
         trace.say(told(stimulus))
-        said = kept.take(stimulus)
-        outcome.take(said)
-        trace.say(f"  {text_of(said)}")
+        answer = kept.take(stimulus)
+        outcome.take(answer)
+        trace.say(f"  {text_of(answer)}")
         if saves and number < len(steps):
             if arrival.is_in_order and isinstance(stimulus, EventsArrived):
                 _refuse(kept, arrival, stimulus.rows, trace)
@@ -308,10 +308,10 @@ class Places:
         self._emit()
 
     def _emit(self) -> None:
-        said = self._back.take("complete")
-        self.outcome.take(said)
-        if any(len(emit.matches) for emit in said):
-            self._trace.say(f"  {text_of(said)}")
+        answer = self._back.take("complete")
+        self.outcome.take(answer)
+        if any(len(emit.matches) for emit in answer):
+            self._trace.say(f"  {text_of(answer)}")
 
     def _fail(self, *, ended: bool) -> None:
         """Save or lose a part, now and then."""
@@ -425,13 +425,13 @@ class Stages:
                 cells.append(replace(cell, sender=task, position=position))
         return cells
 
-    def _run(self, cells: Sequence[Cell]) -> tuple[Given, States]:
+    def _run(self, cells: Sequence[Cell]) -> tuple[BatchOutput, States]:
         given, states = self._chain.crash(self._random.sample(cells, len(cells)))
         # Buffers are compared by what they hold.
         held = [replace(cell, block=bytes(cell.block)) for cell in given.cells]
         return replace(given, cells=held), states
 
-    def _take(self, given: Given) -> None:
+    def _take(self, given: BatchOutput) -> None:
         outcome = self.outcome
         before = len(outcome.matches)
         for kind, rows in (

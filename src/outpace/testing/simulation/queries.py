@@ -37,7 +37,7 @@ LETTERS: Final = "ABCD"
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryCase:
     """A query, and what its variables mean.
 
     Parameters
@@ -90,7 +90,9 @@ def _less(left: int | None, right: int | None) -> bool:
 # --- Patterns ------------------------------------------------------------------------------------
 
 
-def draw_pattern_query(random: Random, schema: pa.Schema, span: Span, *, windowed: bool) -> Asked:
+def draw_pattern_query(
+    random: Random, schema: pa.Schema, span: Span, *, windowed: bool
+) -> QueryCase:
     """Draw a pattern and its rules until they fit each other."""
     while True:
         text = _sequence(random, 2)
@@ -115,7 +117,7 @@ def draw_pattern_query(random: Random, schema: pa.Schema, span: Span, *, windowe
             prepare(query, schema)
         except OutpaceError:
             continue
-        return Asked(query, {name: holds for name, (_, holds) in conditions.items()})
+        return QueryCase(query, {name: holds for name, (_, holds) in conditions.items()})
 
 
 def _condition(random: Random, name: str, names: list[str]) -> tuple[str, Holds]:
@@ -329,12 +331,12 @@ class Sums(SharedOperator):
         self.before = {number: tuple(begin) for number, begin in before}
 
 
-def draw_operator_query(random: Random, span: Span, *, windowed: bool) -> Asked:
+def draw_operator_query(random: Random, span: Span, *, windowed: bool) -> QueryCase:
     """Draw an operator of a user, over windows or not."""
     query = Query("q").order_by("ts").apply(random.choice([Pairs, Total, Sums]))
     if windowed:
         query = query.over(draw_windows(random, span), numbered=random.random() < 0.7)
-    return Asked(query)
+    return QueryCase(query)
 
 
 # --- Schedulers ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from outpace.testing.simulation.arrival import (
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
-    Asked,
+    QueryCase,
     Span,
     draw_instances,
     draw_operator_query,
@@ -88,7 +88,7 @@ class Simulated:
 class _Scenario:
     """What a seed decides before anything runs."""
 
-    asked: Asked
+    case: QueryCase
     arrival: DrawnArrival
     place: str
     timeouts: bool
@@ -186,17 +186,17 @@ def _draw(random: Random) -> _Scenario:
     place = random.choice([ONE_PLACE, ONE_PLACE, PLACES, PLACES, STAGES])
     windowed = place == PLACES or random.random() < 0.6
     if random.random() < 0.15:
-        asked = draw_operator_query(random, span, windowed=windowed)
+        case = draw_operator_query(random, span, windowed=windowed)
     else:
-        asked = draw_pattern_query(random, schema, span, windowed=windowed)
+        case = draw_pattern_query(random, schema, span, windowed=windowed)
     keyed = random.random() < 0.4
-    query = asked.query.partition_by("key") if keyed else asked.query
+    query = case.query.partition_by("key") if keyed else case.query
     if query.windows is not None:
         query = draw_instances(random, query)
     # The oracle tries all that there is, and so does a pattern that finds all.
     most = 40 if query.windows is not None or query.operator is not None else 16
     most = min(most, 12) if is_large(query) else most
-    letters = "abcd" if asked.holds is None else "".join(sorted(asked.holds)).lower() * 4 + "d"
+    letters = "abcd" if case.holds is None else "".join(sorted(case.holds)).lower() * 4 + "d"
     events = _draw_events(random, schema, most * 2 if keyed else most, letters)
     ways: list[Callable[..., DrawnArrival]] = [
         draw_in_order,
@@ -208,7 +208,7 @@ def _draw(random: Random) -> _Scenario:
     arrival = way(random, query, events, _PIECES[place])
     timeouts = query.operator is None and query.windows is None and query.bound is not None
     choose = random.choice([make_twin, _chosen])
-    return _Scenario(replace(asked, query=query), arrival, place, timeouts, choose)
+    return _Scenario(replace(case, query=query), arrival, place, timeouts, choose)
 
 
 def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> _Scenario:
@@ -241,7 +241,7 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
         places += [STAGES] * saves
     place = random.choice(places)
     arrival = random.choice(ways)(random, query, table, _PIECES[place])
-    return _Scenario(Asked(query), arrival, place, False, _chosen, saves)
+    return _Scenario(QueryCase(query), arrival, place, False, _chosen, saves)
 
 
 def _can_be_saved(query: Query) -> bool:
@@ -315,8 +315,8 @@ def _described(scenario: _Scenario) -> str:
 
 def _simulate(scenario: _Scenario, random: Random, trace: Trace) -> RunOutcome:
     arrival = scenario.arrival
-    asked = replace(scenario.asked, query=scenario.query)
-    meaning = meaning_of(asked, arrival.events, arrival.time, timeouts=scenario.timeouts)
+    case = replace(scenario.case, query=scenario.query)
+    meaning = meaning_of(case, arrival.events, arrival.time, timeouts=scenario.timeouts)
     if scenario.place == STAGES:
         return _simulate_stages(scenario, meaning, random, trace)
     if scenario.place == PLACES:

@@ -11,7 +11,7 @@ import pytest
 from numba.core.event import Event, EventStatus
 
 from outpace.engine.kernels.strict import search_strict
-from outpace.hosts.background import CompilingTold
+from outpace.hosts.background import CompileNotice
 
 SCRIPT = """
 import sys
@@ -157,7 +157,7 @@ def test_an_interrupt_while_a_kernel_is_compiled_is_not_lost(tmp_path: Path) -> 
 
 
 def test_who_waits_for_the_compiler_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = CompilingTold(patience_seconds=0)
+    listener = CompileNotice(patience_seconds=0)
     compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})
     for _ in range(2):
         listener.on_start(compiling)
@@ -169,7 +169,7 @@ def test_who_waits_for_the_compiler_is_told_once(capsys: pytest.CaptureFixture[s
 
 
 def test_a_short_compilation_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = CompilingTold(patience_seconds=60)
+    listener = CompileNotice(patience_seconds=60)
     compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})
     listener.on_start(compiling)
     listener.on_end(compiling)
