@@ -60,7 +60,7 @@ class Input:
     files
         The files that were found.
     content
-        What they hold.
+        Their rows, read when they are needed.
     """
 
     name: str | None

@@ -133,7 +133,7 @@ class LeftToSpark(Exception):  # noqa: N818 - it is no failure
 
 
 def found_in_process(request: Query | SqlText, inputs: Sequence[Input]) -> TableResult:
-    """Read the inputs and return what is found; what only Spark can decide is left to it."""
+    """Read the inputs and return the rows of the result; only Spark can decide some queries."""
     if isinstance(request, Query):
         return TableResult.of(match(read_table(inputs[0]), request, progress=True))
     return TableResult.of(_run_statement(request, {one.name: read_table(one) for one in inputs}))
@@ -184,14 +184,14 @@ class TableResult:
     Parameters
     ----------
     table
-        What was found.
+        The rows of the result.
     """
 
     table: pa.Table
 
     @classmethod
     def of(cls, found: pa.Table) -> TableResult:
-        """Return what was found with the types that it has on Spark."""
+        """Return rows with the types that they have on Spark."""
         fields = [pa.field(field.name, _spark_type(field.type)) for field in found.schema]
         return cls(found.cast(pa.schema(fields)))
 

@@ -53,7 +53,7 @@ class SparkResult:
     Parameters
     ----------
     frame
-        What was found.
+        The rows of the result.
     """
 
     frame: DataFrame

@@ -215,7 +215,7 @@ def html_table(title: str, columns: Mapping[str, Column], rows: Sequence[Mapping
 
 @contextmanager
 def progress(words: str) -> Iterator[Callable[[int | str], None]]:
-    """Show a bar on standard error, if that is a terminal; give what is told a count or a step."""
+    """Show a bar on standard error, if a terminal; give a function that takes a count or a step."""
     with _bars() as bars:
         bar = bars.add_task(words, total=None)
         yield lambda done: bars.update(bar, description=f"{words}: {done}")
@@ -223,7 +223,7 @@ def progress(words: str) -> Iterator[Callable[[int | str], None]]:
 
 @contextmanager
 def progress_of_whole(words: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar as `progress` does; give what is told which part is done, from 0 to 1."""
+    """Show a bar as `progress` does; give a function that takes the part that is done, 0 to 1."""
     with _bars() as bars:
         bar = bars.add_task(words, total=1.0)
         yield lambda part: bars.update(bar, completed=part)

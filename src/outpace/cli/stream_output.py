@@ -47,7 +47,7 @@ _OFFSETS_BYTES_MAX: Final = 1 << 24
 
 @dataclass(frozen=True)
 class SparkSink:
-    """A sink of Spark: its name, and what it is told."""
+    """A sink of Spark: its name, and its options."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)

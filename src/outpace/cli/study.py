@@ -108,7 +108,7 @@ def conditions(*, quick: bool) -> str:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Give what is told when an experiment begins, and show it on standard error, if a terminal."""
+    """Give a function that shows the name of an experiment on standard error, if a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

@@ -56,7 +56,7 @@ class _Values:
 
 
 def view(answers: Iterable[Mapping[str, Any]], *, ascii_only: bool = False) -> RenderableType:
-    """Return what is shown of what some programs say."""
+    """Return the page of the answers of some programs."""
     shown: list[RenderableType] = []
     for one in answers:
         values: dict[str, _Values] = {}

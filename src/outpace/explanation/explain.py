@@ -42,7 +42,7 @@ class Explanation:
     Parameters
     ----------
     query
-        What is explained.
+        The query that is explained.
     program
         Its automaton.
     task

@@ -122,7 +122,7 @@ class Repeat(Pattern):
     Parameters
     ----------
     item
-        What is repeated.
+        The part of the pattern that is repeated.
     least, most
         Bounds; `most` None means no bound.
     mode

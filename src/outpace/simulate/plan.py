@@ -78,7 +78,7 @@ class Plan:
     Parameters
     ----------
     rate, target
-        What was asked for.
+        The rate and the latency that are to be met.
     instances
         The least number of instances that meets the target; None if no number does.
     knee

@@ -36,7 +36,7 @@ HISTORY_MAX: Final = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is simulated.
+    """Queries on machines, and how long they are simulated.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def page_of(
     study
         Whose figures are shown.
     rows
-        What was measured.
+        The measurements.
     conditions
         Where and how it was measured, in a sentence.
     stopped

@@ -38,7 +38,7 @@ class Row:
     setting
         What was set, in words that tell the row from all others of the figure.
     value, unit
-        What was measured.
+        The measurement.
     paper
         What the paper says: a number in the same unit, a sentence, or None where it says nothing.
     curve, at
@@ -91,7 +91,7 @@ class Figure:
     name
         As rows name it: "5.3"; a table of the paper is a word and a number, "Table 4".
     title
-        What is shown.
+        The quantity that it shows.
     axis
         What was set, with its unit where it has one.
     quantity, unit
@@ -101,7 +101,7 @@ class Figure:
     said
         What the paper did and found there.
     here
-        What is done here, and what is different.
+        How the experiment runs here, and the differences.
     log
         Whether values are drawn on a logarithmic axis.
     """

@@ -106,7 +106,7 @@ class Cell:
     Parameters
     ----------
     kind
-        What is in it.
+        The kind of its content.
     instance
         Which instance of the next stage takes it.
     block

@@ -102,7 +102,7 @@ class SearchPlan:
     Parameters
     ----------
     program
-        What is searched for.
+        The automaton of the pattern.
     within, kind
         WITHIN, or None.
     step_budget

@@ -50,7 +50,7 @@ def spread(
     Parameters
     ----------
     task, block, found
-        The query, the rows, and what was found.
+        The query, the rows, and the matches in them.
     runs, windows
         Which matches which of the `windows` found.
     """

@@ -175,7 +175,7 @@ def chunks(sizes: Integers, most: int) -> Iterator[tuple[int, int]]:
 
 
 def part_matches(task: Task, part: StretchMatches, windows: Windows) -> WindowMatches:
-    """Return what was found as rows of the result, with their numbers."""
+    """Return the matches of a part as rows of the result, with their numbers."""
     table, match_of = match_rows(task, part.block, part.found)
     of = take_windows(windows, part.window)
     counts = np.bincount(match_of, minlength=len(of))

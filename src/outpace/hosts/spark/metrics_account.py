@@ -222,7 +222,7 @@ def _take_phases(query: _Watched, phases: Mapping[str, int]) -> None:
 
 
 def _take_source(query: _Watched, number: str, source: Mapping[str, Any]) -> float:
-    """Take in what is said of a source, and return for how long its oldest event waits."""
+    """Count the rows of a source, and return for how long its oldest event waits."""
     query.add(names.SOURCE_ROWS, source.get("numInputRows") or 0, source=number)
     end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
     if "offset" in end and "offset" in latest:

@@ -79,7 +79,7 @@ class LogFrame:
     Parameters
     ----------
     kind
-        What it says.
+        The kind of its content.
     position, length
         Where in its segment it begins, and the length of its payload in bytes.
     first, events

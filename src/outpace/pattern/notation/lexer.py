@@ -76,7 +76,7 @@ class SourceText:
     Parameters
     ----------
     text
-        What is parsed.
+        The text of a query or of a part of it.
     where
         What the text is: "pattern", "define DOWN".
     offset

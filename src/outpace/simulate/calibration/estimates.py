@@ -80,7 +80,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was estimated.
+    """The costs of a query, as they were estimated.
 
     Parameters
     ----------

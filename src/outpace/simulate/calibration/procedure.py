@@ -107,7 +107,7 @@ def measure_costs(
     setting, pace
         What runs, and for how long.
     on_step
-        Told what is done next.
+        Called with the name of each step before it begins.
     """
     _warm(session, setting, pace, on_step)
     with counting(session) as counts, live_stream(session, setting) as live:

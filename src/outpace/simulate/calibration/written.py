@@ -79,7 +79,7 @@ def calibrated(
     measured
         What ran.
     costs, selectivity
-        What was estimated.
+        The estimates.
     mips
         What a core is said to do in a second, in million instructions.
     rate

@@ -43,7 +43,7 @@ class QueryCase:
     Parameters
     ----------
     query
-        What is asked.
+        The query.
     holds
         Its conditions in Python, by variable; none where only the engine knows what it means.
     """

@@ -67,7 +67,7 @@ class Simulated:
     place
         Where the parts of the operator ran: "one place", "several places" or "stages".
     query
-        What was asked.
+        The query that ran.
     matches
         How many rows came out.
     trace
