@@ -18,8 +18,7 @@ from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokeniz
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import check_dialect, translate
-from outpace.statement.fragment import Fragment
-from outpace.statement.place import place_in_clause
+from outpace.statement.place import Fragment, place_in_clause
 
 #: How deep parentheses may be nested in a statement.
 MOST_NESTED = 400

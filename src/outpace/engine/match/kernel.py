@@ -19,8 +19,8 @@ from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
 from outpace.engine.kernels.compiled import is_compiled, read_only
+from outpace.engine.kernels.results import latest_arrivals
 from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
-from outpace.engine.kernels.settle import latest_arrivals
 from outpace.engine.kernels.strict import search_strict
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.codegen import PathPlan, plan_path

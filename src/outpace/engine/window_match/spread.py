@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outpace.engine.arrays import Integers, pooled
-from outpace.engine.kernels.spread import spread_runs
+from outpace.engine.kernels.results import spread_runs
 from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import take_matches

@@ -138,7 +138,8 @@ def text_of(answer: object) -> str:
         case pa.Table():
             return f"{answer.column_names} {answer.to_pylist()}"
         case Emit():
-            return f"emit {text_of(answer.matches.table)} {text_of(answer.timed_out)} {answer.watermark}"
+            tables = text_of(answer.matches.table), text_of(answer.timed_out)
+            return f"emit {tables} {answer.watermark}"
         case SetAside():
             return f"aside {answer.kind.value} {text_of(answer.rows)}"
         case Routed():
