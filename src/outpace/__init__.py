@@ -147,7 +147,9 @@ _HOMES: Final = {
     "outpace.files.parquet": ("parquet",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-_SUBMODULES: Final = _HOMES["outpace"]
+_SUBMODULES: Final = frozenset(
+    f"{home}.{name}" for home in ("outpace", "outpace.hosts") for name in _HOMES[home]
+)
 #: Names that would hide Python's own where they live.
 _NAMES_THERE: Final = {"open": "open_query", "resume": "resume_query"}
 
@@ -170,8 +172,8 @@ if not TYPE_CHECKING:
         home = _HOME_OF.get(name)
         if home is None:
             raise AttributeError(f"module 'outpace' has no attribute '{name}'")
-        if name in _SUBMODULES:
-            return importlib.import_module(f"outpace.{name}")
+        if f"{home}.{name}" in _SUBMODULES:
+            return importlib.import_module(f"{home}.{name}")
         value = globals()[name] = getattr(
             importlib.import_module(home), _NAMES_THERE.get(name, name)
         )

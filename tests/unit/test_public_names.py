@@ -3,6 +3,7 @@
 import doctest
 import importlib.metadata
 import inspect
+import os
 import subprocess
 import sys
 
@@ -87,3 +88,29 @@ def test_nothing_is_loaded_before_it_is_used(program: str) -> None:
     told = f"import sys; {program}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+FRESH = """
+import os
+import pyarrow.compute
+import outpace
+
+# The names of a module are found alike once it is loaded; those of a package may be modules.
+packages = ("outpace", "outpace.hosts")
+names = [n for home, all in outpace._HOMES.items() for n in (all if home in packages else all[:1])]
+for name in names:
+    # Each is asked for in a process that has loaded nothing else of outpace.
+    if not (child := os.fork()):
+        try:
+            getattr(outpace, name)
+        except BaseException as error:
+            print(name, repr(error), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fresh process for each name takes too long")
+def test_every_public_name_is_found_whatever_was_loaded_before() -> None:
+    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
