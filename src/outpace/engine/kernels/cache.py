@@ -2,7 +2,7 @@
 
 Numba unpickles what it finds in its cache, so whoever writes there runs code as the user. A folder
 is used only if it belongs to the user, nobody else may write to it, and nobody else can put another
-in its place; a file in it, only if that is the user's own as well. Kernels are kept in
+in its place; a file in it, only if that is the user's own as well, and whole. Kernels are kept in
 `NUMBA_CACHE_DIR`, beside their source, in the user's cache folder or in a temporary one, whichever
 is the first that can be used. Where none can, every process compiles for itself.
 """
@@ -10,6 +10,7 @@ is the first that can be used. Where none can, every process compiles for itself
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 import tempfile
@@ -155,25 +156,38 @@ class _Results(caching.CompileResultCacheImpl):
 
 
 class _Files(caching.IndexDataCacheFile):
-    """The files of one function, of which those that others may have written are not read."""
+    """The files of one function, each with its checksum at the end, where Numba does not look.
+
+    One that others may have written or that is damaged is not read, and so written again.
+    """
 
     def _load_index(self) -> dict[Any, str]:
         try:
-            own = _is_own(Path(self._index_path))
+            readable = _is_readable(Path(self._index_path))
         except FileNotFoundError:
             return {}
-        return dict(super()._load_index()) if own else {}
+        return dict(super()._load_index()) if readable else {}
 
     def _load_data(self, name: str) -> Any:
-        if not _is_own(Path(self._data_path(name))):
-            raise PermissionError(f"others may have written {name}")
+        if not _is_readable(Path(self._data_path(name))):
+            raise PermissionError(f"{name} is damaged, or others may have written it")
         return super()._load_data(name)
 
     @contextmanager
     def _open_for_write(self, path: str) -> Iterator[IO[bytes]]:
         with super()._open_for_write(path) as file:
             Path(file.name).chmod(0o600)
-            yield file
+            content = io.BytesIO()
+            yield content
+            file.write(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
+
+
+def _is_readable(file: Path) -> bool:
+    if not _is_own(file):
+        return False
+    content = file.read_bytes()
+    size = len(content) - hashlib.sha256().digest_size
+    return size > 0 and hashlib.sha256(content[:size]).digest() == content[size:]
 
 
 class _Cache(caching.FunctionCache):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import py_compile
@@ -82,10 +83,24 @@ def test_a_file_that_others_may_write_to_is_not_read(folder, kind):
     plan = _plan(104759 if kind == "nbi" else 104761)
     plan.step()
     (file,) = folder.glob(f"*.{kind}")
-    file.write_bytes(pickle.dumps(_Planted()))
+    planted = pickle.dumps(_Planted())
+    file.write_bytes(planted + hashlib.sha256(planted).digest())
     file.chmod(0o666)
     assert _again(plan).cache_hits == 0
     assert _again(plan).cache_hits == 1
+
+
+def test_a_damaged_file_is_written_again(folder):
+    plan = _plan(104779)
+    plan.step()
+    for file in sorted(folder.iterdir()):
+        whole = file.read_bytes()
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        for damaged in (b"", whole[:middle], b"x" * len(whole), flipped):
+            file.write_bytes(damaged)
+            assert _again(plan).cache_hits == 0
+            assert _again(plan).cache_hits == 1
 
 
 def test_a_folder_that_others_may_write_to_is_passed_over(folder):
