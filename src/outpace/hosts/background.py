@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from functools import partial
+import weakref
 from typing import Any, Final, Protocol, runtime_checkable
 
 from outpace.engine.kernels.compiled import head_start, on_load
@@ -16,6 +16,9 @@ PATIENCE_SECONDS: Final = 2.0
 _BACKGROUND: Final = "outpace-compile"
 
 _compiling = threading.Lock()
+
+#: The matchers that someone holds while Numba is not loaded.
+_waiting: weakref.WeakValueDictionary[int, Matcher] = weakref.WeakValueDictionary()
 
 
 @runtime_checkable
@@ -58,7 +61,19 @@ def compile_in_background(matcher: Matcher) -> threading.Thread | None:
 
 def compile_when_loaded(matcher: Matcher) -> None:
     """Start compiling what a matcher runs when Numba is loaded, which may be now."""
-    on_load(partial(compile_in_background, matcher))
+    if head_start.left < 0:
+        compile_in_background(matcher)
+    else:
+        # Those that nobody holds any more need nothing compiled.
+        _waiting[id(matcher)] = matcher
+
+
+def _compile_waiting() -> None:
+    # One is compiled at a time, so what the first leaves to do is left to a later call.
+    for matcher in list(_waiting.values()):
+        if compile_in_background(matcher) is not None:
+            break
+    _waiting.clear()
 
 
 class CompileNotice:
@@ -111,3 +126,4 @@ def _listen() -> None:
 
 
 on_load(_listen)
+on_load(_compile_waiting)

@@ -146,8 +146,11 @@ def load_numba() -> ModuleType:
     # Half of it would be of no use to the next who comes.
     numba = call(importlib.import_module, "numba")
     head_start.left = -1
-    while _on_load:
-        _on_load.pop()()
+    # What is done may load Numba again, and then finds nothing left to do.
+    acts = _on_load.copy()
+    _on_load.clear()
+    for act in acts:
+        act()
     return numba
 
 

@@ -82,6 +82,34 @@ def test_threads_may_match_while_predicates_are_compiled(tmp_path: Path) -> None
     assert done.stdout == "[0, 129] []"
 
 
+STREAMS = """
+import gc, sys
+import pyarrow as pa
+import outpace as op
+from outpace.engine.kernels.compiled import load_numba
+from outpace.engine.match.kernel import KernelMatcher
+
+schema = pa.schema({"ts": pa.int64(), "v": pa.float64()})
+query = op.Query("q").order_by("ts").pattern("A B").define(B="v > A.v").measures(at="B.ts")
+held = [op.open(query, schema=schema) for _ in range(400)]
+for _ in range(100):
+    op.open(query, schema=schema)
+gc.collect()
+assert "numba" not in sys.modules
+kept = sum(isinstance(one, KernelMatcher) for one in gc.get_objects())
+load_numba()
+sys.stdout.write(str(kept))
+"""
+
+
+def test_many_streams_may_be_opened_before_the_compiler_is_loaded() -> None:
+    """Before the fix each stream stayed, and one was compiled inside another's loading."""
+    done = subprocess.run(
+        [sys.executable, "-c", STREAMS], capture_output=True, text=True, check=False
+    )
+    assert (done.stderr, done.stdout) == ("", "400")
+
+
 INTERRUPT = """
 import io, signal, sys
 import outpace as op
