@@ -50,20 +50,22 @@ def stand_in(
     before it is compiled. None says that the kernel is ready or worth its wait.
     """
     early = head_start.left // _STEP
-    if early >= _STEPS_EACH * block.size and (outcome := _match_within(early, task, block, resume)):
-        return outcome
-    return None if ready(block.size) else _match_within(_PATIENCE, task, block, resume)
+    if early < _STEPS_EACH * block.size:
+        early = 0
+        if ready(block.size):
+            return None
+    most = min(_PATIENCE, task.step_budget)
 
+    def more() -> float:
+        return 0 if early and ready(block.size) else most
 
-def _match_within(most: int, task: Task, block: Block, resume: Resume) -> Outcome | None:
-    # Where the twin's budget is spent, the kernel may have an answer.
-    steps = StepBudget(min(most, task.step_budget))
+    steps = StepBudget(min(early, most), more)
     try:
         return make_twin(task, steps=steps)(block, resume)
     except TooManyStepsError:
         return None
     finally:
-        head_start.left -= _STEP * steps.taken
+        head_start.left -= _STEP * steps.work
 
 
 def make_twin(

@@ -8,7 +8,7 @@ searching costs at most (positions x rows) there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -24,6 +24,8 @@ from outpace.pattern.query import WithinKind
 
 #: Failures that are remembered at most; then the memory starts anew.
 MEMORY_MAX: Final = 4_000_000
+#: A step takes as long as a predicate takes to look through so many rows of a run, or longer.
+_READ_EACH: Final = 10
 
 
 class TooManyStepsError(Exception):
@@ -32,10 +34,37 @@ class TooManyStepsError(Exception):
 
 @dataclass(slots=True)
 class StepBudget:
-    """The steps that searches which share it have taken, and after how many they give up."""
+    """The steps that searches which share it have taken, and after how many they give up.
+
+    Parameters
+    ----------
+    most
+        After how many they give up.
+    more
+        Asked when these are taken: how many it may be then.
+    taken
+        How many they have taken.
+    read
+        How many rows of runs predicates may have looked through, which takes time as well.
+    """
 
     most: float = inf
+    more: Callable[[], float] | None = None
     taken: int = 0
+    read: int = 0
+
+    @property
+    def work(self) -> int:
+        """What has been done, in steps."""
+        return self.taken + self.read // _READ_EACH
+
+    def end(self) -> None:
+        """Go on with more steps where there are any, and else end the search."""
+        more, self.more = self.more, None
+        if more is not None:
+            self.most = more()
+        if self.work > self.most:
+            raise TooManyStepsError
 
 
 class Signal(Enum):
@@ -288,10 +317,11 @@ class Walk:
             del self.timed_out[run]
 
     def _count_step(self, start: int) -> None:
-        self._steps.taken += 1
-        if self._steps.taken > self._steps.most:
-            raise TooManyStepsError
-        if self._steps.taken > self._last_step:
+        steps = self._steps
+        steps.taken += 1
+        if steps.taken + steps.read // _READ_EACH > steps.most:
+            steps.end()
+        if steps.taken > self._last_step:
             raise MatchError(
                 f"the search for a match took more than {self._budget} steps",
                 detail=f"the match would start at row {start} of the rows looked at",
@@ -303,6 +333,7 @@ class Walk:
         mask = self._masks[variable]
         if mask is not None:
             return mask[row] != 0
+        self._steps.read += len(self.rows)
         return self._segment.ask(variable, row, self.rows, self.labels, self._number)
 
     def _initial(self, start: int) -> Iterator[tuple[int, int] | Signal]:

@@ -13,11 +13,13 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match import contract as contract_module
 from outpace.engine.match import kernel as kernel_module
+from outpace.engine.match import twin as twin_module
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import WORK_AT_ONCE, Block, Pace, Resume
 from outpace.engine.match.kernel import chain_steps, make_kernel
 from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.engine.match.twin import make_twin, stand_in
+from outpace.engine.match.twin_search import StepBudget, TooManyStepsError
 from outpace.errors import BindError, MatchError
 from outpace.pattern.ast import Link, predicates, variables
 from outpace.pattern.query import Query, WithinKind
@@ -305,6 +307,34 @@ def test_a_search_that_takes_long_is_left_to_what_is_compiled(monkeypatch):
     monkeypatch.setattr(head_start, "left", 200_000)
     assert stand_in(task, block, Resume.fresh(1), lambda _: True) is None
     _same(match_block(task, matcher, block), match_block(task, make_twin(task), block))
+
+
+def test_what_predicates_read_of_a_run_is_counted_as_work():
+    """A step over a long run takes as long as many over short ones."""
+    table = _letters("a" * 500)
+    query = Query().order_by("ts").pattern("A+ B").define(A="A.ts >= FIRST(A.ts)", B="x = 'b'")
+    task = prepare(query.measures(n="COUNT(*)"), table.schema)
+    steps = StepBudget(4_000)
+    with pytest.raises(TooManyStepsError):
+        make_twin(task, steps=steps)(whole_block(task, table), Resume.fresh(1))
+    assert steps.taken < 1_000
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_twin_does_not_begin_again_when_its_head_start_is_spent(monkeypatch, ready):
+    made = []
+
+    def make(*args, **options):
+        made.append(args)
+        return make_twin(*args, **options)
+
+    table = _letters("a" * 200)
+    query = Query().order_by("ts").pattern("A+ B").define(A="A.ts >= FIRST(A.ts)", B="x = 'b'")
+    task = prepare(query.measures(n="COUNT(*)"), table.schema)
+    monkeypatch.setattr(head_start, "left", 200_000)
+    monkeypatch.setattr(twin_module, "make_twin", make)
+    outcome = stand_in(task, whole_block(task, table), Resume.fresh(1), lambda _: ready)
+    assert (outcome is None, len(made)) == (ready, 1)
 
 
 def test_nanoseconds_are_cut_off_in_compiled_predicates_as_in_the_twin():
