@@ -284,18 +284,10 @@ def _to_text(source: pa.DataType) -> Callable[[Any], Any] | None:
     if types.is_binary(source):
         return lambda value: value.decode("utf-8", errors="replace")
     if pa.types.is_timestamp(source):
-        return lambda value: _stamp_text(local_time(value, source))
+        return lambda value: local_time(value, source).isoformat(sep=" ")
     if types.is_temporal(source):
         return str
     return None
-
-
-def _stamp_text(value: datetime.datetime) -> str:
-    text = value.replace(tzinfo=None).isoformat(sep=" ")
-    if value.tzinfo is None:
-        return text
-    offset = value.strftime("%z")
-    return f"{text}{offset[:3]}:{offset[3:]}"
 
 
 def _to_boolean(source: pa.DataType) -> Callable[[Any], Any] | None:

@@ -85,6 +85,12 @@ def _part(
     return Function(name, 1, 1, rule, python, about, example, aliases, arrow=held)
 
 
+def _second(column: pa.Array) -> pa.Array:
+    # Arrow leaves the zone out here, but before standard time zones differ by seconds, too.
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz
+    return pc.second(pc.local_timestamp(column) if zoned else column)
+
+
 def _unit(argument: BoundExpression, position: int) -> str:
     value = argument.value if isinstance(argument, Constant) else None
     if not isinstance(value, str):
@@ -318,7 +324,7 @@ TIMES: tuple[Function, ...] = (
     _part("minute", lambda value: value.minute, "0 to 59", f"minute({_CLOCK}) = 20",
           clock=True, arrow=pc.minute),
     _part("second", lambda value: value.second, "0 to 59", f"second({_CLOCK}) = 30",
-          clock=True, arrow=pc.second),
+          clock=True, arrow=_second),
     _part("millisecond", lambda value: value.microsecond // 1000, "0 to 999",
           f"millisecond({_CLOCK}) = 500", clock=True),
     Function("date_trunc", 2, 2, _truncated_rule, _date_trunc,

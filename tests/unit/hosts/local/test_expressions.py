@@ -154,3 +154,10 @@ def test_a_timestamp_of_few_digits_is_cut() -> None:
     table = pa.table({"ts": pa.array([1_999_999], pa.timestamp("us"))})
     found = op.match(table, query(measure="CAST(ts AS TIMESTAMP(3))"))
     assert found.column("m").cast(pa.int64()).to_pylist() == [1_999_000]
+
+
+def test_a_zone_that_differs_by_seconds_is_read_and_written_with_them() -> None:
+    noon = datetime.datetime(1850, 6, 1, 12)
+    table = pa.table({"ts": pa.array([noon], pa.timestamp("us", "Europe/Berlin"))})
+    found = op.match(table, query("second(ts) = 28", "CAST(ts AS VARCHAR)"))
+    assert found["m"].to_pylist() == ["1850-06-01 12:53:28+00:53:28"]
