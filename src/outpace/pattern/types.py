@@ -47,7 +47,9 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def computed_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type with which expressions compute: no dictionaries, times in microseconds.
+    """Return the type with which expressions compute.
+
+    It has no dictionaries, times in microseconds, and arrays of any length.
 
     Examples
     --------
@@ -55,6 +57,8 @@ def computed_type(data_type: pa.DataType) -> pa.DataType:
     TimestampType(timestamp[us, tz=UTC])
     >>> computed_type(pa.list_(pa.duration("s")))
     ListType(list<item: duration[us]>)
+    >>> computed_type(pa.list_(pa.int64(), 2))
+    ListType(list<item: int64>)
     """
     kind = value_type(data_type)
     if pa.types.is_timestamp(kind):
@@ -65,8 +69,10 @@ def computed_type(data_type: pa.DataType) -> pa.DataType:
         return pa.time64("us")
     if pa.types.is_date(kind):
         return pa.date32()
-    if is_list(kind) and (item := computed_type(kind.value_type)) != kind.value_type:
-        return pa.list_(item)
+    if is_list(kind):
+        item = computed_type(kind.value_type)
+        fits = item == kind.value_type and not pa.types.is_fixed_size_list(kind)
+        return kind if fits else pa.list_(item)
     if pa.types.is_map(kind):
         parts = computed_type(kind.key_type), computed_type(kind.item_type)
         return kind if parts == (kind.key_type, kind.item_type) else pa.map_(*parts)

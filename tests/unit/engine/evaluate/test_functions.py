@@ -35,6 +35,7 @@ from outpace.pattern.values import column_values
 from outpace.plan.crossing import catalyst_text
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 30, 15, 250_000)
+_1850 = datetime.datetime(1850, 6, 1, 12)
 _HOUR = datetime.timedelta(hours=1)
 _TEXTS = ["b a", "Äß", "a", None, ""]
 
@@ -56,13 +57,15 @@ COLUMNS: dict[str, pa.Array] = {
     "stamp": pa.array([_NOON, _NOON + _HOUR, None, _NOON - 100 * _HOUR]),
     "coarse": pa.array([_NOON, _NOON + _HOUR, None, _NOON], pa.timestamp("ms")),
     "fine": pa.array([0, 10, None, 1709210000123456789], pa.timestamp("ns")),
-    "zoned": pa.array([_NOON, _NOON + _HOUR, None, _NOON], pa.timestamp("us", "Europe/Berlin")),
+    # Before standard time Berlin was 53 minutes and 28 seconds ahead.
+    "zoned": pa.array([_NOON, _NOON + _HOUR, None, _1850], pa.timestamp("us", "Europe/Berlin")),
     "date": pa.array([_NOON.date(), datetime.date(2023, 1, 1), None, _NOON.date()]),
     "time": pa.array([_NOON.time(), datetime.time(), None, _NOON.time()]),
     "span": pa.array([_HOUR, -3 * _HOUR, None, 26 * _HOUR]),
     "finespan": pa.array([1, 2001, None, -5], pa.duration("ns")),
     "words": pa.array([["a", None], [], None, ["b", "a"]], pa.list_(pa.string())),
     "numbers": pa.array([[3, None, 1], [], None, [2, 2]], pa.list_(pa.int64())),
+    "fixed": pa.array([[3, None], [1, 1], None, [2, 1]], pa.list_(pa.int64(), 2)),
     "instants": pa.array([[10, None], [], None, [2001]], pa.list_(pa.timestamp("ns"))),
     "mapping": pa.array([[("a", 1)], [], None, [("b", None)]], pa.map_(pa.string(), pa.int64())),
     "pair": pa.array([{"a": 1}, {"a": None}, None, {"a": 2}], pa.struct([("a", pa.int64())])),
