@@ -38,6 +38,8 @@ class EventsArrived:
         What the sender promises: none of its later events has a time before this.
     ended
         Whether these are the last events of all.
+    arrival
+        When they came, in microseconds of the clock of the host; NO_TIME where it has none.
     """
 
     rows: pa.Table
@@ -45,6 +47,7 @@ class EventsArrived:
     spans: Integers | None = None
     watermark: int = NO_TIME
     ended: bool = False
+    arrival: int = NO_TIME
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,13 @@ class TimeTold:
 
     watermark: int
     source: str | None = None
+
+
+@dataclass(frozen=True)
+class TimerFired:
+    """The clock of the host has come to a time, in microseconds; see `SetTimer`."""
+
+    at: int
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,13 @@ class SetAside:
 
 
 @dataclass(frozen=True)
+class SetTimer:
+    """The operator wants to hear when the clock of the host comes to this time, and no other."""
+
+    at: int
+
+
+@dataclass(frozen=True)
 class Emit:
     """Matches are final, in this order.
 
@@ -187,8 +204,8 @@ class Emit:
     watermark: int = NO_TIME
 
 
-Stimulus: TypeAlias = EventsArrived | TimeTold | SourceEnded
-Instruction: TypeAlias = Emit | SetAside
+Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded
+Instruction: TypeAlias = Emit | SetAside | SetTimer
 
 #: No windows open and none close.
 NO_SPLIT = Split(Windows.none(), Windows.none())

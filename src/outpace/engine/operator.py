@@ -36,8 +36,10 @@ from outpace.engine.message import (
     Instruction,
     Routed,
     SetAside,
+    SetTimer,
     SourceEnded,
     Stimulus,
+    TimerFired,
     TimeTold,
 )
 from outpace.engine.operator_spec import OperatorSpec
@@ -114,7 +116,7 @@ class Front(Stateful):
         """For each instance the number of deliveries without an answer."""
         return [len(sent) for sent in self._sent]
 
-    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed]:
+    def step(self, message: Stimulus | Delivered) -> list[SetAside | SetTimer | Deliver | Routed]:
         """Take what happened and return what is to be done."""
         if isinstance(message, Delivered):
             self._answered(message)
@@ -129,6 +131,8 @@ class Front(Stateful):
                 ended = message.ended
             case TimeTold():
                 released = self.order.tell(message.watermark, message.source)
+            case TimerFired():
+                released = self.order.fire(message.at)
             case SourceEnded():
                 released = self.order.finish(message.source)
                 ended = message.source is None
@@ -143,6 +147,7 @@ class Front(Stateful):
                 for kind, rows in aside
                 if rows is not None and rows.num_rows
             ),
+            *([] if released.timer is None else [SetTimer(released.timer)]),
             *self._route(released.rows, released.watermark, ended=ended),
         ]
 
@@ -210,7 +215,7 @@ class Front(Stateful):
         self._check(rows.schema)
         if self._spec.identified:
             rows = self._ids.give(rows, source)
-        released = self.order.push(rows, message.spans, message.watermark, source)
+        released = self.order.push(rows, message.spans, message.watermark, source, message.arrival)
         if self._spec.identified:
             self._ids.take(source, rows.num_rows)
         return released
@@ -498,7 +503,7 @@ class Operator(Stateful):
         aside: list[Instruction] = []
         answers: list[Answer] = []
         for message in self.front.step(stimulus):
-            if isinstance(message, SetAside):
+            if isinstance(message, SetAside | SetTimer):
                 aside.append(message)
             elif isinstance(message, Deliver):
                 answers.append(self._answer(message))

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.event import no_events
@@ -31,8 +31,10 @@ from outpace.engine.message import (
     Emit,
     EventsArrived,
     Instruction,
+    SetTimer,
     SourceEnded,
     Stimulus,
+    TimerFired,
     TimeTold,
 )
 from outpace.engine.rows.partition import column_arrays, one_array
@@ -60,9 +62,9 @@ _MATCHES: Final = pa.schema(
 )
 
 #: What a stimulus is, and what else it says, as bits of one number.
-_STIMULI: Final = (EventsArrived, TimeTold, SourceEnded)
+_STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _ENDED = 4, 8, 16
+_SOURCE, _SPANS, _ENDED, _ARRIVAL = 4, 8, 16, 32
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -137,34 +139,44 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     """
     flags, watermark = _STIMULI.index(type(stimulus)), 0
     rows: pa.Buffer | bytes = b""
-    source = spans = b""
+    source = times = b""
+    if isinstance(stimulus, TimerFired):
+        return _joined(stimulus.at, flags, [rows, source, times])
     if stimulus.source is not None:
         flags, source = flags | _SOURCE, stimulus.source.encode()
     if not isinstance(stimulus, SourceEnded):
         watermark = int(stimulus.watermark)
     if isinstance(stimulus, EventsArrived):
         rows, flags = write_table(stimulus.rows), flags | _ENDED * stimulus.ended
+        if stimulus.arrival != NO_TIME:
+            flags, times = flags | _ARRIVAL, np.array([stimulus.arrival], "<i8").tobytes()
         if stimulus.spans is not None:
-            flags, spans = flags | _SPANS, stimulus.spans.astype("<i8").tobytes()
-    return _joined(watermark, flags, [rows, source, spans])
+            flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
+    return _joined(watermark, flags, [rows, source, times])
 
 
 def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
-        watermark, flags, (rows, text, stretches) = _parted(data)
+        watermark, flags, (rows, text, clock) = _parted(data)
+        require(0 <= flags < 2 * _ARRIVAL, "")
+        require(len(data) == _HEADER.size + len(rows) + len(text) + len(clock), "")
         kind = flags & _KIND_BITS
-        known = 0 <= flags < 2 * _ENDED and kind < len(_STIMULI)
-        require(known and len(data) == _HEADER.size + len(rows) + len(text) + len(stretches), "")
+        if kind == _STIMULI.index(TimerFired):
+            return TimerFired(watermark)
         source = text.to_pybytes().decode() if flags & _SOURCE else None
         if kind == _STIMULI.index(SourceEnded):
             return SourceEnded(source)
         if kind == _STIMULI.index(TimeTold):
             return TimeTold(watermark, source)
-        spans = None
+        times = np.frombuffer(clock, "<i8").astype(np.int64)
+        arrival, spans = NO_TIME, None
+        if flags & _ARRIVAL:
+            arrival, times = int(times[0]), times[1:]
         if flags & _SPANS:
-            spans = np.frombuffer(stretches, "<i8").reshape(-1, 2).astype(np.int64)
-        return EventsArrived(read_table(rows), source, spans, watermark, bool(flags & _ENDED))
+            spans = times.reshape(-1, 2)
+        ended = bool(flags & _ENDED)
+        return EventsArrived(read_table(rows), source, spans, watermark, ended, arrival)
 
 
 def instructions_checksum(instructions: Sequence[Instruction]) -> int:
@@ -187,6 +199,8 @@ def instructions_checksum(instructions: Sequence[Instruction]) -> int:
         if isinstance(instruction, Emit):
             text = f"emit {instruction.watermark}"
             tables = [instruction.matches.table, instruction.timed_out]
+        elif isinstance(instruction, SetTimer):
+            text, tables = f"timer {instruction.at}", []
         else:
             text, tables = instruction.kind.value, [instruction.rows]
         checksum = zlib.crc32(text.encode(), checksum)

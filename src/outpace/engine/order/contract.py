@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Final
 
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 
 #: The first column of invalid events says why they are.
@@ -29,56 +31,64 @@ class Released:
         none can be.
     invalid
         Those that cannot be used, with the reason in the first column; None where none can be.
+    timer
+        When, by the clock of the host, the order wants to be asked again; None where never.
     """
 
     rows: pa.Table
     watermark: int
     late: pa.Table | None = None
     invalid: pa.Table | None = None
+    timer: int | None = None
 
 
-class Order(Protocol):
-    """How the events of a stream come into the order of the query."""
+class Order(Stateful, ABC):
+    """How the events of a stream come into the order of the query.
+
+    What it decides depends on what it takes alone. A host says when events arrived, and when a time
+    has come that the order asked for; the order has no clock, so a replay decides the same.
+    """
 
     @property
+    @abstractmethod
     def buffered(self) -> int:
         """How many events wait for their turn."""
-        ...
 
     @property
+    @abstractmethod
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
-        ...
 
+    @abstractmethod
     def push(
         self,
         rows: pa.Table,
         spans: Integers | None = None,
         told: int = NO_TIME,
         source: str | None = None,
+        arrival: int = NO_TIME,
     ) -> Released:
         """Take events; see `EventsArrived`."""
-        ...
 
+    @abstractmethod
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise; see `TimeTold`."""
-        ...
 
+    @abstractmethod
     def finish(self, source: str | None = None) -> Released:
         """Take the end of a source, or of all."""
-        ...
 
-    def snapshot(self) -> Self:
-        """Return a part that stands where this one does; see `Stateful`."""
-        ...
+    def fire(self, at: int) -> Released:
+        """Take note that the clock of the host has come to a time; see `TimerFired`."""
+        return self.tell(NO_TIME)
 
+    @abstractmethod
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        ...
 
+    @abstractmethod
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        ...
 
 
 def with_reasons(rows: pa.Table, reasons: list[str]) -> pa.Table:

@@ -9,15 +9,14 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.order.arrival import Arrival, passed
-from outpace.engine.order.contract import Released
+from outpace.engine.order.contract import Order, Released
 from outpace.engine.rows.times import as_integers, valid_times
-from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integer
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer, value_type
 
 
-class OrderedInput(Stateful):
+class OrderedInput(Order):
     """Lets events pass that come in the order of a query.
 
     Parameters
@@ -70,6 +69,7 @@ class OrderedInput(Stateful):
         spans: Integers | None = None,
         told: int = NO_TIME,
         source: str | None = None,
+        arrival: int = NO_TIME,
     ) -> Released:
         """Take the next rows; after an error nothing is taken."""
         if self._checked:

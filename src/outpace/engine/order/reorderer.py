@@ -31,12 +31,11 @@ import pyarrow.compute as pc
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.clock import Clock, spans_of
-from outpace.engine.order.contract import Released, with_reasons
+from outpace.engine.order.contract import Order, Released, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.sources import ticks_of
 from outpace.engine.rows.partition import column_arrays, one_array, sort_groups
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
-from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
@@ -49,7 +48,7 @@ _LIMITS: Final = np.iinfo(np.int64)
 _SIZES: Final = pa.schema([("runs", pa.list_(pa.int64()))])
 
 
-class Reorderer(Stateful):
+class Reorderer(Order):
     """Brings the events of a stream into the order of a query.
 
     Parameters
@@ -111,6 +110,7 @@ class Reorderer(Stateful):
         spans: Integers | None = None,
         told: int = NO_TIME,
         source: str | None = None,
+        arrival: int = NO_TIME,
     ) -> Released:
         """Take the next piece of the stream; after an error nothing is taken.
 
@@ -125,6 +125,8 @@ class Reorderer(Stateful):
             A promise: no event of a later piece has a time before this.
         source
             Who sent it, which makes no difference.
+        arrival
+            When it came, which makes none either.
 
         Raises
         ------

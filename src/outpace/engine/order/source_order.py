@@ -14,13 +14,12 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.sources import SourceMerge, ticks_of
-from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integer
 from outpace.errors import BindError
 from outpace.pattern.bound import BoundQuery
 
 
-class SourceOrder(Stateful):
+class SourceOrder(Order):
     """Brings the events of several sources into one order.
 
     Parameters
@@ -35,7 +34,7 @@ class SourceOrder(Stateful):
         What brings the events of each source into order; None where they are in order.
     """
 
-    CHANGED = ("merge", "_each")
+    CHANGED = ("merge", "_each", "_timers")
 
     def __init__(
         self,
@@ -54,6 +53,8 @@ class SourceOrder(Stateful):
         self._nothing = schema.empty_table()
         self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
         self._watermark = int(NO_TIME)
+        #: When the order of each source wants to be asked again.
+        self._timers: dict[str, int | None] = {}
 
     @property
     def buffered(self) -> int:
@@ -72,10 +73,12 @@ class SourceOrder(Stateful):
         spans: Integers | None = None,
         told: int = NO_TIME,
         source: str | None = None,
+        arrival: int = NO_TIME,
     ) -> Released:
         """Take the next events of a source; after an error nothing is taken."""
         if source in self._each and not self.merge.has_finished(source):
-            return self._pass_on(source, self._each[source].push(rows, spans, told))
+            released = self._each[source].push(rows, spans, told, arrival=arrival)
+            return self._pass_on(source, released)
         self.merge.push(source or "", rows)
         return self._released() if told == NO_TIME else self.tell(told, source)
 
@@ -84,6 +87,13 @@ class SourceOrder(Stateful):
         if source in self._each and not self.merge.has_finished(source):
             return self._pass_on(source, self._each[source].tell(time))
         self.merge.heartbeat(source or "", time * self._ticks)
+        return self._released()
+
+    def fire(self, at: int) -> Released:
+        """Take note that the clock of the host has come to a time, for every source."""
+        for source, order in self._each.items():
+            if not self.merge.has_finished(source):
+                self._hand_over(source, order.fire(at))
         return self._released()
 
     def finish(self, source: str | None = None) -> Released:
@@ -109,13 +119,19 @@ class SourceOrder(Stateful):
 
     def _pass_on(self, source: str, released: Released) -> Released:
         """Let events of a source that are in order wait for those of the others."""
+        self._hand_over(source, released)
+        return replace(self._released(), late=released.late, invalid=released.invalid)
+
+    def _hand_over(self, source: str, released: Released) -> None:
+        self._timers[source] = released.timer
         self.merge.push(source, released.rows)
         if released.watermark != NO_TIME:
             self.merge.heartbeat(source, released.watermark * self._ticks)
-        return replace(self._released(), late=released.late, invalid=released.invalid)
 
     def _released(self) -> Released:
         ordered = self.merge.take()
         if ordered.watermark != NO_TIME:
             self._watermark = ordered.watermark // self._ticks
-        return Released(ordered.rows if len(ordered) else self._nothing, self._watermark)
+        rows = ordered.rows if len(ordered) else self._nothing
+        timers = [timer for timer in self._timers.values() if timer is not None]
+        return Released(rows, self._watermark, timer=min(timers, default=None))

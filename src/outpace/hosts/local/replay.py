@@ -17,7 +17,17 @@ import pyarrow as pa
 
 from outpace.engine.codec.table import read_table
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
-from outpace.engine.message import Aside, Emit, EventsArrived, Instruction, Stimulus, TimeTold
+from outpace.engine.message import (
+    Aside,
+    Emit,
+    EventsArrived,
+    Instruction,
+    SetAside,
+    Stimulus,
+    TimerFired,
+    TimeTold,
+)
+from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import read_stimulus
 from outpace.errors import DataError, OutpaceError
 from outpace.hosts.local.recording import Ending, StreamRecording, failure_of, outcome_of
@@ -222,11 +232,11 @@ class ReplayedStep:
         for one in self.instructions:
             if isinstance(one, Emit):
                 return one
-        return Emit(pa.table({}), pa.table({}))
+        return Emit(WindowMatches.none(pa.schema([])), pa.table({}))
 
     def _aside(self, kind: Aside) -> pa.Table:
         for one in self.instructions:
-            if not isinstance(one, Emit) and one.kind is kind:
+            if isinstance(one, SetAside) and one.kind is kind:
                 return one.rows
         return pa.table({})
 
@@ -356,6 +366,8 @@ class Replay(Iterator[ReplayedStep]):
         )
 
     def _title(self, stimulus: Stimulus) -> str:
+        if isinstance(stimulus, TimerFired):
+            return f"clock {stimulus.at}"
         of = "" if stimulus.source is None else f" of {stimulus.source}"
         if isinstance(stimulus, EventsArrived):
             rows = stimulus.rows.num_rows

@@ -20,6 +20,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable
+from time import time_ns
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -33,8 +34,11 @@ from outpace.engine.message import (
     Emit,
     EventsArrived,
     Instruction,
+    SetAside,
+    SetTimer,
     SourceEnded,
     Stimulus,
+    TimerFired,
     TimeTold,
 )
 from outpace.engine.operator import Operator
@@ -231,6 +235,8 @@ class StreamMatcher:
         #: Whether the events are the matches of another stream, which tells the time.
         self._follows = False
         self._last: Emit | None = None
+        #: When the operator wants to hear from the clock.
+        self._timer: int | None = None
         self._aside: dict[Aside, pa.Table] = {}
 
     def __repr__(self) -> str:
@@ -299,11 +305,12 @@ class StreamMatcher:
         bound = self._bound("push").spec.bound
         if self._identifiers is not None or source is not None:
             self._check_source(source)
-            return self._step(EventsArrived(table, source))
+            return self._step(EventsArrived(table, source, arrival=_now()))
         time = told.get(next(iter(bound.order_by), ""))
         if time is not None and self._query.order_of_arrival is None:
             return self._step(EventsArrived(table, watermark=time))
-        return self._step(EventsArrived(table))
+        arrival = int(NO_TIME) if self._query.order_of_arrival is None else _now()
+        return self._step(EventsArrived(table, arrival=arrival))
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
@@ -339,6 +346,17 @@ class StreamMatcher:
         if source is not None:
             self._check_source(source)
         return self._step(SourceEnded(source))
+
+    @property
+    def timer(self) -> int | None:
+        """When, in microseconds of the clock, `wake` is due; None where the query asks for none."""
+        return self._timer
+
+    def wake(self) -> pa.Table:
+        """Let time pass by the clock, where nothing is pushed, and return what became final."""
+        self._bound("wake")
+        self._timer = None
+        return self._step(TimerFired(_now()))
 
     @property
     def timed_out(self) -> pa.Table:
@@ -451,10 +469,13 @@ class StreamMatcher:
     def _step(self, stimulus: Stimulus) -> pa.Table:
         self._aside = {}
         for instruction in self.take(stimulus):
-            if isinstance(instruction, Emit):
-                self._last = instruction
-            else:
-                self._aside[instruction.kind] = instruction.rows
+            match instruction:
+                case Emit():
+                    self._last = instruction
+                case SetAside():
+                    self._aside[instruction.kind] = instruction.rows
+                case SetTimer():
+                    self._timer = instruction.at
         if self._dropped is not None:
             late = self._aside.get(Aside.LATE)
             warning = self._dropped.take(0 if late is None else late.num_rows)
@@ -522,6 +543,10 @@ class StreamMatcher:
         _times_told[id(marked)] = dict.fromkeys(self._timed, time)
         weakref.finalize(marked, _times_told.pop, id(marked))
         return marked
+
+
+def _now() -> int:
+    return time_ns() // 1000
 
 
 def compiled_soon(task: Task) -> Matcher:

@@ -31,6 +31,7 @@ from outpace.engine.message import (
     SetAside,
     SourceEnded,
     Stimulus,
+    TimerFired,
     TimeTold,
 )
 from outpace.engine.operator import Back, Front, Instance, Operator
@@ -66,7 +67,7 @@ class RunOutcome:
                     self.timed_out += one.timed_out.to_pylist()
                 case SetAside(kind=Aside.LATE):
                     self.late += one.rows.to_pylist()
-                case SetAside():
+                case SetAside(kind=Aside.INVALID):
                     self.invalid += one.rows.to_pylist()
 
 
@@ -175,6 +176,8 @@ def told(stimulus: Stimulus) -> str:
             return f"time{'' if stimulus.source is None else ' of ' + stimulus.source}:" + (
                 f" {stimulus.watermark}"
             )
+        case TimerFired():
+            return f"clock: {stimulus.at}"
         case SourceEnded():
             return f"end of {stimulus.source or 'all'}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,32 +12,39 @@ import pytest
 import outpace as op
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.order.choose import ORDERS
-from outpace.engine.order.contract import Released
+from outpace.engine.order.contract import Order, Released
 from outpace.engine.rows.times import as_integers
-from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integer
+from outpace.hosts.local import stream as stream_module
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.notation.disorder import KINDS
 
+SECOND = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Patient(Disorder):
-    """All events wait until as many as `events` are there."""
+    """All events wait until as many as `events` are there, or for a second by the clock."""
 
     described = "events wait until {events} are there"
     events: int = 0
 
 
-class PatientOrder(Stateful):
-    """Lets go what waits when it is enough, sorted by time."""
+class PatientOrder(Order):
+    """Lets go what waits when it is enough or has waited long enough, sorted by time."""
 
     def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
         self._time, self._events = disorder.time, dict(disorder.settings)["events"]
         self._nothing = schema.empty_table()
         self._waiting = self._nothing
-        self.watermark = int(NO_TIME)
+        self._watermark = int(NO_TIME)
+        self._due: int | None = None
+
+    @property
+    def watermark(self) -> int:
+        return self._watermark
 
     @property
     def buffered(self) -> int:
@@ -48,31 +56,42 @@ class PatientOrder(Stateful):
         spans: Integers | None = None,
         told: int = NO_TIME,
         source: str | None = None,
+        arrival: int = NO_TIME,
     ) -> Released:
         waiting = pa.concat_tables([self._waiting, rows.select(self._nothing.column_names)])
         enough = waiting.num_rows >= self._events
         self._waiting = self._nothing if enough else waiting
+        if enough or not waiting.num_rows:
+            self._due = None
+        elif self._due is None:
+            self._due = arrival + SECOND
         return self._release(waiting if enough else self._nothing)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         return self._release(self._nothing)
 
+    def fire(self, at: int) -> Released:
+        if self._due is None or at < self._due:
+            return self._release(self._nothing)
+        return self.finish()
+
     def finish(self, source: str | None = None) -> Released:
-        waiting, self._waiting = self._waiting, self._nothing
+        waiting, self._waiting, self._due = self._waiting, self._nothing, None
         return self._release(waiting)
 
     def state(self) -> State:
-        return State({"watermark": self.watermark}, [self._waiting])
+        return State({"watermark": self._watermark, "due": self._due}, [self._waiting])
 
     def restore(self, state: State) -> None:
         header, (self._waiting,) = state.content(1)
-        self.watermark = integer(header, "watermark")
+        self._watermark = integer(header, "watermark")
+        self._due = None if header["due"] is None else integer(header, "due")
 
     def _release(self, rows: pa.Table) -> Released:
         ordered = rows.sort_by(self._time)
         if ordered.num_rows:
-            self.watermark = int(as_integers(ordered.column(self._time))[-1])
-        return Released(ordered, self.watermark)
+            self._watermark = int(as_integers(ordered.column(self._time))[-1])
+        return Released(ordered, self._watermark, timer=self._due)
 
 
 @pytest.fixture
@@ -104,6 +123,29 @@ def test_it_runs_for_each_of_several_sources(patient: op.Query) -> None:
     assert push(stream, [3, 1, 5], "a") == []
     assert push(stream, [4, 2, 6], "b") == [2, 4]
     assert stream.finish()["at"].to_pylist() == [6]
+
+
+@pytest.mark.parametrize("sources", [None, ["a", "b"]])
+def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
+    patient: op.Query, sources: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [5 * SECOND]
+    monkeypatch.setattr(stream_module, "_now", lambda: clock[0])
+    first, second = (None, None) if sources is None else ("a", "b")
+    stream = op.open(patient, sources=sources, record=tmp_path / "run")
+    assert stream.timer is None
+    assert push(stream, [3], first) == []
+    clock[0] += 10
+    assert push(stream, [1], second) == []
+    assert stream.timer == 6 * SECOND
+    assert stream.wake().num_rows == 0
+    assert stream.timer == 6 * SECOND
+    clock[0] = 6 * SECOND + 10
+    found = stream.wake()["at"].to_pylist()
+    assert found == ([3] if sources is None else [])
+    assert stream.timer is None
+    assert found + stream.finish()["at"].to_pylist() == [3]
+    assert all(step.as_recorded for step in op.replay(tmp_path / "run"))
 
 
 def test_it_is_written_and_explained(patient: op.Query) -> None:
