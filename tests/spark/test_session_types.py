@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import outpace as op
 from outpace.engine.divide.groups import ROWS_AT_ONCE
-from outpace.hosts.spark.frame import _match_sorted
+from outpace.hosts.spark.frame import _work, match_sorted
 
 SIZE = ROWS_AT_ONCE + 10
 PLANNED = pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())])
@@ -29,6 +31,8 @@ def test_a_large_partition_takes_rows_of_another_session(zone: str, text: pa.Dat
         .define(A="kind = 'a'", B="kind <> PREV(kind)")
         .measures(at="LAST(at)", kind="LAST(kind)")
     )
-    found = pa.Table.from_batches(_match_sorted(query, PLANNED, iter(sent.to_batches(1 << 18))))
+    found = pa.Table.from_batches(
+        match_sorted(partial(_work, query, PLANNED), sent.to_batches(1 << 18))
+    )
     assert found.schema == PLANNED
     assert found.num_rows == SIZE // 2

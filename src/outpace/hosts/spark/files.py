@@ -3,7 +3,7 @@
 Spark divides ids among its tasks and nothing else; a task reads the row groups of its ids. Keyed
 queries are packed and shuffled as blocks, unkeyed ones are cut into cores that need no merging, and
 where the order of the rows is not known Spark sorts them. The memory of a task is that of
-`files.match`; where blocks travel, a packing task holds one unit of row groups
+`files.match` and `files.windows`; where blocks travel, a packing task holds one unit of row groups
 (`files.blocks.UNIT_ROWS`) twice, a matching task one bucket (`BUCKET_ROWS`) or one range, in blocks
 and in order, and its matches. A key that cannot be cut is held whole by one task.
 """
@@ -11,7 +11,7 @@ and in order, and its matches. A key that cannot be cut is held whole by one tas
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,24 +19,32 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from outpace.engine.codec.pack import PACKED, BlockMatcher, Packer
+from outpace.engine.codec.pack import PACKED, BlockMatcher, Packer, pack, unpack
 from outpace.engine.divide.ranges import PACKED as PACKED_RANGES
 from outpace.engine.divide.ranges import Ranges, pack_ranges
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.task import prepare
+from outpace.engine.rows.buckets import key_buckets
+from outpace.engine.rows.partition import column_arrays
 from outpace.errors import DataError
 from outpace.files.blocks import plan_blocks
 from outpace.files.match import FilesPlan, match_all, match_core, plan_files
 from outpace.files.order import measure_group
 from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
-from outpace.files.windows import WindowFilesPlan, plan_window_files
-from outpace.hosts.spark.file_windows import match_window_files
-from outpace.hosts.spark.frame import BATCH_ROWS, match_frame, match_packed
+from outpace.files.windows import FileWindows, Way, WindowFilesPlan, plan_window_files
+from outpace.hosts.spark.frame import (
+    BATCH_ROWS,
+    Batches,
+    Change,
+    in_batches,
+    match_frame,
+    match_packed,
+)
+from outpace.hosts.spark.frame_windows import placed_batches, placed_buckets
 from outpace.pattern.query import Query
 from outpace.plan.batch import Cut, plan_batch
+from outpace.plan.window_task import BATCHES, NUMBERED, pack_batch, unpack_batches
 from outpace.plan.windows import by_windows
-
-Batches = Iterable[pa.RecordBatch]
 
 
 def match_files(files: ParquetFiles, query: Query) -> DataFrame:
@@ -50,7 +58,7 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     if plan.spark_sorts:
         return match_frame(rows_frame(session, plan.files, plan.columns), query)
     if isinstance(plan, WindowFilesPlan):
-        return match_window_files(session, plan)
+        return _match_windows(session, plan)
     if plan.cut is Cut.KEY:
         return _match_blocks(session, plan.files, query)
     sent = plan.for_tasks()
@@ -58,7 +66,7 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
         ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
     else:
         ids, run = session.range(0, plan.cores), partial(_match_core, sent)
-    return ids.mapInArrow(run, from_arrow_schema(plan.bound.output))
+    return _mapped(ids, run, plan.bound.output)
 
 
 def plan_session_files(
@@ -99,7 +107,7 @@ def rows_frame(session: SparkSession, files: FileList, columns: Sequence[str]) -
     """Return the rows of files as a DataFrame, read by PyArrow in the tasks."""
     schema = pa.schema([files.schema.field(name) for name in columns])
     read = partial(_read, files.only(()), tuple(columns))
-    return session.range(0, len(files.groups)).mapInArrow(read, from_arrow_schema(schema))
+    return _mapped(session.range(0, len(files.groups)), read, schema)
 
 
 def _read(files: FileList, columns: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -110,16 +118,14 @@ def _read(files: FileList, columns: Sequence[str], batches: Batches) -> Iterator
 
 def _match_all(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
-        for found in match_all(plan):
-            yield from found.to_batches(BATCH_ROWS)
+        yield from in_batches(match_all(plan))
 
 
 def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     # A partition of a range has consecutive numbers: together they are one core.
     units = list(_ids(batches))
     if units:
-        for found in match_core(plan, units[0], units[-1] + 1):
-            yield from found.to_batches(BATCH_ROWS)
+        yield from in_batches(match_core(plan, units[0], units[-1] + 1))
 
 
 def _ids(batches: Batches) -> Iterator[int]:
@@ -131,7 +137,7 @@ def _measured(session: SparkSession, files: FileList, column: str) -> FileList:
     """Return the files with statistics of a column that were read from the rows."""
     schema = _measures(files, column)
     measure = partial(_measure, files.only(()), column)
-    frame = session.range(0, len(files.groups)).mapInArrow(measure, from_arrow_schema(schema))
+    frame = _mapped(session.range(0, len(files.groups)), measure, schema)
     known = {row["group"]: row for row in frame.toArrow().cast(schema).to_pylist()}
     groups = []
     for number, group in enumerate(files.groups):
@@ -172,14 +178,13 @@ def _match_blocks(session: SparkSession, files: FileList, query: Query) -> DataF
     needed = files.only(())
     if plan.width:
         cut = partial(_ranges, query, files.schema, plan.width)
-        pack = partial(_pack_ranges, needed, query, plan.units, cut)
-        ranges = units.mapInArrow(pack, from_arrow_schema(PACKED_RANGES))
+        ranges = _mapped(
+            units, partial(_pack_ranges, needed, query, plan.units, cut), PACKED_RANGES
+        )
         return match_packed(ranges, plan_batch(query, files.schema), cut)
-    pack = partial(_pack, needed, query, plan.units, plan.buckets)
-    packed = units.mapInArrow(pack, from_arrow_schema(PACKED))
+    packed = _mapped(units, partial(_pack, needed, query, plan.units, plan.buckets), PACKED)
     partitions = packed.repartitionById(plan.buckets, "bucket")
-    match = partial(_match, files.schema, query)
-    return partitions.mapInArrow(match, from_arrow_schema(plan.bound.output))
+    return _mapped(partitions, partial(_match, files.schema, query), plan.bound.output)
 
 
 def _units(
@@ -224,11 +229,100 @@ def _ranges(query: Query, schema: pa.Schema, width: int) -> Ranges:
 
 
 def _match(schema: pa.Schema, query: Query, batches: Batches) -> Iterator[pa.RecordBatch]:
-    blocks = [
+    blocks = _blocks(batches)
+    if blocks:
+        found = BlockMatcher(with_bits(prepare(query, schema))).match(blocks)
+        yield from found.to_batches(BATCH_ROWS)
+
+
+def _match_windows(session: SparkSession, plan: WindowFilesPlan) -> DataFrame:
+    """Run a query with windows or a user-defined operator over files.
+
+    Where row groups are in the query's order only matches cross, and what says which rows a batch
+    has; keyed rows that are in no order travel as blocks.
+    """
+    sent = plan.for_tasks()
+    tasks = plan.windows.tasks
+    if plan.way is Way.SHARES:
+        ids = session.range(0, len(plan.shares), 1, tasks)
+        return _mapped(ids, partial(_match_shares, sent), plan.bound.output)
+    if plan.way is Way.DESCRIBED:
+        described = _mapped(session.range(0, 1, 1, 1), partial(_describe, sent), BATCHES)
+        partitions = placed_batches(described, tasks)
+        return _mapped(partitions, partial(_match_described, sent), plan.bound.output)
+    if plan.way is Way.NUMBERED:
+        numbered = _mapped(session.range(0, 1, 1, 1), partial(_number, sent), NUMBERED)
+        partitions = placed_buckets(numbered, plan.windows)
+        return _mapped(partitions, partial(_match_numbered, sent), plan.bound.output)
+    if plan.way is Way.PACKED:
+        ids = session.range(0, len(plan.places))
+        packed = _mapped(ids, partial(_pack_place, sent), PACKED)
+        partitions = packed.repartitionById(plan.buckets, "bucket")
+        return _mapped(partitions, partial(_match_bucket, sent), plan.bound.output)
+    return _mapped(session.range(0, 1, 1, 1), partial(_match_in_order, sent), plan.bound.output)
+
+
+def _match_shares(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for share in _ids(batches):
+        yield from files.match_share(share).to_batches(BATCH_ROWS)
+
+
+def _describe(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for _ in _ids(batches):
+        for number, batch in enumerate(files.split()):
+            yield pack_batch(number, batch)
+
+
+def _match_described(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for part in batches:
+        for batch, _ in unpack_batches(part):
+            yield from files.match_batch(batch).to_batches(BATCH_ROWS)
+
+
+def _number(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for _ in _ids(batches):
+        yield from files.number()
+
+
+def _match_numbered(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(FileWindows(plan).task.match_numbered(batches))
+
+
+def _match_in_order(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for _ in _ids(batches):
+        yield from in_batches(files.match_in_order())
+
+
+def _pack_place(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    files = FileWindows(plan)
+    for place in _ids(batches):
+        rows = files.read_place(place)
+        columns = column_arrays(rows)
+        keys = [columns[name] for name in plan.bound.partition_by]
+        yield pack(columns, key_buckets(keys, plan.buckets), plan.buckets, place)
+
+
+def _match_bucket(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    blocks = _blocks(batches)
+    if blocks:
+        work = FileWindows(plan).task.work()
+        found = work.whole(unpack(blocks, plan.files.schema))
+        yield from found.to_batches(BATCH_ROWS)
+
+
+def _blocks(batches: Batches) -> list[tuple[int, pa.Buffer]]:
+    """Return the blocks of a bucket, with their positions."""
+    return [
         (position.as_py(), block.as_buffer())
         for batch in batches
         for position, block in zip(batch.column(1), batch.column(2), strict=True)
     ]
-    if blocks:
-        found = BlockMatcher(with_bits(prepare(query, schema))).match(blocks)
-        yield from found.to_batches(BATCH_ROWS)
+
+
+def _mapped(frame: DataFrame, change: Change, output: pa.Schema) -> DataFrame:
+    return frame.mapInArrow(change, from_arrow_schema(output))

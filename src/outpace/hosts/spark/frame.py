@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from outpace.engine.codec.block import read_block
-from outpace.engine.divide.groups import PatternWork, SortedGroups
+from outpace.engine.divide.groups import PartitionWork, PatternWork, SortedGroups
 from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
 from outpace.engine.divide.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
@@ -68,9 +68,8 @@ def match_frame(frame: DataFrame, query: Query) -> DataFrame:
     partitions = rows.repartition(*keys) if keys else rows.repartition(1)
     if keys or order:
         partitions = partitions.sortWithinPartitions(*keys, *order)
-    return map_rows(
-        partitions, partial(_match_sorted, query, schema), plan.crossing, plan.bound.output
-    )
+    match = partial(match_sorted, partial(_work, query, schema))
+    return map_rows(partitions, match, plan.crossing, plan.bound.output)
 
 
 def crossing_rows(frame: DataFrame, plan: Crossing) -> DataFrame:
@@ -160,18 +159,30 @@ def _renamed(change: Change, names: list[str], batches: Batches) -> Iterator[pa.
     return change(batch.rename_columns(names) for batch in batches)
 
 
-def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+def match_sorted(
+    work: Callable[[], tuple[PartitionWork, pa.Schema]], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """Match rows that come sorted; what is to be done, with which types, is asked of the first."""
     groups: SortedGroups | None = None
     for batch in batches:
         if groups is None:
-            task = plan_batch(query, schema).task
-            groups = SortedGroups(PatternWork(task))
-        rows = as_planned(pa.Table.from_batches([batch]), task.bound.schema)
-        for found in groups.push(rows):
-            yield from found.to_batches(BATCH_ROWS)
+            partitions, schema = work()
+            groups = SortedGroups(partitions)
+        rows = as_planned(pa.Table.from_batches([batch]), schema)
+        yield from in_batches(groups.push(rows))
     if groups is not None:
-        for found in groups.finish():
-            yield from found.to_batches(BATCH_ROWS)
+        yield from in_batches(groups.finish())
+
+
+def in_batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Yield tables in pieces that Spark takes at once."""
+    for table in tables:
+        yield from table.to_batches(BATCH_ROWS)
+
+
+def _work(query: Query, schema: pa.Schema) -> tuple[PartitionWork, pa.Schema]:
+    task = plan_batch(query, schema).task
+    return PatternWork(task), task.bound.schema
 
 
 def _ranges(query: Query, schema: pa.Schema) -> Ranges:
@@ -221,8 +232,7 @@ def as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _match_ranges(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
-    for found in RangeMatcher(ranges()).matches(_blocks(batches)):
-        yield from found.to_batches(BATCH_ROWS)
+    yield from in_batches(RangeMatcher(ranges()).matches(_blocks(batches)))
 
 
 def _possible_matches(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:

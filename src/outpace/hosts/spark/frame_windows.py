@@ -13,7 +13,7 @@ that are not complete; matching those of one batch, or of keys together up to `R
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -23,14 +23,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from outpace.engine.divide.groups import SortedGroups
+from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import PACKED
 from outpace.errors import DataError
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
+    Batches,
     as_planned,
     crossing_rows,
+    in_batches,
     map_rows,
+    match_sorted,
     order_columns,
     pieces,
 )
@@ -47,8 +50,6 @@ from outpace.plan.window_task import (
     unpack_batches,
 )
 from outpace.plan.windows import Division, WindowPlan, plan_windows
-
-Batches = Iterable[pa.RecordBatch]
 
 #: Packed batches of time with the number of rows before each.
 COUNTED_PACKED: Final = PACKED.append(pa.field("before", pa.int64()))
@@ -71,7 +72,7 @@ def match_windows(frame: DataFrame, query: Query) -> DataFrame:
     else:
         partitions = rows.repartition(1)
         partitions = partitions.sortWithinPartitions(*order) if order else partitions
-    match = partial(_match_sorted, query, schema)
+    match = partial(match_sorted, partial(_work, query, schema))
     return map_rows(partitions, match, plan.crossing, plan.bound.output)
 
 
@@ -149,18 +150,9 @@ def window_task(query: Query, schema: pa.Schema) -> WindowTask:
     return WindowTask(plan, task, plan.crossing.names)
 
 
-def _match_sorted(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    groups: SortedGroups | None = None
-    for batch in batches:
-        if groups is None:
-            task = window_task(query, schema)
-            groups = SortedGroups(task.work())
-        rows = as_planned(pa.Table.from_batches([batch]), task.rows)
-        for found in groups.push(rows):
-            yield from found.to_batches(BATCH_ROWS)
-    if groups is not None:
-        for found in groups.finish():
-            yield from found.to_batches(BATCH_ROWS)
+def _work(query: Query, schema: pa.Schema) -> tuple[PartitionWork, pa.Schema]:
+    task = window_task(query, schema)
+    return task.work(), task.rows
 
 
 def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -180,8 +172,7 @@ def _match_times(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[
     packed = (
         (number, before, (block for _, _, block in same)) for (number, before), same in blocks
     )
-    for found in window_task(query, schema).match_times(packed):
-        yield from found.to_batches(BATCH_ROWS)
+    yield from in_batches(window_task(query, schema).match_times(packed))
 
 
 def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
@@ -220,8 +211,7 @@ def _ordered(task: WindowTask, batches: Batches) -> Iterator[pa.Table]:
 
 
 def _match_numbered(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    for found in window_task(query, schema).match_numbered(batches):
-        yield from found.to_batches(BATCH_ROWS)
+    yield from in_batches(window_task(query, schema).match_numbered(batches))
 
 
 def _match_split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
