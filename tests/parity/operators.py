@@ -30,25 +30,3 @@ class Pairs(op.EventOperator):
 
     def restore(self, data: bytes) -> None:
         self.first = json.loads(data)
-
-
-class Total(op.Operator):
-    """Adds up the values of a window, of whole columns, and tells the sum when it closes."""
-
-    output = pa.schema([("events", pa.int64()), ("total", pa.int64())])
-
-    def __init__(self) -> None:
-        self.events, self.total = 0, 0
-
-    def process(self, events: pa.Table) -> None:
-        self.events += events.num_rows
-        self.total += sum(value or 0 for value in events["v"].to_pylist())
-
-    def close(self) -> dict[str, list[int]]:
-        return {"events": [self.events], "total": [self.total]}
-
-    def state(self) -> bytes:
-        return json.dumps([self.events, self.total]).encode()
-
-    def restore(self, data: bytes) -> None:
-        self.events, self.total = json.loads(data)

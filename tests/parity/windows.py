@@ -8,10 +8,11 @@ from typing import Final
 
 import pyarrow as pa
 from parity.case import Case, events, fed, kinds, named, timed
-from parity.operators import Pairs, Total
+from parity.operators import Pairs
 
 import outpace as op
 from outpace import schedulers, windows
+from outpace.testing.simulation.queries import Total
 
 EVENTS: Final = events(46, 31)
 
