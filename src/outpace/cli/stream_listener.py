@@ -20,6 +20,7 @@ from outpace.cli.top_view import amount, seconds
 from outpace.hosts.spark import metrics_names as names
 from outpace.hosts.spark.metrics_account import Account
 from outpace.hosts.spark.metrics_listener import AccountListener
+from outpace.report.table import counted
 
 #: The name under which the written rows are observed, and of the number itself.
 ROWS: Final = "rows"
@@ -82,7 +83,7 @@ class StatusListener(AccountListener):
         parts = [
             f"batch {self.batch} in {seconds(totals.get(names.BATCH_SECONDS.name, 0.0))}",
             "no new events" if self.idle else f"{amount(events)} events/s",
-            f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}",
+            counted(self.rows, "row"),
         ]
         if behind:
             parts.append(f"{seconds(behind)} behind")

@@ -10,6 +10,7 @@ from outpace.engine.match.kernel import is_chain
 from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.reach import reach_of
 from outpace.explanation.conditions import Condition
+from outpace.explanation.text_table import counted
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.duration import print_duration
@@ -27,7 +28,7 @@ def cost_section(
         return [*_all_matches(query, program), *_quadratic(query, program)]
     longest = longest_strict(program)
     if longest is not None:
-        return [f"linear: each start looks at no more than {_rows(longest)}"]
+        return [f"linear: each start looks at no more than {counted(longest, 'row')}"]
     reached = "all later rows" if query.bound is None else f"the rows of {_duration(query)}"
     reads_match = any(condition.kind is PredicateClass.PATH for condition in conditions)
     skips = (Skip.NONE, Skip.TO_NEXT_ROW, Skip.PAST_LAST_ROW)
@@ -44,7 +45,7 @@ def cost_section(
     else:
         size = len(program.positions)
         lines = [
-            f"polynomial: from each start at most {_positions(size)} × {reached},",
+            f"polynomial: from each start at most {counted(size, 'position')} × {reached},",
             "because no part of the search is tried twice",
         ]
     return [*lines, *_quadratic(query, program)]
@@ -90,7 +91,7 @@ def memory_section(query: Query, program: Program, task: Task | None) -> list[st
     elif query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST:
         kept = f"keeps rows of the last {_duration(query)} per partition"
     elif longest is not None:
-        kept = f"keeps at most the last {_rows(longest)} per partition"
+        kept = f"keeps at most the last {counted(longest, 'row')} per partition"
     elif query.bound is not None:
         kept = f"keeps the rows of runs that took a row in the last {_duration(query)}"
     else:
@@ -98,9 +99,9 @@ def memory_section(query: Query, program: Program, task: Task | None) -> list[st
     lines = [f"in a stream: {kept}"]
     reach = None if task is None else reach_of(task)
     if reach is not None and reach.back:
-        lines.append(f"and {_rows(reach.back)} before them, for PREV")
+        lines.append(f"and {counted(reach.back, 'row')} before them, for PREV")
     if reach is not None and reach.ahead:
-        lines.append(f"and waits for {_rows(reach.ahead)} after a row, for NEXT")
+        lines.append(f"and waits for {counted(reach.ahead, 'row')} after a row, for NEXT")
     return lines
 
 
@@ -159,11 +160,3 @@ def _duration(query: Query) -> str:
     assert query.bound is not None
     duration = query.bound.duration
     return f"{duration} time units" if isinstance(duration, int) else print_duration(duration)
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
-
-
-def _positions(count: int) -> str:
-    return "1 position" if count == 1 else f"{count} positions"

@@ -13,7 +13,7 @@ from typing import Final
 
 from outpace.engine.match.program import ACCEPT, Negation, Transition
 from outpace.explanation.evidence import Evidence, Finding, TracedRun
-from outpace.explanation.text_table import text_table
+from outpace.explanation.text_table import counted, text_table
 from outpace.pattern.ast import Link
 from outpace.pattern.query import WithinKind
 
@@ -124,11 +124,13 @@ def explain_move(
         case Stop.ENDED:
             lines = [f"{name}: no row follows {evidence.row_name(run.rows[-1])}"]
             if looked:
-                lines = [f"{name}: no row up to the end fits ({_counted(len(looked))} looked at)"]
+                lines = [
+                    f"{name}: no row up to the end fits ({counted(len(looked), 'row')} looked at)"
+                ]
         case Stop.WITHIN:
             lines = [f"{name}: {_lateness(evidence, run, obstacle.row)}"]
             if looked:
-                lines.append(f"  no row before it fits ({_counted(len(looked))} looked at)")
+                lines.append(f"  no row before it fits ({counted(len(looked), 'row')} looked at)")
             elif evidence.holds(variable, obstacle.row, run, number):
                 lines.append("  it would fit otherwise")
         case Stop.UNDECIDED:
@@ -255,7 +257,3 @@ def condition_lines(findings: Sequence[Finding], indent: str = "  ") -> list[str
         return []
     rows = [[finding.condition, finding.values, finding.verdict] for finding in findings]
     return text_table(["", "", ""], rows, indent)[1:]
-
-
-def _counted(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"

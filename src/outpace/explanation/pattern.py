@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from outpace.engine.match.program import ACCEPT, Program, Transition
+from outpace.explanation.text_table import counted
 from outpace.pattern import ast
 from outpace.pattern.ast import Link
 
@@ -117,8 +118,7 @@ def automaton_section(program: Program) -> list[str]:
              2. accept
     """
     count = len(program.positions)
-    title = "1 position" if count == 1 else f"{count} positions"
-    lines = [f"{title}; numbers 1., 2. are the order of preference"]
+    lines = [f"{counted(count, 'position')}; numbers 1., 2. are the order of preference"]
     sources = ["start", *(_position_text(program, position) for position in range(count))]
     moves = [program.initial, *program.follow]
     width = 2 + max(map(len, sources[:LINES_MAX]))

@@ -1,4 +1,4 @@
-"""Plain text tables: columns as wide as their longest cell, two spaces between them."""
+"""Plain text: tables with columns as wide as their longest cell, and numbers of things."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def text_table(
         (indent + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True))).rstrip()
         for row in cells
     ]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return how many things there are."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -21,6 +21,7 @@ from outpace.errors import DataError
 from outpace.explanation.diagnose import condition_lines, explain_move
 from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.explore import STEPS_MAX, Exploration, explore, may_start
+from outpace.explanation.text_table import counted
 from outpace.explanation.why import run_of, takes_table
 from outpace.pattern.query import Consume, Query, Selection, Skip
 
@@ -173,8 +174,7 @@ def _stopped(
     if not run.rows:
         lines.append("it cannot be the first row of a match:")
         return lines + _not_first(evidence, start, number)
-    taken = "1 row" if len(run.rows) == 1 else f"{len(run.rows)} rows"
-    lines += [f"the run that gets furthest takes {taken}:", ""]
+    lines += [f"the run that gets furthest takes {counted(len(run.rows), 'row')}:", ""]
     lines += [*takes_table(evidence, run, number), ""]
     lines += _after_run(evidence, run, named, number)
     if explored.cut_off:
