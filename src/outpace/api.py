@@ -56,7 +56,8 @@ def match(
     -------
     pyspark.sql.DataFrame or pyarrow.Table
         Lazy on Spark. In process: partitions in the order of their first row, matches of a
-        partition in their own order.
+        partition in their own order. Over windows, matches in the order of their numbers x:y, see
+        `Query.over`.
 
     Examples
     --------
@@ -179,7 +180,7 @@ def sql(
     ----------
     session
         A Spark session (classic or Connect) or an open DuckDB connection. It runs what is not
-        MATCH_RECOGNIZE; its tables and views can be read.
+        MATCH_RECOGNIZE; its tables and views can be read, and frames that are registered.
     text
         One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
         common table expressions. Their inputs are computed before the rest of the statement runs,

@@ -24,37 +24,9 @@ from outpace.statement.split import Statement, Step, split
 
 
 def sql(connection: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace") -> pa.Table:
-    """Run a statement with MATCH_RECOGNIZE on a DuckDB connection.
+    """Run a statement on DuckDB, as `outpace.sql` says.
 
-    Parameters
-    ----------
-    connection
-        An open connection; its tables, views and registered frames can be read. Python variables
-        cannot: register them.
-    text
-        One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
-        common table expressions. Their inputs are computed before the rest of the statement runs,
-        a common table expression anew for each clause that reads it.
-    dialect
-        What the statement is written in: "trino", "spark", "flink", "oracle", "snowflake" and the
-        like. By default it is DuckDB's SQL around the library's own MATCH_RECOGNIZE.
-
-    Returns
-    -------
-    pyarrow.Table
-        The result of the statement; a table without columns where it has none.
-
-    Examples
-    --------
-    >>> con = duckdb.connect()
-    >>> sql(con, '''
-    ...     SELECT m.low
-    ...     FROM (VALUES (1, 90), (2, 80), (3, 70), (4, 75)) t(ts, price)
-    ...     MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(DOWN.price) AS low
-    ...                      PATTERN (STRT DOWN+ UP)
-    ...                      DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)) m
-    ... ''').to_pylist()
-    [{'low': 70}]
+    Tables, views and registered frames of the connection can be read. Python variables cannot.
     """
     if not isinstance(connection, duckdb.DuckDBPyConnection):
         message = f"expected a DuckDB connection, not an object of type {type(connection).__name__}"

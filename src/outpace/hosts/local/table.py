@@ -26,48 +26,13 @@ from outpace.report.progress import show_progress
 
 
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
-    """Find the matches of a query in a table.
-
-    Parameters
-    ----------
-    data
-        An Arrow table, a pandas or polars frame, or a DuckDB relation.
-    query
-        What to detect and what to return.
-    progress
-        True for a bar on standard error, which appears where a terminal is attached and the work
-        takes longer than two seconds; or a function that is called now and then with the rows that
-        are done and the rows that there are.
-
-    Returns
-    -------
-    pyarrow.Table
-        Partitions in the order of their first row, matches of a partition in their own order. Over
-        windows, matches in the order of their numbers x:y, see `Query.over`.
-
-    Examples
-    --------
-    >>> table = pa.table({"ts": [1, 2, 3, 4], "price": [10.0, 8.0, 7.0, 9.0]})
-    >>> dip = (Query("dip").order_by("ts").pattern("STRT DOWN+ UP+")
-    ...        .define(DOWN="price < PREV(price)", UP="price > PREV(price)")
-    ...        .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)"))
-    >>> match(table, dip).to_pylist()
-    [{'bottom': 7.0, 'ticks': 4}]
-    """
+    """Find the matches of a query in a table, as `outpace.match` says."""
     with show_progress(progress, checked_query(query).name) as on_progress:
         return search(data, query, progress=on_progress).table()
 
 
 def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
-    """Prepare a search: it runs when something is asked of it, and only as far as needed.
-
-    Examples
-    --------
-    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
-    >>> found = search({"ts": [1, 2, 3], "x": [5, 4, 6]}, rise)
-    >>> found.count(), found.table().to_pylist()
-    (1, [{'at': 3}])
-    """
+    """Prepare a search: it runs when something is asked of it, and only as far as needed."""
     return Search(to_arrow(data, checked_query(query)), query, Pace(progress=progress))
 
 

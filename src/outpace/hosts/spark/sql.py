@@ -32,27 +32,11 @@ def sql(
     dialect: str = OWN,
     matchers: Mapping[str, Matcher] | None = None,
 ) -> DataFrame:
-    """Run a statement with MATCH_RECOGNIZE on a Spark session.
+    """Run a statement on a Spark session, as `outpace.sql` says.
 
-    Parameters
-    ----------
-    session
-        A classic or a Connect session; its tables and views can be read.
-    text
-        One statement. It may hold any number of MATCH_RECOGNIZE clauses, also in subqueries and
-        common table expressions.
-    dialect
-        What the statement is written in: "trino", "flink", "oracle", "snowflake" and the like. By
-        default it is Spark's SQL around MATCH_RECOGNIZE.
-    matchers
-        How to match tables, by name, that need not become DataFrames first, such as files. They
-        are asked where MATCH_RECOGNIZE reads such a table as it is.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Matching runs when its rows are asked for. Subqueries of MEASURES and DEFINE, and
-        statements that store rows, run at once.
+    Matching runs when the rows of the result are asked for. Subqueries of MEASURES and DEFINE, and
+    statements that store rows, run at once. `matchers` match tables, by name, that need not become
+    DataFrames first, such as files, where MATCH_RECOGNIZE reads such a table as it is.
     """
     written = "spark" if dialect.lower() == OWN else dialect
     prefix = f"__outpace_{uuid.uuid4().hex[:12]}_"
