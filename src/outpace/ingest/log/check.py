@@ -21,7 +21,7 @@ class LogCheck:
 
     Parameters
     ----------
-    segments, events, bytes
+    segments, events
         How much is whole.
     damage
         Events that cannot be read.
@@ -36,7 +36,6 @@ class LogCheck:
 
     segments: int
     events: int
-    bytes: int
     damage: tuple[Damage, ...]
     indexes: tuple[str, ...]
     cut: int
@@ -76,7 +75,6 @@ def check(folder: Folder) -> LogCheck:
     return LogCheck(
         len(found),
         sum(_events(segment, FrameKind.EVENTS) for segment in found),
-        sum(segment.end for segment in found),
         tuple(sorted(damage, key=lambda part: part.first)),
         tuple(indexes),
         sum(_events(segment, FrameKind.CUT) for segment in found),
