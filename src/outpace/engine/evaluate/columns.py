@@ -36,7 +36,13 @@ def evaluate_columns(expression: BoundExpression, frame: Frame) -> pa.Array:
     >>> evaluate_columns(Apply(pa.bool_(), ">", (x, Constant(pa.int64(), 3))), frame).to_pylist()
     [False, True, None]
     """
-    value = _evaluate(expression, frame)
+    try:
+        value = _evaluate(expression, frame)
+    except DataError:
+        if not isinstance(expression, Apply):
+            raise
+        # A part failed on a row where another part may be NULL: that is for plain Python to say.
+        value = _row_by_row(expression, frame)
     if isinstance(value, pa.Scalar):
         value = pa.repeat(value, frame.size)
     return _of_type(value, expression.type)

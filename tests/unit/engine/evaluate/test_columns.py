@@ -322,6 +322,17 @@ def test_try_over_columns_is_null_only_where_a_row_fails() -> None:
     assert evaluate_columns(expression, frame).to_pylist() == [2, None, None, None, 5]
 
 
+@pytest.mark.parametrize(
+    "text", ["i * hour(cast('1.5' as timestamp))", "1 + i * cast(s as integer)"]
+)
+def test_what_fails_beside_a_null_is_null_as_row_by_row(text: str) -> None:
+    expression = bound(text)
+    columns = {"i": pa.array([None, None], pa.int32()), "s": pa.array(["x", "1"])}
+    assert evaluate_columns(expression, PredicateFrame(columns)).to_pylist() == [None, None]
+    with pytest.raises(DataError, match="measure value, line 1, column"):
+        evaluate_columns(expression, PredicateFrame({**columns, "i": pa.array([1, None])}))
+
+
 NANOSECONDS = pa.table(
     {
         "ts": pa.array([1_500, 2_999, None, 86_400_000_000_001], pa.timestamp("ns")),
