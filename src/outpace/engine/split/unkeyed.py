@@ -28,9 +28,10 @@ from outpace.engine.state import ANY, integers
 from outpace.errors import StateError
 from outpace.pattern.bind.windows import BoundWindows, ByCount, ByTime
 from outpace.pattern.values import TIME_LIMIT
+from outpace.pattern.windows import LARGEST_SPAN
 
-#: What adding and multiplying spans of windows to leaves within 64 bits.
-_FAR: Final = range(-TIME_LIMIT, TIME_LIMIT)
+#: Times, and the numbers of windows, which an offset and a size take further away.
+_FAR: Final = range(-TIME_LIMIT - 2 * LARGEST_SPAN, TIME_LIMIT + 2 * LARGEST_SPAN)
 
 _ZERO, _STILL_OPEN, _NOT_CLOSED = Linear(0), Linear(OPEN), Linear(-1)
 

@@ -212,3 +212,21 @@ def test_the_state_of_a_query_without_windows_is_refused() -> None:
     matcher.push({"ts": [1]})
     with pytest.raises(op.StateError, match="belongs to a query without windows"):
         op.resume(query.over(op.windows.count(2)), matcher.state())
+
+
+@pytest.mark.parametrize(
+    ("time", "windows"),
+    [
+        (2**62 - 1, op.windows.time(5, slide=1)),
+        (-(2**62), op.windows.time(5, slide=1, offset=3)),
+        (2**62 - 1, op.windows.time(2**60, slide=2**56, offset=-(2**60))),
+        (2**62 - 1, op.windows.time(1, offset=-(2**60))),
+        (-(2**62), op.windows.time(1, offset=2**60)),
+    ],
+)
+def test_a_stream_goes_on_from_its_state_at_the_ends_of_time(time, windows) -> None:
+    query = op.Query().order_by("ts").over(windows).pattern("A").measures(at="A.ts")
+    stream = op.open(query)
+    stream.push({"ts": [time]})
+    went_on = op.resume(query, stream.state())
+    assert went_on.finish().equals(stream.finish())
