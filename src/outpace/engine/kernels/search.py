@@ -4,6 +4,25 @@ One call handles all partitions of a block. Moves are tried in the order that
 `docs/explanation/semantics.md` defines; predicates that read the match are called through a
 compiled function (`step`). Without such predicates a search remembers where it failed once it has
 begun to backtrack, so that its cost is bounded by positions times rows.
+
+A search is a stack of frames. A frame is one event that was taken: its state in the program, its
+row, and the moves that are left to try behind it. The last frame either takes the next event that
+one of its moves allows, which is a new frame, or has no move left and is dropped, so that the one
+below tries its next move. ACCEPT among the moves ends the search with a match; an empty stack ends
+it without one. For `A B* C` over a b b d c:
+
+    rows            a      b      b      d      c
+    frame 0   ──► start: may take A
+    frame 1         a ──► may take B, else C
+    frame 2                b ──► may take B, else C
+    frame 3                       b ──► may take B, else C: d fits neither, so it is dropped;
+    frame 2                b ──► may take C, but the next row is b: dropped
+    frame 1         a ──► may take C, but the next row is b: dropped, and so is frame 0: no match
+
+Where links let rows lie between, a move looks at the rows behind the frame for the first that fits,
+and stops at one that a negation names or at the deadline of WITHIN. A call ends early when it has
+done so much work that Python should have the floor; the next one goes on in the same frame. It also
+ends where matches, frames or remembered failures need more room; the start is searched again then.
 """
 
 from __future__ import annotations

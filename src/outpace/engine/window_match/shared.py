@@ -6,6 +6,13 @@ the cost of an event does not grow with the number of open windows; only the mat
 where each window's are asked for. A window that ends before rows that a search looked at searches
 by itself from that start on, in its own rows.
 
+    rows       0   1   2   3   4   5   6   7   8
+    searches       a───────────b                       start 1 looks at rows 1 to 4
+                                   a───────────b       start 5 looks at rows 5 to 8
+    window u   [                       ]               u and v come to start 1 and then, behind its
+    window v       [                               ]   match, to start 5 as one group; u ends before
+                                                       row 8, so it searches from 5 on by itself
+
 Memory: the rows from the first undecided start on, the matches that start in them where each is
 wanted once, and some numbers for each open window.
 """
@@ -107,7 +114,19 @@ class SharedWindows(Stateful):
         )
 
     def step(self, events: Events, split: Split) -> WindowMatches:
-        """Take events and the windows that they open and close; return what became final."""
+        """Take events and the windows that they open and close; return what became final.
+
+        1. Windows that have just opened search their first starts by themselves, where PREV or `^`
+           sees other rows there than in the stream (`Entrance`). Behind these they join the groups.
+        2. Each start that a group of windows has come to is searched once, and so is each that such
+           a search leads to (`sweep`).
+        3. Every group goes from start to start along what was found: behind a match, or to the next
+           row after a failure; groups that meet are one from there on (`walk_chains`). Where rows
+           are missing a group waits.
+        4. A window that closed before rows which its next search looks at leaves its group, and
+           matches the rest of its own rows (`_ends_of`).
+        5. What a window found by itself may be what others found: each match comes out once.
+        """
         held = joined(self._held, events, keyed=self._keyed)
         slots = self._slots
         waiting = joined_windows(take_windows(slots.all_windows, slots.entering), split.opened)
