@@ -28,7 +28,7 @@ from outpace.pattern.windows import TimeWindows
 CLOSING, COMPLETING = 0, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WindowMatches:
     """Matches in their total order; arrays have one entry per match.
 
@@ -65,6 +65,15 @@ class WindowMatches:
 
     def __len__(self) -> int:
         return len(self.event)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the same matches came out, as the same rows."""
+        return (
+            isinstance(other, WindowMatches)
+            and (self.diff, self.confirmed) == (other.diff, other.confirmed)
+            and self.table.equals(other.table)
+            and bool(np.array_equal(self.ids.words, other.ids.words))
+        )
 
     @staticmethod
     def none(schema: pa.Schema) -> WindowMatches:
