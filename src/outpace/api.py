@@ -18,8 +18,7 @@ from outpace.hosts.local.table import search as search_table
 from outpace.hosts.spark.session import require_spark
 from outpace.pattern.argument import a_text
 from outpace.pattern.query import Query, checked_query
-from outpace.plan.batch import plan_batch
-from outpace.plan.windows import by_windows, plan_windows
+from outpace.plan.plan import plan_query
 
 if TYPE_CHECKING:
     import duckdb
@@ -162,8 +161,7 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
             streamed = plan_frame(data, query)
             return explain_plan(query, streamed.bound.schema, streamed.lines())
         schema = arrow_schema(data)
-        planned = plan_windows(query, schema) if by_windows(query) else plan_batch(query, schema)
-        return explain_plan(query, schema, planned.lines())
+        return explain_plan(query, schema, plan_query(query, schema).lines())
     return explain_plan(query, to_arrow(data, query).schema)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import outpace as op
 from outpace.files import blocks
 from outpace.files.parquet import list_files
-from outpace.plan.batch import RANGE_FACTOR
+from outpace.plan.ranges import RANGE_FACTOR
 
 SIZE = 6000
 

@@ -19,7 +19,7 @@ from outpace.files import blocks
 from outpace.files.parquet import list_files, parquet
 from outpace.hosts.spark.files import plan_session_files, rows_frame
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut
+from outpace.plan.division import Division
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -115,7 +115,7 @@ def test_spark_sorts_what_overlaps(spark: SparkSession, folder: Path) -> None:
     files = op.parquet(str(folder / "0.parquet"))
     plan = plan_session_files(spark, files, chain())
     assert plan.spark_sorts
-    assert plan.cut is Cut.RANGE
+    assert plan.division is Division.RANGE
     assert found(op.match(files, chain())) == in_any_order(op.match(table, chain()))
 
 

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import outpace as op
-from outpace.plan.batch import Cut, plan_batch
 from outpace.plan.crossing import catalyst_text
+from outpace.plan.division import Division
+from outpace.plan.plan import plan_query
 
 SIZE = 4000
 
@@ -94,8 +95,8 @@ def test_spark_gives_what_in_process_gives(spark: SparkSession, keys: tuple[str,
     frame = spark.createDataFrame(table).coalesce(1)
     names = ("next, past last", "next, to last B", "any", "any order") if keys else tuple(QUERIES)
     queries = {name: QUERIES[name].partition_by(*keys) for name in names}
-    cuts = {plan_batch(query, table.schema).cut for query in queries.values()}
-    assert cuts == {Cut.KEY_AND_RANGE if keys else Cut.RANGE}
+    divisions = {plan_query(query, table.schema).division for query in queries.values()}
+    assert divisions == {Division.KEY_AND_RANGE if keys else Division.RANGE}
     found = union({name: op.match(frame, query) for name, query in queries.items()})
     for name, query in queries.items():
         expected = op.match(table, query)
@@ -113,8 +114,8 @@ def test_rows_of_matches_and_queries_without_ranges(spark: SparkSession) -> None
         "one task": pattern.partition_by().all_rows_per_match().measures(m="MATCH_NUMBER()"),
         "no measures": replace(BASE, outputs=()).pattern("A -> B -> C"),
     }
-    cuts = [plan_batch(query, table.schema).cut for query in queries.values()]
-    assert cuts == [Cut.KEY_AND_RANGE, Cut.KEY, Cut.NONE, Cut.NONE]
+    divisions = [plan_query(query, table.schema).division for query in queries.values()]
+    assert divisions == [Division.KEY_AND_RANGE, Division.KEY, Division.NONE, Division.NONE]
     for query in queries.values():
         found = op.match(frame, query)
         expected = op.match(table, query)
@@ -233,7 +234,7 @@ def test_conditions_mean_the_same_in_catalyst(spark: SparkSession) -> None:
     base = op.Query().order_by("id").pattern("A").measures(id="A.id").no_skip()
     columns = []
     for number, condition in enumerate(CONDITIONS):
-        ((_, sql),) = plan_batch(base.define(A=condition), table.schema).computed
+        ((_, sql),) = plan_query(base.define(A=condition), table.schema).computed
         columns.append(sf.expr(sql).alias(f"c{number}"))
     found = spark.createDataFrame(table).select("id", *columns).toArrow().sort_by("id")
     for number, condition in enumerate(CONDITIONS):
@@ -258,8 +259,8 @@ def test_what_spark_might_do_otherwise_stays_in_python(condition: str) -> None:
          ("r", pa.struct([("x", pa.int64())]))]
     )  # fmt: skip
     query = op.Query().order_by("id").pattern("A").define(A=condition).measures(id="A.id")
-    assert plan_batch(query, schema).computed == ()
-    predicate = plan_batch(query, schema).bound.predicates[0].expression
+    assert plan_query(query, schema).computed == ()
+    predicate = plan_query(query, schema).bound.predicates[0].expression
     assert predicate is not None
     assert catalyst_text(predicate) is None
 
@@ -312,11 +313,11 @@ def test_matches_are_events_of_another_query(spark: SparkSession) -> None:
 )
 def test_what_cannot_be_cut_says_why(query: op.Query, reason: str) -> None:
     schema = events().schema
-    plan = plan_batch(query, schema)
-    assert (plan.cut, reason in plan.reason) == (Cut.NONE, True)
+    plan = plan_query(query, schema)
+    assert (plan.division, reason in plan.reason) == (Division.NONE, True)
     assert f"  divided not at all: {plan.reason}" in plan.lines()
-    keyed = plan_batch(query.partition_by("key"), schema)
-    assert (keyed.cut, reason in keyed.reason) == (Cut.KEY, True)
+    keyed = plan_query(query.partition_by("key"), schema)
+    assert (keyed.division, reason in keyed.reason) == (Division.KEY, True)
     assert reason in "\n".join(keyed.lines())
 
 

@@ -22,7 +22,7 @@ from outpace.files import windows as window_files
 from outpace.hosts.spark.files import plan_session_files
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.query import Query
-from outpace.plan.windows import plan_windows
+from outpace.plan.plan import plan_query
 
 SIZE = 900
 
@@ -250,7 +250,7 @@ def from_frame(session: SparkSession, folder: Path, names: Iterable[str] = QUERI
     frames = {}
     for name in names:
         query, said = QUERIES[name]
-        text = "\n".join(plan_windows(query, arrow_schema(frame)).lines())
+        text = "\n".join(plan_query(query, arrow_schema(frame)).lines())
         assert said in text, f"{name}: {text}"
         frames[name] = op.match(frame, query)
     return _answers(frames)

@@ -30,7 +30,7 @@ from outpace.files.text_lines import is_compressed
 from outpace.hosts.local.table import match
 from outpace.pattern.bind.query import bind
 from outpace.pattern.query import Query
-from outpace.plan.batch import plan_batch
+from outpace.plan.plan import plan_query
 from outpace.report.table import counted_bytes
 from outpace.statement.portable import differences
 from outpace.statement.spark_on_duckdb import EAGER, for_duckdb
@@ -245,14 +245,8 @@ def _run_statement(request: SqlText, tables: Mapping[str | None, pa.Table]) -> p
 
 
 def _plan(query: Query, schema: pa.Schema) -> None:
-    if query.operator is not None:
-        return
-    if query.windows is None:
-        plan_batch(query, schema)
-    else:
-        from outpace.plan.windows import plan_windows
-
-        plan_windows(query, schema)
+    if query.operator is None:
+        plan_query(query, schema)
 
 
 def _schemas(inputs: Sequence[Input]) -> dict[str, Iterable[pa.Field]]:

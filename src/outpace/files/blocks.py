@@ -22,7 +22,7 @@ from outpace.files.parquet import FileList
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.batch import plan_batch
+from outpace.plan.plan import plan_query
 
 #: What a task that matches holds of its input: the smaller of the two limits counts.
 BUCKET_ROWS: Final = 1_000_000
@@ -144,8 +144,8 @@ def bucket_count(rows: int, size: int) -> int:
 
 def _ranges(files: FileList, query: Query) -> tuple[int, str]:
     """Return the length of a range, 0 where keys are not cut, and why."""
-    plan = plan_batch(query, files.schema)
-    if not plan.cut.by_range:
+    plan = plan_query(query, files.schema)
+    if not plan.division.by_range:
         return 0, plan.reason
     if files.rows <= BUCKET_ROWS:
         return 0, "there are few rows"

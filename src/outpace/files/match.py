@@ -34,7 +34,8 @@ from outpace.files.prune import may_start, may_use
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut, divide
+from outpace.plan.division import Division
+from outpace.plan.ranges import divide_rows
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class FilesPlan:
         The columns that are read.
     pruned
         How many row groups are not read, as no row in them can count.
-    cut, reason
+    division, reason
         How rows are divided, and why not by range where they are not.
     order
         Whether row groups can be taken one after the other; if not, Spark sorts.
@@ -66,7 +67,7 @@ class FilesPlan:
     files: FileList
     columns: tuple[str, ...]
     pruned: int
-    cut: Cut
+    division: Division
     reason: str
     order: GroupOrder
     units: tuple[tuple[int, int], ...]
@@ -75,7 +76,7 @@ class FilesPlan:
     @property
     def uses_order(self) -> bool:
         """Whether it matters in which order row groups are."""
-        return self.cut is not Cut.KEY
+        return self.division is not Division.KEY
 
     @property
     def spark_sorts(self) -> bool:
@@ -85,7 +86,7 @@ class FilesPlan:
     @property
     def cores(self) -> int:
         """Into how many cores the units can be divided at most."""
-        return len(self.units) if self.cut is Cut.RANGE else 1
+        return len(self.units) if self.division is Division.RANGE else 1
 
     def for_tasks(self) -> FilesPlan:
         """Return the plan as tasks need it: what to read, not what the footers say of it."""
@@ -99,18 +100,18 @@ class FilesPlan:
             for (first, stop), searched in zip(self.units, self.searched, strict=True)
             if not searched
         )
-        divided = f"  divided {self.cut.value}" + (f": {self.reason}" if self.reason else "")
+        divided = f"  divided {self.division.value}" + (f": {self.reason}" if self.reason else "")
         lines = [
             "on Parquet files",
             f"  row groups: {total}, {self.pruned} not read, {idle} not searched",
             f"  rows: {self.files.rows}",
         ]
-        if self.cut is Cut.KEY:
+        if self.division is Division.KEY:
             return [*lines, *plan_blocks(self.files, self.query).lines()]
         if self.spark_sorts:
             sorted_by = f"  order: Spark sorts: {self.order.reason}"
             return [*lines, f"  columns read: {', '.join(self.columns)}", sorted_by, divided]
-        tasks = "  one task" if self.cut is Cut.NONE else f"  tasks: at most {self.cores}"
+        tasks = "  one task" if self.division is Division.NONE else f"  tasks: at most {self.cores}"
         return [
             *lines,
             f"  columns read: {', '.join(self.columns)}",
@@ -152,19 +153,19 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
         if not bits.drop_unused or may_use(task.bound.predicates, group)
     ]
     order = order_groups(used, task.bound)
-    cut, reason = _divide(query, task, in_place=order.groups is not None)
-    groups = tuple(used) if order.groups is None or cut is Cut.KEY else order.groups
+    division, reason = _divide(query, task, in_place=order.groups is not None)
+    groups = tuple(used) if order.groups is None or division is Division.KEY else order.groups
     columns = kept_columns(task, files.schema)
     sizes = [sum(group.sizes[name] for name in columns) for group in groups]
     units = pack_units([group.rows for group in groups], sizes)
-    in_cores = cut is Cut.RANGE and order.groups is not None
+    in_cores = division is Division.RANGE and order.groups is not None
     return FilesPlan(
         query=query,
         bound=task.bound,
         files=replace(files, groups=groups),
         columns=columns,
         pruned=len(files.groups) - len(used),
-        cut=cut,
+        division=division,
         reason=reason,
         order=order,
         units=units,
@@ -175,7 +176,7 @@ def plan_files(files: FileList, query: Query) -> FilesPlan:
     )
 
 
-def _divide(query: Query, task: Task, *, in_place: bool) -> tuple[Cut, str]:
+def _divide(query: Query, task: Task, *, in_place: bool) -> tuple[Division, str]:
     """Return how rows are divided.
 
     Keyed rows are packed by key, whatever their times. A task has the others by their place in the
@@ -184,9 +185,9 @@ def _divide(query: Query, task: Task, *, in_place: bool) -> tuple[Cut, str]:
     """
     bound = task.bound
     if bound.partition_by:
-        return Cut.KEY, ", ".join(print_name(name) for name in bound.partition_by)
+        return Division.KEY, ", ".join(print_name(name) for name in bound.partition_by)
     reach = reach_of(task)
-    return divide(query, bound, *((0, 0) if in_place else (reach.back, reach.ahead)))
+    return divide_rows(query, bound, *((0, 0) if in_place else (reach.back, reach.ahead)))
 
 
 def match_all(plan: FilesPlan) -> Iterator[pa.Table]:

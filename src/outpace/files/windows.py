@@ -36,8 +36,10 @@ from outpace.pattern.bind.windows import ByCount, ByTime
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
+from outpace.plan.division import Division
+from outpace.plan.plan import Plan, plan_query
 from outpace.plan.window_task import WindowTask
-from outpace.plan.windows import BATCH_FACTOR, LARGE_BATCH_ROWS, Division, WindowPlan, plan_windows
+from outpace.plan.windows import BATCH_FACTOR, LARGE_BATCH_ROWS
 
 #: Window numbers below and above all others.
 _NO_NUMBER: Final = 1 << 62
@@ -117,7 +119,7 @@ class WindowFilesPlan:
     """
 
     query: Query
-    windows: WindowPlan
+    windows: Plan
     files: FileList
     columns: tuple[str, ...]
     order: GroupOrder
@@ -202,7 +204,7 @@ def plan_window_files(files: FileList, query: Query) -> WindowFilesPlan:
       shares: 1
       duplicates: a task gives the matches that count for its own windows; nothing is merged
     """
-    windows = plan_windows(query, files.schema)
+    windows = plan_query(query, files.schema)
     order = order_groups(files.groups, windows.bound)
     way = _way(windows, order)
     groups = files.groups if order.groups is None else order.groups
@@ -226,7 +228,7 @@ def plan_window_files(files: FileList, query: Query) -> WindowFilesPlan:
     )
 
 
-def _way(plan: WindowPlan, order: GroupOrder) -> Way:
+def _way(plan: Plan, order: GroupOrder) -> Way:
     counted = plan.windows is not None and isinstance(plan.windows.kind, ByCount)
     in_place = order.groups is not None
     if plan.division is Division.KEY:
@@ -242,7 +244,7 @@ def _way(plan: WindowPlan, order: GroupOrder) -> Way:
     return Way.SHARES if plan.division is Division.TIME or counted else Way.DESCRIBED
 
 
-def _columns(plan: WindowPlan, query: Query, schema: pa.Schema) -> tuple[str, ...]:
+def _columns(plan: Plan, query: Query, schema: pa.Schema) -> tuple[str, ...]:
     if query.operator is not None:
         return tuple(schema.names)
     used = set(kept_columns(prepare(query, schema), schema))
@@ -251,9 +253,7 @@ def _columns(plan: WindowPlan, query: Query, schema: pa.Schema) -> tuple[str, ..
     return tuple(name for name in schema.names if name in used) or tuple(schema.names[:1])
 
 
-def _units(
-    plan: WindowPlan, files: FileList, places: Sequence[tuple[int, int]]
-) -> tuple[Unit, ...]:
+def _units(plan: Plan, files: FileList, places: Sequence[tuple[int, int]]) -> tuple[Unit, ...]:
     """Return row groups that follow each other, with the bounds of each unit."""
     by_time = plan.windows is not None and isinstance(plan.windows.kind, ByTime)
     units = []
@@ -268,7 +268,7 @@ def _units(
     return tuple(units)
 
 
-def _times(plan: WindowPlan, files: FileList, first: int, stop: int) -> tuple[int, int]:
+def _times(plan: Plan, files: FileList, first: int, stop: int) -> tuple[int, int]:
     """Return bounds of the times of row groups; a single one need not have statistics."""
     assert plan.windows is not None
     assert plan.windows.time is not None
@@ -281,7 +281,7 @@ def _times(plan: WindowPlan, files: FileList, first: int, stop: int) -> tuple[in
     return least, greatest
 
 
-def _shares(plan: WindowPlan, units: Sequence[Unit]) -> tuple[FileShare, ...]:
+def _shares(plan: Plan, units: Sequence[Unit]) -> tuple[FileShare, ...]:
     """Divide windows by the units that they start in.
 
     A share is much longer than what it needs of others, as far as a task can hold that.
@@ -302,7 +302,7 @@ def _shares(plan: WindowPlan, units: Sequence[Unit]) -> tuple[FileShare, ...]:
     return tuple(FileShare(*pair) for pair in pairwise(edges))
 
 
-def _spans(plan: WindowPlan) -> tuple[int, int, int]:
+def _spans(plan: Plan) -> tuple[int, int, int]:
     assert plan.windows is not None
     kind = plan.windows.kind
     assert isinstance(kind, ByTime | ByCount)

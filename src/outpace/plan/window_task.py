@@ -35,7 +35,8 @@ from outpace.engine.wire import read_delivery, read_windows, write_delivery, wri
 from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.schedulers import ByKey
-from outpace.plan.windows import Division, WindowPlan
+from outpace.plan.division import Division
+from outpace.plan.plan import Plan
 
 #: Packed rows in the query's order.
 ORDERED: Final = pa.schema(
@@ -93,7 +94,7 @@ class WindowTask:
         The columns that rows have.
     """
 
-    def __init__(self, plan: WindowPlan, task: Task | None, columns: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, task: Task | None, columns: Sequence[str]) -> None:
         self.plan = plan
         self._task = task
         self._columns = tuple(columns)

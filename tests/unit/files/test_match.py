@@ -23,7 +23,7 @@ from outpace.files import blocks
 from outpace.files.match import FilesPlan, match_all, match_core, plan_files
 from outpace.files.parquet import list_files, parquet
 from outpace.pattern.query import OrderItem, Query
-from outpace.plan.batch import Cut
+from outpace.plan.division import Division
 
 
 def chain(**definitions: str) -> Query:
@@ -82,7 +82,7 @@ def test_any_cut_of_row_groups_gives_what_one_table_gives(data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(blocks, "UNIT_ROWS", data.draw(st.sampled_from((1, 15)), label="unit"))
         plan = plan_of(table, rows, query, Path(folder))
-        assert plan.cut is Cut.RANGE
+        assert plan.division is Division.RANGE
         inner = data.draw(st.sets(st.integers(0, len(plan.units)), max_size=4), label="cuts")
         edges = sorted({0, len(plan.units), *inner})
         found = [part for low, high in pairwise(edges) for part in match_core(plan, low, high)]
@@ -98,7 +98,7 @@ def test_rows_inside_row_groups_are_sorted_and_row_groups_are_put_in_order(tmp_p
     assert expected
     assert in_any_order([*match_core(plan, 0, 2), *match_core(plan, 2, 4)]) == expected
     plan = plan_of(table, 2, chain().limit(2), tmp_path)
-    assert (plan.cut, plan.reason) == (Cut.NONE, "there is a limit")
+    assert (plan.division, plan.reason) == (Division.NONE, "there is a limit")
     assert in_any_order(list(match_all(plan))) == in_any_order([op.match(table, chain().limit(2))])
 
 
@@ -123,7 +123,7 @@ def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -
     pq.write_table(pa.table({"key": ["a", "b"], "ts": [1, 2]}), file)
     query = Query("q").partition_by("key").order_by("ts").pattern("A B").within(10)
     plan = plan_files(list_files(parquet(file)), query.define(A="ts > 5"))
-    assert plan.cut is Cut.KEY
+    assert plan.division is Division.KEY
     assert "  row groups: 1, 0 not read, 0 not searched" in plan.lines()
 
 
@@ -221,7 +221,7 @@ def test_the_order_is_taken_from_statistics(
 def test_rows_that_spark_sorts_are_not_cut_where_their_neighbours_count(tmp_path: Path) -> None:
     query = chain(B="kind > PREV(kind)")
     plan = plan_of(events([0, 1, 0, 1], [1, 2, 3, 4]), 2, query, tmp_path)
-    assert plan.cut is Cut.RANGE
+    assert plan.division is Division.RANGE
     plan = plan_of(events([0, 1, 0, 1], [1, 3, 2, 4]), 2, query, tmp_path)
     assert plan.spark_sorts
     assert plan.lines()[-1].startswith("  divided not at all: PREV or NEXT may reach")

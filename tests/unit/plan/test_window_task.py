@@ -20,11 +20,12 @@ from outpace.engine.rows.partition import one_array
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
+from outpace.plan.division import Division
+from outpace.plan.plan import Plan, plan_query
 from outpace.plan.window_task import NUMBERED, WindowTask, pack_batch, unpack_batches
-from outpace.plan.windows import Division, WindowPlan, plan_windows
 
 
-def crossing(plan: WindowPlan, table: pa.Table) -> pa.Table:
+def crossing(plan: Plan, table: pa.Table) -> pa.Table:
     """What Catalyst would send of a table."""
     assert plan.bits is not None
     columns = {name: one_array(table.column(name)) for name in table.column_names}
@@ -38,7 +39,7 @@ def crossing(plan: WindowPlan, table: pa.Table) -> pa.Table:
 
 def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
     """Do all that Catalyst and tasks would do, one after the other."""
-    plan = replace(plan_windows(query, table.schema), batch_rows=5)
+    plan = replace(plan_query(query, table.schema), batch_rows=5)
     assert plan.bits is not None
     task = WindowTask(plan, plan.bits.task, plan.crossing.names)
     table = crossing(plan, table)
@@ -118,7 +119,7 @@ def test_divided_windows_give_what_a_table_gives(
 
 def test_rows_of_which_nothing_is_read_are_counted() -> None:
     query = Query("q").pattern("A B").measures(n="COUNT(*)").over(CountWindows(2, 2))
-    plan = plan_windows(query, pa.schema([("x", pa.int64())]))
+    plan = plan_query(query, pa.schema([("x", pa.int64())]))
     assert plan.columns == ()
     assert plan.bits is not None
     task = WindowTask(plan, plan.bits.task, plan.crossing.names)

@@ -42,7 +42,8 @@ from outpace.hosts.spark.frame import (
 )
 from outpace.hosts.spark.frame_windows import placed_batches, placed_buckets
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut, plan_batch
+from outpace.plan.division import Division
+from outpace.plan.plan import plan_query
 from outpace.plan.window_task import BATCHES, NUMBERED, pack_batch, unpack_batches
 from outpace.plan.windows import by_windows
 
@@ -59,10 +60,10 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
         return match_frame(rows_frame(session, plan.files, plan.columns), query)
     if isinstance(plan, WindowFilesPlan):
         return _match_windows(session, plan)
-    if plan.cut is Cut.KEY:
+    if plan.division is Division.KEY:
         return _match_blocks(session, plan.files, query)
     sent = plan.for_tasks()
-    if plan.cut is Cut.NONE:
+    if plan.division is Division.NONE:
         ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
     else:
         ids, run = session.range(0, plan.cores), partial(_match_core, sent)
@@ -181,7 +182,7 @@ def _match_blocks(session: SparkSession, files: FileList, query: Query) -> DataF
         ranges = _mapped(
             units, partial(_pack_ranges, needed, query, plan.units, cut), PACKED_RANGES
         )
-        return match_packed(ranges, plan_batch(query, files.schema), cut)
+        return match_packed(ranges, plan_query(query, files.schema), cut)
     packed = _mapped(units, partial(_pack, needed, query, plan.units, plan.buckets), PACKED)
     partitions = packed.repartitionById(plan.buckets, "bucket")
     return _mapped(partitions, partial(_match, files.schema, query), plan.bound.output)

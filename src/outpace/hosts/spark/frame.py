@@ -30,8 +30,8 @@ from outpace.engine.divide.ranges import PACKED, PackedRange, RangeMatcher, Rang
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
-from outpace.plan.batch import BatchPlan, plan_batch
 from outpace.plan.crossing import Crossing, quoted
+from outpace.plan.plan import Plan, plan_query
 from outpace.plan.windows import by_windows
 
 Batches = Iterable[pa.RecordBatch]
@@ -54,21 +54,22 @@ def match_frame(frame: DataFrame, query: Query) -> DataFrame:
         from outpace.hosts.spark.stream import StreamSearch
 
         return StreamSearch(frame, query).matches()
+    plan = plan_query(query, arrow_schema(frame))
+    rows = crossing_rows(frame, plan)
     if by_windows(query):
         from outpace.hosts.spark.frame_windows import match_windows
 
-        return match_windows(frame, query)
-    schema = arrow_schema(frame)
-    plan = plan_batch(query, schema)
-    rows = crossing_rows(frame, plan)
-    if plan.cut.by_range:
-        return _by_range(rows, plan, query, schema)
+        return match_windows(rows, plan)
+    if plan.division.by_range:
+        ranges = partial(_ranges, plan)
+        packed = map_rows(rows, partial(_pack, ranges), plan.crossing, PACKED)
+        return match_packed(packed, plan, ranges)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
     partitions = rows.repartition(*keys) if keys else rows.repartition(1)
     if keys or order:
         partitions = partitions.sortWithinPartitions(*keys, *order)
-    match = partial(match_sorted, partial(_work, query, schema))
+    match = partial(match_sorted, partial(_work, plan))
     return map_rows(partitions, match, plan.crossing, plan.bound.output)
 
 
@@ -122,12 +123,7 @@ def order_columns(bound: BoundQuery) -> list[Column]:
     return columns
 
 
-def _by_range(rows: DataFrame, plan: BatchPlan, query: Query, schema: pa.Schema) -> DataFrame:
-    packed = map_rows(rows, partial(_pack, query, schema), plan.crossing, PACKED)
-    return match_packed(packed, plan, partial(_ranges, query, schema))
-
-
-def match_packed(packed: DataFrame, plan: BatchPlan, ranges: Callable[[], Ranges]) -> DataFrame:
+def match_packed(packed: DataFrame, plan: Plan, ranges: Callable[[], Ranges]) -> DataFrame:
     """Find the matches of a query in packed ranges; `ranges` says in a task how they are cut."""
     bucket, number, position, _ = PACKED.names
     partitions = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
@@ -180,18 +176,16 @@ def in_batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches(BATCH_ROWS)
 
 
-def _work(query: Query, schema: pa.Schema) -> tuple[PartitionWork, pa.Schema]:
-    task = plan_batch(query, schema).task
-    return PatternWork(task), task.bound.schema
+def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
+    return PatternWork(plan.task), plan.task.bound.schema
 
 
-def _ranges(query: Query, schema: pa.Schema) -> Ranges:
-    plan = plan_batch(query, schema)
+def _ranges(plan: Plan) -> Ranges:
     return Ranges(plan.task, plan.width)
 
 
-def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    ranges = _ranges(query, schema)
+def _pack(made: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
+    ranges = made()
     for position, table in pieces(batches):
         yield pack_ranges(ranges, as_planned(table, ranges.task.bound.schema), position)
 

@@ -30,16 +30,15 @@ from outpace.hosts.spark.frame import (
     BATCH_ROWS,
     Batches,
     as_planned,
-    crossing_rows,
     in_batches,
     map_rows,
     match_sorted,
     order_columns,
     pieces,
 )
-from outpace.hosts.spark.schema import arrow_schema
-from outpace.pattern.query import Query
 from outpace.plan.crossing import quoted
+from outpace.plan.division import Division
+from outpace.plan.plan import Plan
 from outpace.plan.window_task import (
     BATCHES,
     COUNTED,
@@ -49,21 +48,17 @@ from outpace.plan.window_task import (
     pack_batch,
     unpack_batches,
 )
-from outpace.plan.windows import Division, WindowPlan, plan_windows
 
 #: Packed batches of time with the number of rows before each.
 COUNTED_PACKED: Final = PACKED.append(pa.field("before", pa.int64()))
 
 
-def match_windows(frame: DataFrame, query: Query) -> DataFrame:
-    """Run a query with windows or a user-defined operator; nothing runs before it is asked for."""
-    schema = arrow_schema(frame)
-    plan = plan_windows(query, schema)
-    rows = crossing_rows(frame, plan)
+def match_windows(rows: DataFrame, plan: Plan) -> DataFrame:
+    """Run a query with windows or a user-defined operator over the rows that cross."""
     if plan.division is Division.TIME:
-        return _by_time(rows, plan, query, schema)
+        return _by_time(rows, plan)
     if plan.division in (Division.SPLIT, Division.NUMBERED):
-        return _in_order(rows, plan, query, schema)
+        return _in_order(rows, plan)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
     if plan.division is Division.KEY:
@@ -72,15 +67,15 @@ def match_windows(frame: DataFrame, query: Query) -> DataFrame:
     else:
         partitions = rows.repartition(1)
         partitions = partitions.sortWithinPartitions(*order) if order else partitions
-    match = partial(match_sorted, partial(_work, query, schema))
+    match = partial(match_sorted, partial(_work, plan))
     return map_rows(partitions, match, plan.crossing, plan.bound.output)
 
 
-def _by_time(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
-    packed = map_rows(rows, partial(_pack, query, schema), plan.crossing, PACKED)
+def _by_time(rows: DataFrame, plan: Plan) -> DataFrame:
+    packed = map_rows(rows, partial(_pack, plan), plan.crossing, PACKED)
     given = PACKED
-    if query.numbered:
-        packed, given = _with_counts(packed, rows, plan, query, schema), COUNTED_PACKED
+    if plan.bound.query.numbered:
+        packed, given = _with_counts(packed, rows, plan), COUNTED_PACKED
     bucket, number, position = PACKED.names[:3]
     if plan.tasks is None:
         partitions = packed.repartition(bucket, number)
@@ -89,19 +84,17 @@ def _by_time(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema)
         partitions = packed.repartitionById(plan.tasks, share)
     # Every other batch first: those next to each other have rows in common, others go together.
     partitions = partitions.sortWithinPartitions(sf.pmod(number, sf.lit(2)), number, position)
-    return map_rows(partitions, partial(_match_times, query, schema), given, plan.bound.output)
+    return map_rows(partitions, partial(_match_times, plan), given, plan.bound.output)
 
 
-def _with_counts(
-    packed: DataFrame, rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema
-) -> DataFrame:
+def _with_counts(packed: DataFrame, rows: DataFrame, plan: Plan) -> DataFrame:
     """Add to each block of a batch how many rows, of all keys, come before the batch."""
     assert plan.windows is not None
     assert plan.windows.time is not None
     time = plan.windows.time
     counts = map_rows(
         rows.select(sf.col(quoted(time)).alias(time)),
-        partial(_count, query, schema),
+        partial(_count, plan),
         pa.schema([plan.crossing.field(time)]),
         COUNTED,
     )
@@ -114,23 +107,23 @@ def _with_counts(
     return packed.join(sf.broadcast(before), "range", "left").select(*COUNTED_PACKED.names)
 
 
-def _in_order(rows: DataFrame, plan: WindowPlan, query: Query, schema: pa.Schema) -> DataFrame:
+def _in_order(rows: DataFrame, plan: Plan) -> DataFrame:
     """Let one task go over all rows, packed in order by others."""
     order = order_columns(plan.bound)
     ordered = rows.orderBy(*order) if order else rows
-    packed = map_rows(ordered, partial(_pack_in_order, query, schema), plan.crossing, ORDERED)
+    packed = map_rows(ordered, partial(_pack_in_order, plan), plan.crossing, ORDERED)
     one = packed.repartition(1).sortWithinPartitions("position")
     if plan.division is Division.NUMBERED:
-        numbered = map_rows(one, partial(_number, query, schema), ORDERED, NUMBERED)
+        numbered = map_rows(one, partial(_number, plan), ORDERED, NUMBERED)
         partitions = placed_buckets(numbered, plan)
-        match = partial(_match_numbered, query, schema)
+        match = partial(_match_numbered, plan)
         return map_rows(partitions, match, NUMBERED, plan.bound.output)
-    batches = map_rows(one, partial(_split, query, schema), ORDERED, BATCHES)
+    batches = map_rows(one, partial(_split, plan), ORDERED, BATCHES)
     partitions = placed_batches(batches, plan.tasks)
-    return map_rows(partitions, partial(_match_split, query, schema), BATCHES, plan.bound.output)
+    return map_rows(partitions, partial(_match_split, plan), BATCHES, plan.bound.output)
 
 
-def placed_buckets(numbered: DataFrame, plan: WindowPlan) -> DataFrame:
+def placed_buckets(numbered: DataFrame, plan: Plan) -> DataFrame:
     """Bring the events of each bucket of keys to a task, in order."""
     partitions = numbered.repartitionById(plan.numbered_buckets, "bucket")
     return partitions.sortWithinPartitions("bucket", "position")
@@ -143,36 +136,35 @@ def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:
     return batches.repartitionById(tasks, sf.pmod("batch", sf.lit(tasks)).cast("int"))
 
 
-def window_task(query: Query, schema: pa.Schema) -> WindowTask:
-    """Plan again in a task, which is cheaper than sending a plan there."""
-    plan = plan_windows(query, schema)
+def window_task(plan: Plan) -> WindowTask:
+    """Return what a task does."""
     task = None if plan.bits is None else plan.bits.task
     return WindowTask(plan, task, plan.crossing.names)
 
 
-def _work(query: Query, schema: pa.Schema) -> tuple[PartitionWork, pa.Schema]:
-    task = window_task(query, schema)
+def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
+    task = window_task(plan)
     return task.work(), task.rows
 
 
-def _pack(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
+def _pack(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(plan)
     for position, table in pieces(batches):
         yield task.pack_times(as_planned(table, task.rows), position)
 
 
-def _count(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
+def _count(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(plan)
     for _, table in pieces(batches):
         yield task.count_times(as_planned(table, task.rows))
 
 
-def _match_times(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_times(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
     blocks = groupby(_packed(batches), key=itemgetter(0, 1))
     packed = (
         (number, before, (block for _, _, block in same)) for (number, before), same in blocks
     )
-    yield from in_batches(window_task(query, schema).match_times(packed))
+    yield from in_batches(window_task(plan).match_times(packed))
 
 
 def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
@@ -189,20 +181,20 @@ def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
             yield number, rows, block.as_buffer()
 
 
-def _pack_in_order(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
+def _pack_in_order(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(plan)
     for position, table in pieces(batches):
         yield task.pack(as_planned(table, task.rows), position)
 
 
-def _split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
+def _split(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(plan)
     for number, (batch, rows) in enumerate(task.split(_ordered(task, batches))):
         yield pack_batch(number, batch, rows)
 
 
-def _number(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
+def _number(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(plan)
     yield from task.number(_ordered(task, batches), task.plan.numbered_buckets)
 
 
@@ -210,12 +202,12 @@ def _ordered(task: WindowTask, batches: Batches) -> Iterator[pa.Table]:
     return (task.unpack([block.as_buffer()]) for part in batches for block in part.column(1))
 
 
-def _match_numbered(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    yield from in_batches(window_task(query, schema).match_numbered(batches))
+def _match_numbered(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(window_task(plan).match_numbered(batches))
 
 
-def _match_split(query: Query, schema: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(query, schema)
+def _match_split(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    task = window_task(plan)
     matcher = task.matcher()
     for part in batches:
         for batch, block in unpack_batches(part):

@@ -36,7 +36,7 @@ from outpace.files.order import measure_group
 from outpace.files.parquet import ParquetFiles, list_files, parquet
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut
+from outpace.plan.division import Division
 from outpace.statement.dialect import check_dialect
 
 #: An unkeyed query becomes at most so many tasks: each has to find where its search enters.
@@ -77,7 +77,7 @@ class MatchesReader(DataSourceReader):
                 hint="op.match(op.parquet(path), query) lets Spark sort them",
             )
         self._buckets = 0
-        if plan.cut is Cut.KEY:
+        if plan.division is Division.KEY:
             self._buckets = plan_blocks(plan.files, query, may_cut=False).buckets
         self._plan = plan.for_tasks()
         self._schema = schema
@@ -85,9 +85,9 @@ class MatchesReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
         units = len(self._plan.units)
-        if self._plan.cut is Cut.KEY:
+        if self._plan.division is Division.KEY:
             return [MatchShare(bucket, bucket + 1) for bucket in range(self._buckets)]
-        if self._plan.cut is Cut.NONE:
+        if self._plan.division is Division.NONE:
             return [MatchShare(0, units)]
         edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
         return [MatchShare(first, stop) for first, stop in pairwise(edges)]
@@ -101,9 +101,9 @@ class MatchesReader(DataSourceReader):
             yield from found.cast(wanted).to_batches(BATCH_ROWS)
 
     def _matches(self, share: MatchShare) -> Iterator[pa.Table]:
-        if self._plan.cut is Cut.KEY:
+        if self._plan.division is Division.KEY:
             return match_bucket(self._plan, share.first, self._buckets)
-        if self._plan.cut is Cut.NONE:
+        if self._plan.division is Division.NONE:
             return match_all(self._plan)
         return match_core(self._plan, share.first, share.stop)
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from outpace.pattern.query import Query
-from outpace.plan.batch import Cut, plan_batch
+from outpace.plan.division import Division
+from outpace.plan.plan import plan_query
 
 SCHEMA = pa.schema(
     [("ts", pa.int64()), ("key", pa.string()), ("kind", pa.string()), ("price", pa.float64())]
@@ -22,7 +23,7 @@ HIDDEN = BASE.within(5).all_rows_per_match().measures({"at": "B.ts"})
 
 
 def test_the_own_part_of_a_condition_is_computed_by_catalyst() -> None:
-    plan = plan_batch(BASE, SCHEMA)
+    plan = plan_query(BASE, SCHEMA)
     assert plan.computed == (("A", "(`kind` = 'a')"), ("B", "(`kind` = 'b')"))
     assert plan.columns == ("ts", "price")
     assert plan.used_sql == "(`kind` = 'a') OR (`kind` = 'b')"
@@ -31,7 +32,7 @@ def test_the_own_part_of_a_condition_is_computed_by_catalyst() -> None:
 @pytest.mark.parametrize("condition", ["kind = '${env:HOME}'", '"${spark.app.name}" = 1'])
 def test_spark_has_no_variables_to_put_into_a_condition(condition: str) -> None:
     schema = SCHEMA.append(pa.field("${spark.app.name}", pa.int64()))
-    assert "A" not in dict(plan_batch(BASE.define(A=condition), schema).computed)
+    assert "A" not in dict(plan_query(BASE.define(A=condition), schema).computed)
 
 
 @pytest.mark.parametrize("pattern", ["A B", "^ A -> B", "A?"])
@@ -39,7 +40,7 @@ def test_all_rows_cross_where_others_than_used_ones_count(pattern: str) -> None:
     query = BASE.pattern(pattern)
     if pattern == "A?":
         query = Query("q").order_by("ts").pattern("A?").define(A="kind = 'a'")
-    assert plan_batch(query.measures(n="COUNT(*)"), SCHEMA).used_sql is None
+    assert plan_query(query.measures(n="COUNT(*)"), SCHEMA).used_sql is None
 
 
 def test_the_eighth_bit_of_a_byte_counts_below_zero() -> None:
@@ -51,7 +52,7 @@ def test_the_eighth_bit_of_a_byte_counts_below_zero() -> None:
         .define({name: f"kind = '{name}'" for name in names})
         .measures(n="COUNT(*)")
     )
-    plan = plan_batch(query, SCHEMA)
+    plan = plan_query(query, SCHEMA)
     first, second = plan.bit_columns.values()
     assert "THEN -128 ELSE" in first
     assert first.count("CASE") == 8
@@ -60,33 +61,33 @@ def test_the_eighth_bit_of_a_byte_counts_below_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "cut"),
+    ("query", "division"),
     [
-        (BASE, Cut.NONE),
-        (BASE.within(5), Cut.RANGE),
-        (BASE.within(1 << 60), Cut.NONE),
-        (BASE.partition_by("key"), Cut.KEY),
-        (BASE.partition_by("key").within(5), Cut.KEY_AND_RANGE),
-        (BASE.partition_by("key").within(5).limit(2), Cut.KEY),
-        (BASE.within(5).all_rows_per_match().measures({"at": "B.ts"}), Cut.RANGE),
-        (BASE.within(5).select("all").skip_past_last_row(), Cut.NONE),
-        (HIDDEN.pattern("{- A -} -> {- B -} | B"), Cut.NONE),
-        (HIDDEN.pattern("{- A+ -} B | {- A+ -> B? -}"), Cut.NONE),
-        (HIDDEN.pattern("{- A+ -} -> {- B? -}").no_skip(), Cut.RANGE),
-        (HIDDEN.pattern("{- A -} -> B"), Cut.RANGE),
-        (BASE.within(5).pattern("{- A -> B -}"), Cut.RANGE),
+        (BASE, Division.NONE),
+        (BASE.within(5), Division.RANGE),
+        (BASE.within(1 << 60), Division.NONE),
+        (BASE.partition_by("key"), Division.KEY),
+        (BASE.partition_by("key").within(5), Division.KEY_AND_RANGE),
+        (BASE.partition_by("key").within(5).limit(2), Division.KEY),
+        (BASE.within(5).all_rows_per_match().measures({"at": "B.ts"}), Division.RANGE),
+        (BASE.within(5).select("all").skip_past_last_row(), Division.NONE),
+        (HIDDEN.pattern("{- A -} -> {- B -} | B"), Division.NONE),
+        (HIDDEN.pattern("{- A+ -} B | {- A+ -> B? -}"), Division.NONE),
+        (HIDDEN.pattern("{- A+ -} -> {- B? -}").no_skip(), Division.RANGE),
+        (HIDDEN.pattern("{- A -} -> B"), Division.RANGE),
+        (BASE.within(5).pattern("{- A -> B -}"), Division.RANGE),
     ],
 )
-def test_how_rows_are_divided(query: Query, cut: Cut) -> None:
-    plan = plan_batch(query, SCHEMA)
-    assert plan.cut is cut
-    assert bool(plan.reason) is not cut.by_range
-    assert f"  divided {cut.value}: " in "\n".join(plan.lines())
+def test_how_rows_are_divided(query: Query, division: Division) -> None:
+    plan = plan_query(query, SCHEMA)
+    assert plan.division is division
+    assert bool(plan.reason) is not division.by_range
+    assert f"  divided {division.value}: " in "\n".join(plan.lines())
 
 
 def test_only_what_rules_out_later_matches_is_merged() -> None:
     ranged = BASE.within(5)
-    assert plan_batch(ranged, SCHEMA).merges
-    assert not plan_batch(ranged.no_skip(), SCHEMA).merges
-    assert not plan_batch(ranged.skip_to_next_row(), SCHEMA).merges
-    assert not plan_batch(BASE.partition_by("key"), SCHEMA).merges
+    assert plan_query(ranged, SCHEMA).merges
+    assert not plan_query(ranged.no_skip(), SCHEMA).merges
+    assert not plan_query(ranged.skip_to_next_row(), SCHEMA).merges
+    assert not plan_query(BASE.partition_by("key"), SCHEMA).merges

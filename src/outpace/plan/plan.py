@@ -1,0 +1,230 @@
+"""The plan of a query on Spark: what Catalyst computes, what crosses to Python, how it is divided.
+
+Conditions that need only their own row, also as parts of larger ones, become bits of byte columns,
+computed where the data is; the query that runs in Python reads the bits. Columns that nothing else
+needs stay behind, and where the semantics allow it so do the rows that no step can use. The result
+is that of the query as it was. A plan is what `explain()` prints and what tasks receive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from outpace.engine.divide.batches import TimeBatches
+from outpace.engine.divide.border import remembers
+from outpace.engine.match.bits import BitTask
+from outpace.engine.match.contract import Task
+from outpace.engine.match.reach import reach_of
+from outpace.engine.match.task import kept_columns, prepare
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.notation.print_name import print_name
+from outpace.pattern.query import Query
+from outpace.pattern.schedulers import Batches
+from outpace.plan.crossing import Crossing, computed_by_catalyst
+from outpace.plan.division import Division
+from outpace.plan.ranges import RANGE_FACTOR, divide_rows
+from outpace.plan.windows import (
+    BATCH_ROWS,
+    NUMBERED_BUCKETS,
+    batch_rows,
+    divide_windows,
+    removes_duplicates,
+    shows_first_window,
+    time_batches,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Crossing):
+    """What a query does with rows.
+
+    Parameters
+    ----------
+    bound, computed, columns, drop_unused
+        The user's query, and what crosses.
+    bits
+        The query that Python runs, which reads bits where Catalyst computes conditions; None for a
+        user-defined operator.
+    division, reason
+        How rows are divided, and why not otherwise where that is a loss.
+    width
+        The length of a range of time, in units of the time column.
+    windows
+        The windows; None where there are none.
+    tasks
+        How many tasks match, if the user has said so.
+    neighbours
+        Whether a batch of windows comes with those that overlap it.
+    batches
+        Windows of time: the batches.
+    batch_rows, batch_windows
+        Windows that one task splits: a batch has so many rows, or windows where that is given.
+    """
+
+    bits: BitTask | None
+    division: Division
+    reason: str
+    width: int = 0
+    windows: BoundWindows | None = None
+    tasks: int | None = None
+    neighbours: bool = False
+    batches: TimeBatches | None = None
+    batch_rows: int = BATCH_ROWS
+    batch_windows: int | None = None
+
+    @property
+    def task(self) -> Task:
+        """The pattern as Python matches it."""
+        assert self.bits is not None, "a user-defined operator has no pattern"
+        return self.bits.task
+
+    @property
+    def merges(self) -> bool:
+        """Whether a match of one range can rule out matches of the next."""
+        return self.division.by_range and remembers(self.task)
+
+    @property
+    def numbered_buckets(self) -> int:
+        """Into how many buckets keys are divided once their events are numbered."""
+        return self.tasks or NUMBERED_BUCKETS
+
+    @property
+    def keys_together(self) -> bool:
+        """Whether a task has all keys, as numbers count the events of all of them."""
+        return not self.bound.partition_by or self.bound.query.numbered
+
+    def lines(self) -> list[str]:
+        r"""Return what `explain()` shows of the plan.
+
+        Examples
+        --------
+        >>> query = (Query("q").order_by("ts").pattern("A -> B").within(10)
+        ...          .define(A="kind = 'a'", B="kind = 'b' AND v > A.v").measures(at="B.ts"))
+        >>> schema = pa.schema([("ts", pa.int64()), ("kind", pa.string()), ("v", pa.int64())])
+        >>> print("\n".join(plan_query(query, schema).lines()))
+        on Spark
+          computed by Catalyst: 2 conditions
+            A: (`kind` = 'a')
+            B: (`kind` = 'b')
+          columns that cross to Python: ts, v, and 1 byte of bits
+          rows that cross: those that fit a condition above
+          divided by time range: ranges of 320, each with the next 10 as well
+          then: one task goes over the matches and drops those that an earlier one rules out
+          ties: rows that are equal in ts keep the DataFrame's order, which Spark may not fix
+        """
+        return ["on Spark", *(f"  {line}" for line in self._lines())]
+
+    def _lines(self) -> list[str]:
+        lines = [*self.crossing_lines(), f"divided {self.division.value}: {self._division()}"]
+        if self.merges:
+            keyed = "a task goes over the matches of each key"
+            where = keyed if self.bound.partition_by else "one task goes over the matches"
+            lines.append(f"then: {where} and drops those that an earlier one rules out")
+        if self.batches is not None:
+            lines.append(f"a row is sent about {self.batches.duplication:.1f} times")
+        if self.batches is not None and self.bound.query.numbered:
+            lines.append("match numbers: another pass over the time column counts the rows")
+        lines += self.result_lines()
+        order = ", ".join(map(print_name, self.bound.order_by))
+        if order:
+            packed = self.division.by_range or self.division is Division.TIME
+            ties = (
+                "keep the DataFrame's order, which Spark may not fix"
+                if packed
+                else "have no order of their own on Spark"
+            )
+            lines.append(f"ties: rows that are equal in {order} {ties}")
+        return lines
+
+    def result_lines(self) -> list[str]:
+        """Return what is the same for files: how duplicates are removed, and how many tasks."""
+        lines = []
+        if self.neighbours and self.division in (Division.TIME, Division.SPLIT):
+            lines.append(
+                "duplicates: a task gives the matches that count for its own windows;"
+                " nothing is merged"
+            )
+        if self.division is not Division.NONE and self.tasks is not None:
+            lines.append(f"tasks that match: {self.tasks}")
+        return lines
+
+    def _division(self) -> str:
+        keys = ", ".join(map(print_name, self.bound.partition_by))
+        overlapping = ", and those that overlap them" if self.neighbours else ""
+        if self.division.by_range:
+            ranges = f"ranges of {self.width}, each with the next {self.bound.within} as well"
+            return f"{keys}; {ranges}" if keys else ranges
+        if self.batches is not None:
+            together = "; all keys together: " + self.reason if self.reason else ""
+            return f"{self.batches.count} windows{overlapping}{together}"
+        if self.division is Division.SPLIT:
+            size = (
+                f"{self.batch_windows} windows"
+                if self.batch_windows is not None
+                else f"{self.batch_rows:,} rows"
+            )
+            return f"{size}{overlapping}; before that one task orders and splits the packed rows"
+        if self.division is Division.KEY and self.reason:
+            return f"{keys}; not by time range: {self.reason}"
+        return self.reason if self.division is Division.NONE else keys
+
+
+def plan_query(query: Query, schema: pa.Schema) -> Plan:
+    """Plan a query over rows of a schema.
+
+    Examples
+    --------
+    >>> from outpace.pattern.windows import CountWindows
+    >>> query = Query("q").order_by("ts").pattern("A B").measures(n="COUNT(*)")
+    >>> schema = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
+    >>> keyed = plan_query(query.partition_by("key"), schema)
+    >>> keyed.division, keyed.reason, keyed.columns
+    (<Division.KEY: 'by key'>, 'there is no WITHIN', ('ts', 'key'))
+    >>> plan = plan_query(query.over(CountWindows(1000, 50)), schema)
+    >>> plan.division, plan.batch_rows, plan.neighbours, plan.columns
+    (<Division.SPLIT: 'in batches of windows'>, 262144, True, ('ts',))
+    """
+    windows = None if query.windows is None else bind_windows(query, schema)
+    if query.operator is not None:
+        bound = bind_operator(query, schema)
+        bits, unused = None, False
+        computed: tuple[tuple[str, str], ...] = ()
+        columns = tuple(schema.names)
+    else:
+        task = prepare(query, schema)
+        bits, computed = computed_by_catalyst(task)
+        bound, unused = task.bound, bits.drop_unused
+        columns = kept_columns(bits.task, schema)
+    width = 0
+    if windows is not None:
+        if bits is not None:
+            columns = tuple(n for n in schema.names if n in columns or n in windows.columns)
+        unused = unused and isinstance(windows.kind, ByTime) and not shows_first_window(bound)
+        division, reason = divide_windows(bound, windows)
+    elif bits is None:
+        division, reason = divide_windows(bound, None)
+    else:
+        reach = reach_of(task)
+        division, reason = divide_rows(query, bound, reach.back, reach.ahead)
+        width = (bound.within or 0) * RANGE_FACTOR
+    neighbours = removes_duplicates(query, windows)
+    size = query.scheduler.size if isinstance(query.scheduler, Batches) else None
+    return Plan(
+        bound=bound,
+        computed=computed,
+        columns=columns,
+        drop_unused=unused,
+        bits=bits,
+        division=division,
+        reason=reason,
+        width=width,
+        windows=windows,
+        tasks=query.instance_count if query.instance_count > 1 else None,
+        neighbours=neighbours,
+        batches=time_batches(windows, size, neighbours=neighbours),
+        batch_rows=batch_rows(windows, neighbours=neighbours),
+        batch_windows=size,
+    )
