@@ -361,7 +361,7 @@ def _rows(group: Group, ordinal: Integers) -> Integers:
 def _ranks(numbers: Integers) -> Integers:
     """Return for each number how many of the same come before it."""
     order = np.argsort(numbers, kind="stable")
-    begins = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    begins = np.flatnonzero(np.append(True, np.diff(numbers[order]) != 0)[: len(order)])
     ranks = np.empty(len(numbers), np.int64)
     ranks[order] = np.arange(len(numbers)) - np.repeat(begins, np.diff(begins, append=len(numbers)))
     return ranks
