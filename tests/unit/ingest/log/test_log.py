@@ -349,7 +349,7 @@ def test_an_interrupted_append_leaves_nothing_behind(tmp_path: Path) -> None:
     writer = log.writer(sync="never")
     try:
         for attempt in range(8):
-            signal.setitimer(signal.ITIMER_REAL, 0.004 * (attempt + 1))
+            signal.setitimer(signal.ITIMER_REAL, 0.0004 * 2**attempt)
             try:
                 appended.append(len(writer.append(large)))
             except Interrupted:
