@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from outpace.errors import ScenarioError
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import check_fields, not_negative
 from outpace.simulate.generators import Generator
 
 
@@ -118,11 +118,8 @@ class SetRate(_Change):
                 "a change of rate has a factor or a generator, one of the two",
                 subject=("vertex", self.producer),
             )
-        if self.factor is not None and not 0 <= self.factor < math.inf:
-            raise ScenarioError(
-                f"the factor is not a number from 0 on: {self.factor}",
-                subject=("vertex", self.producer),
-            )
+        if self.factor is not None:
+            not_negative("the factor is", self.factor, ("vertex", self.producer))
 
 
 Change: TypeAlias = StartQuery | StopQuery | Move | FailVM | RestartVM | SetRate

@@ -19,7 +19,35 @@ Sharing = Literal["time", "space"]
 
 
 @dataclass(frozen=True, slots=True)
-class VM:
+class _Machine:
+    """Processors of the same speed."""
+
+    id: str
+    mips: float
+    processors: int = 1
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__.lower()
+        check_fields(self, kind)
+        subject = (kind, self.id)
+        if not self.id:
+            raise ScenarioError(f"a {kind} has no id", subject=subject)
+        if not 0 < self.mips < math.inf:
+            raise ScenarioError(f"the mips are not a number above 0: {self.mips}", subject=subject)
+        if self.processors < 1:
+            raise ScenarioError(
+                f"the processors are not a whole number from 1 on: {self.processors}",
+                subject=subject,
+            )
+
+    @property
+    def capacity(self) -> float:
+        """What it can do at most, in million instructions a second."""
+        return self.processors * self.mips
+
+
+@dataclass(frozen=True, slots=True)
+class VM(_Machine):
     """A virtual machine.
 
     Parameters
@@ -39,23 +67,11 @@ class VM:
     5000
     """
 
-    id: str
-    mips: float
-    processors: int = 1
     host: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, "vm")
-        _check_machine("vm", self.id, self.mips, self.processors)
-
-    @property
-    def capacity(self) -> float:
-        """What it can do at most, in million instructions a second."""
-        return self.processors * self.mips
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class Host(_Machine):
     """A physical machine.
 
     Parameters
@@ -73,19 +89,7 @@ class Host:
     30000
     """
 
-    id: str
-    mips: float
-    processors: int = 1
     sharing: Sharing = "time"
-
-    def __post_init__(self) -> None:
-        check_fields(self, "host")
-        _check_machine("host", self.id, self.mips, self.processors)
-
-    @property
-    def capacity(self) -> float:
-        """What it can do at most, in million instructions a second."""
-        return self.processors * self.mips
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,6 @@ class Datacentre:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "hosts", tuple(self.hosts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,6 @@ class Cloud:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "datacentres", tuple(self.datacentres))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +226,3 @@ def _fits_nowhere(vm: VM, free: Mapping[str, int]) -> ScenarioError:
         subject=subject,
         detail=f"{hosts} {vm.processors} free processors of {vm.mips} MIPS",
     )
-
-
-def _check_machine(kind: str, name: str, mips: float, processors: int) -> None:
-    if not name:
-        raise ScenarioError(f"a {kind} has no id", subject=(kind, name))
-    if not 0 < mips < math.inf:
-        raise ScenarioError(f"the mips are not a number above 0: {mips}", subject=(kind, name))
-    if processors < 1 or processors != int(processors):
-        raise ScenarioError(
-            f"the processors are not a whole number from 1 on: {processors}", subject=(kind, name)
-        )

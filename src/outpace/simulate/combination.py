@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from outpace.errors import ScenarioError
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import check_fields, not_negative
 
 
 @runtime_checkable
@@ -37,7 +36,7 @@ class Constant:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _not_negative("number of events", self.events)
+        not_negative("a combination's number of events is", self.events)
 
     def combine(self, counts: Sequence[float]) -> float:
         """Return the constant."""
@@ -58,7 +57,7 @@ class Share:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _not_negative("share", self.share)
+        not_negative("a combination's share is", self.share)
 
     def combine(self, counts: Sequence[float]) -> float:
         """Return the share of the sum, added up in the order of the predecessors."""
@@ -81,8 +80,3 @@ class Pairs:
     def combine(self, counts: Sequence[float]) -> float:
         """Return the smallest of the counts."""
         return min(counts)
-
-
-def _not_negative(name: str, value: float) -> None:
-    if not 0 <= value < float("inf"):
-        raise ScenarioError(f"a combination's {name} is not a number from 0 on: {value}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -57,6 +58,12 @@ def checked(given: Any, kind: Any, what: str, subject: tuple[str, ...] = ()) -> 
     if not _fits(taken, kind):
         raise ScenarioError(f"{what} is {_name(kind)}, not {shown(given)}", subject=subject)
     return taken
+
+
+def not_negative(what: str, value: float, subject: tuple[str, ...] = ()) -> None:
+    """Refuse what is below 0, infinite or no number."""
+    if not 0 <= value < math.inf:
+        raise ScenarioError(f"{what} not a number from 0 on: {value}", subject=subject)
 
 
 @cache

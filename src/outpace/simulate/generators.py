@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from outpace.errors import DataError, ScenarioError
 from outpace.files.small_file import read_small
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import check_fields, not_negative
 
 Times = NDArray[np.float64]
 Totals = NDArray[np.int64]
@@ -118,7 +118,7 @@ class Poisson:
     def __post_init__(self) -> None:
         check_fields(self)
         _check_rate("rate", self.rate)
-        _not_negative("seed", self.seed)
+        not_negative("a generator's seed is", self.seed)
         _positive("grain", self.grain)
 
     def totals(self, times: Times) -> Totals:
@@ -225,14 +225,9 @@ def whole_events(events: NDArray[np.float64]) -> Totals:
 
 
 def _check_rate(name: str, value: float) -> None:
-    _not_negative(name, value)
+    not_negative(f"a generator's {name} is", value)
     if value > RATE_MAX:
         raise ScenarioError(f"a generator's {name} is above {RATE_MAX:g} events a second: {value}")
-
-
-def _not_negative(name: str, value: float) -> None:
-    if not 0 <= value < float("inf"):
-        raise ScenarioError(f"a generator's {name} is not a number from 0 on: {value}")
 
 
 def _positive(name: str, value: float) -> None:

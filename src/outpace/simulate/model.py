@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.combination import Combination, Constant
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import check_fields, not_negative
 from outpace.simulate.generators import Generator
 
 
@@ -168,10 +168,7 @@ class BatchOperator:
         _check_vertex(self)
         subject = ("vertex", self.id)
         for name, value in (("interval", self.interval), ("setup", self.setup)):
-            if not 0 <= value < math.inf:
-                raise ScenarioError(
-                    f"the {name} is not a number from 0 on: {value}", subject=subject
-                )
+            not_negative(f"the {name} is", value, subject)
         if not self.events_max > 0:
             raise ScenarioError(f"a batch has no events: {self.events_max}", subject=subject)
 
@@ -227,11 +224,7 @@ class Edge:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not 0 <= self.selectivity < math.inf:
-            raise ScenarioError(
-                f"the selectivity is not a number from 0 on: {self.selectivity}",
-                subject=("edge", self.source, self.target),
-            )
+        not_negative("the selectivity is", self.selectivity, ("edge", self.source, self.target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +255,6 @@ class Query:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "vertices", tuple(self.vertices))
-        object.__setattr__(self, "edges", tuple(self.edges))
         subject = ("query", self.name)
         if not self.name:
             raise ScenarioError("a query has no name", subject=subject)
@@ -361,10 +352,6 @@ def _check_vertex(vertex: Vertex) -> None:
     subject = ("vertex", vertex.id)
     if not vertex.id:
         raise ScenarioError("a vertex has no id", subject=subject)
-    if not 0 <= vertex.instructions < math.inf:
-        raise ScenarioError(
-            f"the instructions per event are not a number from 0 on: {vertex.instructions}",
-            subject=subject,
-        )
+    not_negative("the instructions per event are", vertex.instructions, subject)
     if vertex.queue is not None and not vertex.queue > 0:
         raise ScenarioError(f"the queue has no room: {vertex.queue}", subject=subject)

@@ -8,13 +8,12 @@ way are not counted in any queue and not bounded.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from outpace.errors import ScenarioError
 from outpace.simulate.cloud import Place
-from outpace.simulate.fields import check_fields
+from outpace.simulate.fields import check_fields, not_negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class ConstantDelay:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _not_negative("delay", self.seconds)
+        not_negative("the network's delay is", self.seconds, ("network",))
 
     def link(self, source: Place, target: Place) -> Link:
         """Return the same link for all."""
@@ -80,8 +79,8 @@ class Bandwidth:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _not_negative("latency", self.latency)
-        _not_negative("bytes per event", self.bytes_per_event)
+        not_negative("the network's latency is", self.latency, ("network",))
+        not_negative("the network's bytes per event is", self.bytes_per_event, ("network",))
         if not self.bits_per_second > 0:
             raise ScenarioError(
                 f"the network's bits per second are not above 0: {self.bits_per_second}",
@@ -122,10 +121,3 @@ class Tiers:
         if source.cloud is not None and source.cloud == target.cloud:
             return self.cloud.link(source, target)
         return self.elsewhere.link(source, target)
-
-
-def _not_negative(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise ScenarioError(
-            f"the network's {name} is not a number from 0 on: {value}", subject=("network",)
-        )

@@ -93,8 +93,6 @@ class Scenario:
 
     def __post_init__(self) -> None:
         check_fields(self, "simulation")
-        for name in ("queries", "vms", "clouds", "changes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_numbers()
         if not self.queries:
             raise ScenarioError("the scenario has no queries")
