@@ -16,10 +16,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from outpace.report.page import chart, document
 from outpace.report.plots import plots_over_time
 from outpace.report.table import FittedTable
 from outpace.simulate import Result
-from outpace.studies.page import chart, document
 from outpace.studies.report import number_text
 
 #: A table that goes to a pipe or a file may be this wide.

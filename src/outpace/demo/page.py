@@ -18,6 +18,7 @@ from plotly.subplots import make_subplots
 from outpace.demo.search import DIP, LARGE, ROTATION, SELL_OFFS, Findings, deepest
 from outpace.pattern.notation.print_query import print_match_recognize
 from outpace.pattern.query import Query
+from outpace.report.page import chart, document
 
 #: Dips marked in the chart, and rows in a table of the page.
 MARKED: Final = 24
@@ -44,59 +45,33 @@ _LEGEND: Final = (
     ("rotation", _JOINED, "lines+markers", "circle"),
 )
 
-_STYLE: Final = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #0f172a; background: #f8fafc; margin: 0; }
-main { max-width: 1180px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 26px; margin: 0 0 4px; }
-h2 { font-size: 19px; margin: 32px 0 8px; }
-p { margin: 0 0 12px; max-width: 75ch; }
-.chart { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px;
-         margin: 0 0 12px; }
-pre { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; padding: 12px 16px;
-      overflow-x: auto; font: 13px/1.5 ui-monospace, monospace; margin: 0 0 12px; }
-table { border-collapse: collapse; font-size: 14px; background: #fff; width: 100%; }
-th, td { padding: 5px 10px; border-bottom: 1px solid #e2e8f0; text-align: left; }
-th { color: #475569; font-weight: 600; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; border: 1px solid #e2e8f0; border-radius: 8px; }
-"""
-
 
 def page_of(found: Findings) -> str:
-    """Return the page as HTML; all scripts and styles are in it."""
+    """Return the page as HTML."""
     parts = [
         "<h1>Patterns in stock trades</h1>",
         f"<p>{_summary(found)} Drag in the chart to look closer, double-click to go back.</p>",
-        _figure(_chart(found), include_plotlyjs=True),
+        _section(chart(_chart(found), with_script=True)),
         "<h2>Dips: the price falls, then rises, tick by tick</h2>",
         "<p>The deepest one, with the trades around it:</p>",
-        _figure(_close_look(found), include_plotlyjs=False),
+        _section(chart(_close_look(found), with_script=False)),
         _query_block(DIP),
-        _table(deepest(found.dips, SHOWN)),
+        _section(_table(deepest(found.dips, SHOWN))),
         "<h2>Rotations: large trades in three symbols, with anything in between</h2>",
         _query_block(ROTATION),
-        _table(found.rotations.slice(0, SHOWN)),
+        _section(_table(found.rotations.slice(0, SHOWN))),
         "<h2>Sell-offs: a large trade and two or more falls right after it, in SQL</h2>",
         f"<pre>{html.escape(SELL_OFFS)}</pre>",
-        _table(found.sell_offs),
+        _section(_table(found.sell_offs)),
         "<h2>How the queries run</h2>",
-        f'<div class="chart">{found.picture}</div>',
+        _section(found.picture),
         f"<pre>{html.escape(found.plan)}</pre>",
     ]
-    body = "\n".join(parts)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Outpace demo</title><style>{_STYLE}</style></head>"
-        f"<body><main>\n{body}\n</main></body></html>\n"
-    )
+    return document("Outpace demo", parts)
 
 
-def _figure(figure: go.Figure, *, include_plotlyjs: bool) -> str:
-    """Return a figure as HTML; the first one of a page brings the script for all."""
-    config = {"displaylogo": False, "responsive": True}
-    chart = figure.to_html(full_html=False, include_plotlyjs=include_plotlyjs, config=config)
-    return f'<div class="chart">{chart}</div>'
+def _section(content: str) -> str:
+    return f"<section><div>{content}</div></section>"
 
 
 def _summary(found: Findings) -> str:
@@ -298,4 +273,4 @@ def _table(rows: pa.Table) -> str:
         for row in rows.to_pylist()
     ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    return f"<table><tr>{head}</tr>{body}</table>"
