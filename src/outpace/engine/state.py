@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers
+from outpace.engine.uncompressed import check_uncompressed
 from outpace.errors import StateError
 from outpace.pattern.argument import an_instance
 
@@ -152,7 +153,9 @@ def _read_table(written: dict[str, Any], body: memoryview, place: int) -> tuple[
             place += columns[name].size * np.dtype(kind).itemsize
         return pa.table(columns), place
     end = place + integer(written, "bytes", range(len(body) - place + 1))
-    with pa.ipc.open_stream(pa.py_buffer(bytes(body[place:end]))) as reader:
+    stream = pa.py_buffer(bytes(body[place:end]))
+    check_uncompressed(stream)
+    with pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
     table.validate(full=True)
     return table, end

@@ -1,13 +1,15 @@
 """Saved state is checked before it is believed."""
 
+import json
 import zlib
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.state import State, integers
-from outpace.errors import StateError
+from outpace.engine.codec.table import read_table
+from outpace.engine.state import VERSION, State, integers
+from outpace.errors import DataError, StateError
 
 TABLES = [pa.table({"x": [1, 2]}), pa.table({"y": ["a"]})]
 SAVED = State({"query": "abc", "rows": 3}, TABLES).encode()
@@ -52,9 +54,11 @@ def test_other_bytes_are_refused() -> None:
 
 def _with(header: bytes, *tables: bytes, header_size: int | None = None) -> bytes:
     """State with any content, whose checksum fits."""
-    body = header + b"".join(len(table).to_bytes(8, "little") + table for table in tables)
+    body = b"".join([header, *tables])
     size = (len(header) if header_size is None else header_size).to_bytes(4, "little")
-    return b"OUTPACE\x02" + zlib.crc32(size + body).to_bytes(4, "little") + size + body
+    return (
+        b"OUTPACE" + bytes([VERSION]) + zlib.crc32(size + body).to_bytes(4, "little") + size + body
+    )
 
 
 @pytest.mark.parametrize("place", range(8, 16))
@@ -87,6 +91,29 @@ def test_a_table_is_looked_at_as_a_whole() -> None:
     broken = pa.Array.from_buffers(pa.string(), 2, [None, content[1], content[0]])
     with pytest.raises(StateError, match="cannot be read"):
         State.decode(State({}, [pa.table({"x": broken})]).encode())
+
+
+@pytest.mark.parametrize(
+    ("column", "version"),
+    [
+        (pa.array([0.0] * 1000), "V5"),
+        (pa.array([0.0] * 1000), "V4"),
+        (pa.array(["a" * 1000]).dictionary_encode(), "V5"),
+    ],
+)
+def test_compressed_tables_are_not_decoded(column: pa.Array, version: str) -> None:
+    sink, table = pa.BufferOutputStream(), pa.table({"x": column})
+    options = pa.ipc.IpcWriteOptions(
+        metadata_version=pa.ipc.MetadataVersion[version], compression="zstd"
+    )
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    bomb = sink.getvalue().to_pybytes()
+    header = json.dumps({"numbers": {}, "tables": [{"bytes": len(bomb)}], "parts": {}})
+    with pytest.raises(StateError, match="a message is compressed"):
+        State.decode(_with(header.encode(), bomb))
+    with pytest.raises(DataError, match="a message is compressed"):
+        read_table(bomb)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.rows.narrow import narrow, widen
+from outpace.engine.uncompressed import check_uncompressed
 
 #: Kernels want their numbers aligned, and a cell lies wherever the one before it ends.
 _ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
@@ -50,8 +51,10 @@ def read_block(cell: pa.Buffer, schema: pa.Schema, *, checked: bool = False) -> 
     """Return the columns of a block that a schema has, which tells their types.
 
     Columns that it does not have are left where they are. A block that others may have written is
-    to be checked: its offsets and codes may lead anywhere.
+    to be checked: its offsets and codes may lead anywhere, and it may be compressed.
     """
+    if checked:
+        check_uncompressed(cell)
     with pa.ipc.open_stream(cell, options=_ALIGNED) as reader:
         rows = reader.read_next_batch()
     if checked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from outpace.engine.uncompressed import check_uncompressed
 from outpace.errors import DataError
 
 
@@ -30,6 +31,7 @@ def read_table(block: bytes | pa.Buffer) -> pa.Table:
         If these are other bytes.
     """
     try:
+        check_uncompressed(pa.py_buffer(block))
         with pa.ipc.open_stream(block) as reader:
             table = reader.read_all()
         table.validate(full=True)

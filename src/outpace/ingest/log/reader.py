@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.codec.block import read_block
+from outpace.engine.uncompressed import check_uncompressed
 from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder, open_folder
 from outpace.ingest.log.frame import (
@@ -298,6 +299,8 @@ class Log:
                     payload = reader.payload(frame)
                     if payload is None:
                         yield Damage(path, frame.position, frame.first, frame.stop, _BROKEN)
+                    elif not _is_uncompressed(payload):
+                        yield Damage(path, frame.position, frame.first, frame.stop, _UNREADABLE)
                     else:
                         yield frame, payload
         except FileNotFoundError:
@@ -399,6 +402,15 @@ class Log:
                 self._closed.pop(next(iter(self._closed)))
             self._closed[base] = read_closed(self.folder, base, self._bases[number + 1])
         return self._closed[base]
+
+
+def _is_uncompressed(payload: pa.Buffer) -> bool:
+    # Whoever can write to the log can write a few bytes that stand for any number of events.
+    try:
+        check_uncompressed(payload)
+    except ValueError:
+        return False
+    return True
 
 
 def _offset(value: int) -> int:

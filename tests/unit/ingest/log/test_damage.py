@@ -375,6 +375,23 @@ def test_headers_with_fitting_checksums_and_any_numbers(tmp_path: Path, frame: L
             writer.append(events(7, 1))
 
 
+def test_a_compressed_block_is_not_decoded(tmp_path: Path) -> None:
+    log = op.log.create(tmp_path / "log", SCHEMA)
+    salt, sink, table = log.folder.salt, pa.BufferOutputStream(), events(0, 3)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    payload = sink.getvalue().to_pybytes()
+    checksum = payload_checksum(payload, salt)
+    header = write_header(
+        LogFrame(FrameKind.EVENTS, 0, len(payload), 0, 3, 0, 2, 0, checksum), salt
+    )
+    log.folder.events_file(0).write_bytes(header + payload)
+    log.folder.index_file(0).write_bytes(bytes(HEADER_BYTES) + header)
+    with pytest.raises(op.DataError, match="a block is not what its header and the log say"):
+        op.log.read(log.folder.path)
+
+
 def segments(tmp_path: Path) -> op.log.Log:
     log = make(tmp_path / "segments", segment_bytes=1)
     assert log.folder.bases() == FIRSTS
