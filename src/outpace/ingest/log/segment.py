@@ -192,7 +192,7 @@ class Index:
     synced
         How much of the segment was forced to the disk, as far as the index knows.
     damaged
-        Whether there is no index, its mark is broken, or a header follows bytes that are none.
+        Whether there is no index or no mark in it, or a header follows bytes that are none.
     garbage
         Whether other bytes than zeros follow the headers: damage, or a header that is just being
         written. Zeros are room for the next headers.
@@ -215,11 +215,10 @@ def read_index(folder: Folder, base: int, after: int = 0) -> Index:
     except FileNotFoundError:
         first = data = b""
     synced = read_mark(first, folder.salt)
+    # A writer marks an index before the first frame is there.
+    broken = synced is None
     if synced is None:
         synced = Synced(0, base)
-        broken = len(first) < HEADER_BYTES or any(first)
-    else:
-        broken = False
     headers = whole_headers(data, folder.salt)
     rest = data[headers.nbytes :]
     later = range(HEADER_BYTES, len(rest.rstrip(b"\0")), HEADER_BYTES)

@@ -3,7 +3,7 @@
 Readers follow the index, so frames are seen when their headers are there, all of an append at once.
 Room for the headers is taken before the frames are written: a full disk is met before anything is
 seen. The index begins with a mark that says how far frames were forced to the disk: it moves after
-they were, with no more to force than the headers.
+they were, with no more to force than the headers. It is there before the first frame.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ class SegmentWriter:
             room = -(-needed // _ROOM) * _ROOM
             os.posix_fallocate(self._index, 0, (1 + room) * HEADER_BYTES)
             self._room = room
+        if not self.frames:
+            # From now on an index without a mark is damaged, and frames tell what there is.
+            write_all(self._index, [write_mark(self._shown, self._salt)], 0)
         padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
         parts = [write_header(frame, self._salt), payload, padding]
         write_all(self._events, parts, frame.position)
