@@ -28,6 +28,8 @@ from outpace.ingest.log.folder import SEGMENT_BYTES
 from outpace.ingest.log.frame import FrameKind
 from outpace.ingest.log.rows import fitting
 from outpace.ingest.log.segment import Segment
+from outpace.ingest.log.writer import Sync
+from outpace.pattern.choice import one_of
 from outpace.report.table import FittedTable, counted, counted_bytes
 
 log = typer.Typer(no_args_is_help=True, help="Append to event logs and look at them.")
@@ -69,6 +71,7 @@ def append(
     header: options.Header = True,
 ) -> None:
     """Append events from files or from standard input to a log."""
+    forced = one_of(Sync, sync, "sync")
     with ExitStack() as stack:
         file = None
         if rejected is not None:
@@ -88,7 +91,7 @@ def append(
             tables = chain.from_iterable(input_tables(content, bad) for content in found)
         if target is None:
             target = create(to, columns, time=time, segment_bytes=segment_bytes)
-        appended = _append(target, tables, bad, sync)
+        appended = _append(target, tables, bad, forced)
     typer.echo(
         f"{counted(appended, 'event')} in {to}" + (f", {bad.count:,} rejected" if file else "")
     )
@@ -117,7 +120,8 @@ def show(
     console.print(
         f"{counted(opened.stop - opened.first, 'event')} in {counted(len(segments), 'segment')}, "
         f"{counted_bytes(size)}, "
-        f"offsets {opened.first:,} to {opened.stop:,}, time column '{opened.time}'"
+        f"offsets {opened.first:,} to {opened.stop:,}, time column '{opened.time}'\n"
+        "This is what the indexes say; outpace log check reads the events, too."
     )
     for segment in segments:
         for damage in segment.damage:
@@ -167,7 +171,9 @@ def _needed(known: pa.Schema | None, to: Path) -> pa.Schema:
     return known
 
 
-def _append(target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: Rejected, sync: str) -> int:
+def _append(
+    target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: Rejected, sync: Sync
+) -> int:
     appended = 0
     with target.writer(sync=sync) as writer:
         if not writer.recovered.clean:

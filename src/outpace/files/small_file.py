@@ -9,8 +9,8 @@ from pathlib import Path
 from outpace.errors import DataError
 
 
-def open_regular(path: Path) -> int:
-    """Open a file for reading and return its descriptor, or fail where it is no regular file.
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file and return its descriptor, or fail where it is no regular file.
 
     A device may have no end and a pipe no writer, so neither is waited for.
 
@@ -22,11 +22,11 @@ def open_regular(path: Path) -> int:
         It is no regular file, or cannot be opened.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read '{path}'", detail=str(error)) from error
+        raise DataError(f"cannot open '{path}'", detail=str(error)) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise DataError(f"'{path}' is no regular file")

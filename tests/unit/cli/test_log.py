@@ -133,6 +133,7 @@ def test_showing_a_log(made: Path) -> None:
     assert done.exit_code == 0
     assert "6 events in 1 segment, " in done.stdout
     assert "0 – 6" in done.stdout
+    assert "outpace log check reads the events, too" in done.stdout
 
 
 def test_times_of_a_log_are_whole_on_a_narrow_terminal(
@@ -171,6 +172,23 @@ def test_checking_a_log(made: Path) -> None:
     damaged = log("check", made)
     assert damaged.exit_code == 1
     assert f"{file}, byte 0, offsets 0 to 5" in damaged.stderr
+
+
+def test_an_index_of_zeros_is_damaged(made: Path) -> None:
+    index = made / f"{0:020d}.index"
+    index.write_bytes(bytes(index.stat().st_size))
+    done = log("check", made)
+    assert done.exit_code == 1
+    assert f"{index}; readers do without it" in done.stderr
+    assert op.log.read(made).num_rows == 6
+
+
+def test_a_choice_that_there_is_not_makes_no_log(tmp_path: Path, made: Path) -> None:
+    other = tmp_path / "other"
+    done = log("append", made.parent / "good.jsonl", "--to", other, "--sync", "maybe")
+    assert done.exit_code == 2
+    assert "maybe" in done.stderr
+    assert not other.exists()
 
 
 def test_trimming_a_log(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from outpace.engine.rows.times import invalid_times, reason_of
 from outpace.errors import DataError
+from outpace.files.small_file import open_regular
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.ingest.log.folder import Folder, create_folder, open_folder
 from outpace.ingest.log.frame import HEADER_BYTES, FrameKind, LogFrame, payload_checksum
@@ -345,7 +346,7 @@ class _Syncing:
 
 
 def _locked(folder: Folder) -> int:
-    handle = os.open(folder.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    handle = open_regular(folder.lock_file, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -232,6 +232,7 @@ def test_what_was_on_the_disk_is_read_or_told(synced: op.log.Log) -> None:
         changes = [
             *((flip, place) for place in range(0, size, 7)),
             *((os.truncate, length) for length in range(0, size, 7)),
+            *((blank, place) for place in range(0, size, HEADER_BYTES)),
             (lambda path, _: path.unlink(), 0),
         ]
         for (change, place), path in zip(changes, copies(synced), strict=False):
@@ -249,6 +250,12 @@ def test_what_was_on_the_disk_is_read_or_told(synced: op.log.Log) -> None:
             after = told(path)
             if before is not None:
                 assert after == [*before, SYNCED_STOP]
+
+
+def blank(path: Path, place: int) -> None:
+    """Put zeros into a file from a place on."""
+    data = path.read_bytes()
+    path.write_bytes(data[:place] + bytes(len(data) - place))
 
 
 def told(path: Path) -> list[int] | None:
@@ -373,6 +380,20 @@ def test_headers_with_fitting_checksums_and_any_numbers(tmp_path: Path, frame: L
             op.log.open(log.folder.path).read(on_damage="skip", lost=[])
         with suppress(op.DataError), log.writer(sync="never") as writer:
             writer.append(events(7, 1))
+
+
+@pytest.mark.parametrize("kind", ["folder", "device", "pipe"])
+def test_a_lock_that_is_no_file(whole: op.log.Log, kind: str) -> None:
+    lock = whole.folder.lock_file
+    lock.unlink(missing_ok=True)
+    if kind == "folder":
+        lock.mkdir()
+    elif kind == "device":
+        lock.symlink_to("/dev/null")
+    else:
+        os.mkfifo(lock)
+    with pytest.raises(op.DataError, match=r"writer\.lock"):
+        whole.writer()
 
 
 def test_a_compressed_block_is_not_decoded(tmp_path: Path) -> None:
