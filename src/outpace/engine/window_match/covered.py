@@ -17,8 +17,9 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Matcher, Resume, Task
+from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.rows.partition import column_arrays
-from outpace.engine.split.windows import OPEN, Split
+from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import Segments, joined, kept, places
@@ -45,15 +46,10 @@ class CoveredWindows(OpenedWindows):
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
-        held = joined(self._held, events, keyed=bool(self._task.bound.partition_by))
-        at = places(held, split.opened.partition, split.opened.first)
-        added = OpenWindows.fresh(split.opened, held.arrival[at])
-        open_windows = self._open.updated(added, split.closed)
+        held, open_windows = self._joined(events, split)
         windows = open_windows.windows
         segments = Segments.of(held, windows.partition)
-        segment = segments.of_partition(windows.partition)
-        first = places(held, windows.partition, windows.first)
-        stop = places(held, windows.partition, windows.stop)
+        segment, first, stop = _places(held, segments, windows)
         block = self._block(held, segments, _floors(segments, segment, first, stop))
         outcome = self._matcher(block, self._resume(segments))
         found = outcome.found
@@ -75,6 +71,15 @@ class CoveredWindows(OpenedWindows):
         self._retain(held, segments, open_windows, outcome.keep_from)
         return matches
 
+    def count(self, events: Events, split: Split) -> int | None:
+        """Return how many matches a step would give, each once; None where that takes a list."""
+        held, open_windows = self._joined(events, split)
+        segments = Segments.of(held, open_windows.windows.partition)
+        floors = _floors(segments, *_places(held, segments, open_windows.windows))
+        block = self._block(held, segments, floors)
+        counts = count_candidates(self._task, block, self._resume(segments))
+        return None if counts is None else exact_sum(counts)
+
     def tables(self) -> list[pa.Table]:
         """Return all that is kept but the rows, for a saved state."""
         return [self._open.table()]
@@ -84,6 +89,13 @@ class CoveredWindows(OpenedWindows):
         (windows,) = tables
         self._open = OpenWindows.from_table(windows)
         self._held = held
+
+    def _joined(self, events: Events, split: Split) -> tuple[Events, OpenWindows]:
+        """Return all rows that count, and all windows."""
+        held = joined(self._held, events, keyed=bool(self._task.bound.partition_by))
+        at = places(held, split.opened.partition, split.opened.first)
+        added = OpenWindows.fresh(split.opened, held.arrival[at])
+        return held, self._open.updated(added, split.closed)
 
     def _block(self, held: Events, segments: Segments, floors: Integers) -> Block:
         bounds = segments.bounds
@@ -118,6 +130,17 @@ class CoveredWindows(OpenedWindows):
         first = places(held, still.partition, still.first)
         np.minimum.at(low, segments.of_partition(still.partition), first)
         self._held = kept(held, np.maximum(low, keep_from), segments.bounds[1:])
+
+
+def _places(
+    held: Events, segments: Segments, windows: Windows
+) -> tuple[Integers, Integers, Integers]:
+    """Return of each window the segment, the first row and the one behind the last."""
+    return (
+        segments.of_partition(windows.partition),
+        places(held, windows.partition, windows.first),
+        places(held, windows.partition, windows.stop),
+    )
 
 
 def _floors(segments: Segments, segment: Integers, first: Integers, stop: Integers) -> Integers:

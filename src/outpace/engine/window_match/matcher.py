@@ -40,7 +40,7 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.shared import GivesUpError, SharedWindows
-from outpace.engine.window_match.sharing import is_ready, sharing
+from outpace.engine.window_match.sharing import covered, is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
 from outpace.errors import StateError, UnsupportedError
 from outpace.pattern.query import Rows
@@ -171,13 +171,20 @@ class WindowMatcher(Stateful):
         """Take events as `step` does, and yield what became final in parts, in order."""
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
-        times = events.times if self.task.bound.within is not None else events.times[:0]
-        chosen = replace(events, rows=events.rows.select(self._columns), times=times)
+        chosen = self._chosen(events)
         rows = ENDED if self._kind == "separate" else self._rows_in_step
         for piece in _pieces(chosen, split, rows):
             yield self._take(*piece)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
+
+    def count(self, events: Events, split: Split) -> int | None:
+        """Return how many matches the first step would give; None where that takes a list."""
+        query = self.task.bound.query
+        if query.duplicates or not covered(self.task, self.matcher):
+            return None
+        chosen = self._chosen(events)
+        return CoveredWindows(self.task, self.matcher, self._nothing).count(chosen, split)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -246,6 +253,11 @@ class WindowMatcher(Stateful):
     def _fingerprint(self) -> str:
         bound = self.task.bound
         return f"{fingerprint(bound)} duplicates={bound.query.duplicates}"
+
+    def _chosen(self, events: Events) -> Events:
+        """Return events with what matching needs."""
+        times = events.times if self.task.bound.within is not None else events.times[:0]
+        return replace(events, rows=events.rows.select(self._columns), times=times)
 
     def _choose(self, rows: int) -> Strategy:
         """Choose how to match, when it is known how many events come at once."""
