@@ -12,6 +12,7 @@ Paper: SPACE (Amann 2018) 2.3.4, 3.1 and 4.5.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -41,6 +42,9 @@ from outpace.pattern.windows import LandmarkWindows
 
 #: The longest wait for anything, after which it is looked whether the run was stopped.
 _TURN_S: Final = 0.1
+
+#: Instances of a user may wait for something else than a core.
+_PROCESSES_PER_CORE: Final = 8
 
 _CONTROL: Final = RateControl()
 
@@ -117,6 +121,11 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
 
     `progress` is told of the events that were handed out, of which instances have a few blocks.
     """
+    check_instances(query)
+    if query.scheduler is None:
+        # The matches are the same, and more processes would take longer to start than to match.
+        useful = min(max(1, table.num_rows), _PROCESSES_PER_CORE * (os.cpu_count() or 1))
+        query = query.instances(min(query.instance_count, useful))
     spec = OperatorSpec(query, table.schema)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []

@@ -144,6 +144,24 @@ def test_a_query_that_reads_no_column_gets_all_events() -> None:
     assert op.match(table(), query.instances(2)).equals(expected)
 
 
+def test_a_small_table_is_not_given_more_processes_than_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def start(query, *args):
+        asked.append(query.instance_count)
+        return ParallelOperator(query, *args)
+
+    monkeypatch.setattr("outpace.hosts.processes.run.ParallelOperator", start)
+    query = pairs(op.windows.count(2))
+    small = table(2)
+    assert op.match(small, query.instances(1024)).equals(op.match(small, query))
+    assert asked == [2]
+    with pytest.raises(op.BindError, match="at most 1024 instances"):
+        op.match(small, query.instances(1025))
+
+
 def test_too_many_instances_are_refused_before_anything_is_made_for_them() -> None:
     query = pairs(op.windows.count(10)).instances(10**9)
     with pytest.raises(op.BindError, match="at most 1024 instances"):
