@@ -97,13 +97,18 @@ def bench(
     n: Annotated[
         int | None,
         typer.Option(
-            "--n", min=1, help="The number of events; 4 million, on stream six micro-batches."
+            "--n",
+            min=1,
+            max=10**10,
+            help="The number of events; 4 million, on stream six micro-batches.",
         ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="Where to run: local, spark or stream; or simulate.")
     ] = ("local"),
-    repeat: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 3,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=1000, help="Timed runs; the median counts.")
+    ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
     read: Annotated[
         str | None,

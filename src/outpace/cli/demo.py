@@ -44,7 +44,9 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="The folder that gets demo.html and ticks.parquet.")
     ] = Path("out"),
-    rows: Annotated[int, typer.Option(min=0, help="How many trades to generate.")] = 100_000,
+    rows: Annotated[
+        int, typer.Option(min=0, max=10**8, help="How many trades to generate.")
+    ] = 100_000,
     local: Annotated[bool, typer.Option("--local", help="Search in process, without Spark.")] = (
         False
     ),

@@ -100,7 +100,9 @@ def append(
 @log.command()
 def show(
     path: LogFolder,
-    limit: Annotated[int, typer.Option(min=1, help="Segments that are shown, the last.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10**6, help="Segments that are shown, the last.")
+    ] = 20,
 ) -> None:
     """Show the segments of a log: offsets, times, bytes and rates."""
     opened = open_log(path)

@@ -4,9 +4,10 @@ A command's module is loaded when the command is asked for, since most of them n
 not.
 
 Any `OutpaceError`, also one that was raised in a task of Spark, becomes its message on standard
-error and exit code 2, for every command; so does what Spark itself says of a failed job, and what
-the system says of a file that cannot be opened or written. A character that standard output cannot
-show becomes a plain one or a question mark; rows are written as bytes, and stay as they are.
+error and exit code 2, for every command; so does what Spark itself says of a failed job, what the
+system says of a file that cannot be opened or written, and what does not fit into memory. A
+character that standard output cannot show becomes a plain one or a question mark; rows are written
+as bytes, and stay as they are.
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ class CommandGroup(TyperGroup):
             raise  # who reads has read enough, which is no failure
         except OSError as error:
             typer.echo(str(_system_error(error)), err=True)
+            raise typer.Exit(2) from error
+        except MemoryError as error:
+            hint = "take less at once: fewer rows, a shorter time, or one part after the other"
+            typer.echo(str(OutpaceError("this does not fit into memory", hint=hint)), err=True)
             raise typer.Exit(2) from error
         except Exception as error:
             from outpace.hosts.spark.failure import comes_from_spark, spark_error

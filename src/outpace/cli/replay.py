@@ -37,7 +37,9 @@ def replay(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the matches, why, and what is undecided.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Rows of a step that --explain shows.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=0, max=10**6, help="Rows of a step that --explain shows.")
+    ] = 20,
     query: Annotated[
         Path | None,
         typer.Option(help="The .py file of a query with parts in Python: they are not recorded."),

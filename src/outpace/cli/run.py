@@ -67,7 +67,7 @@ def run(
         str | None, typer.Option(help="How rows are written: parquet, csv or json.")
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an output that is there.")] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Rows that the console shows.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=10**6, help="Rows that the console shows.")] = 20,
     schema: options.Schema = None,
     delimiter: options.Delimiter = ",",
     header: options.Header = True,

@@ -105,7 +105,7 @@ def run(
     engine: EngineName = EngineChoice.AUTO,
     as_json: AsJson = False,
     page: Page = None,
-    rows: Annotated[int, typer.Option(min=1, help="The most rows of a table.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, max=10**6, help="The most rows of a table.")] = 20,
     placement: Annotated[
         PlacementChoice, typer.Option(help="Where vertices run; as-written is as the file says.")
     ] = PlacementChoice.AS_WRITTEN,

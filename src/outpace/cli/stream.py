@@ -121,7 +121,9 @@ def stream(
     schema: options.Schema = None,
     delimiter: options.Delimiter = ",",
     header: options.Header = True,
-    limit: Annotated[int, typer.Option(min=0, help="Rows of a batch that the console shows.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=0, max=10**6, help="Rows of a batch that the console shows.")
+    ] = 20,
     dialect: options.Dialect = "outpace",
     name: options.Name = None,
     metrics_port: Annotated[

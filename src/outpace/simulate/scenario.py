@@ -27,8 +27,8 @@ from outpace.simulate.strategies import (
 
 Overflow = Literal["accumulate", "discard"]
 
-#: At 0.1 s this is 115 days.
-TICKS_MAX: Final = 100_000_000
+#: At 0.1 s this is 11 days. Each takes about 100 bytes, more with many producers.
+TICKS_MAX: Final = 10_000_000
 
 #: Steps of the history times vertices.
 HISTORY_MAX: Final = 50_000_000

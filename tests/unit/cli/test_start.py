@@ -134,3 +134,30 @@ def test_a_small_input_is_done_before_anything_large_is_loaded(
     )
     assert "in process" in done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "query.sql", "--limit", "9" * 23],
+        ["replay", "recording", "--limit", "9" * 23],
+        ["stream", "query.sql", "--limit", "9" * 23],
+        ["demo", "--local", "--rows", "9" * 17],
+        ["bench", "--n", "9" * 20],
+        ["simulate", "run", "scenario.toml", "--rows", "9" * 23],
+    ],
+)
+def test_a_number_that_is_too_large_is_refused(command: list[str]) -> None:
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert "less than or equal to 1" in done.stderr
+
+
+def test_what_does_not_fit_into_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*args: object, **options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("outpace.cli.bench.measure", fill)
+    done = CliRunner().invoke(app, ["bench", "--n", "10"])
+    assert done.exit_code == 2
+    assert "this does not fit into memory" in done.stderr
