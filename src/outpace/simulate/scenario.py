@@ -27,8 +27,8 @@ from outpace.simulate.strategies import (
 
 Overflow = Literal["accumulate", "discard"]
 
-#: At 0.1 s this is 11 days. Each takes about 100 bytes, more with many producers.
-TICKS_MAX: Final = 10_000_000
+#: At 0.1 s this is 23 days. A producer takes about 50 bytes for each.
+TICKS_MAX: Final = 20_000_000
 
 #: Steps of the history times vertices.
 HISTORY_MAX: Final = 50_000_000
