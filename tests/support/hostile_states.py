@@ -107,6 +107,7 @@ def queries() -> dict[str, tuple[op.Query, dict[str, Any]]]:
         "limit": (chain.limit(2, per="partition") if hasattr(op.Query, "limit") else chain, {}),
         "disorder": (plain.within(9).disorder(op.KSlack(4)), {}),
         "sources": (plain.within(9), {"sources": ["east", "west"]}),
+        "reordered": (plain.within(9).disorder(op.KSlack(4)), {"sources": ["east", "west"]}),
         "applied": (base.apply(Count), {}),
     }
     for name in ("plain", "rise", "chain", "pairs", "applied"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from outpace.engine.order.contract import Order
 from outpace.engine.order.reorderer import Reorderer
-from outpace.engine.order.source_order import SourceOrder
+from outpace.engine.order.source_order import ReorderedSources, SourceOrder
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
@@ -43,5 +43,6 @@ def make_order(
 
     if sources is None:
         return make()
-    each = None if disorder is None else {source: make() for source in sources}
-    return SourceOrder(bound, sources, schema, each)
+    if disorder is None:
+        return SourceOrder(bound, sources, schema)
+    return ReorderedSources(bound, disorder, {source: make() for source in sources}, schema)

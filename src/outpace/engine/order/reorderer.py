@@ -33,16 +33,14 @@ from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.clock import Clock, spans_of
 from outpace.engine.order.contract import Order, Released, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
-from outpace.engine.order.sources import ticks_of
-from outpace.engine.rows.partition import column_arrays, one_array, sort_groups
+from outpace.engine.order.total import TotalOrder
+from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import InOrder, Invalid, Late
-
-_LIMITS: Final = np.iinfo(np.int64)
 
 #: The sizes of runs in the header of a saved state.
 _SIZES: Final = pa.schema([("runs", pa.list_(pa.int64()))])
@@ -83,16 +81,14 @@ class Reorderer(Order):
     def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
         self._disorder = disorder
         self._time = disorder.time
-        self._kind: pa.DataType = bound.schema.field(self._time).type
-        self._ticks = ticks_of(self._kind)
         self._schema = schema
-        self._order = _total_order(bound, disorder.ties)
+        self._order = TotalOrder(bound, disorder)
         self._in_order = isinstance(disorder.value, InOrder)
         slack = None if disorder.told else dict(disorder.settings).get("slack", 0)
         self._clock = Clock(slack, disorder.ahead)
         self._runs = SortedRuns(schema)
         #: The order columns of the last event released; only where events are to be in order.
-        self._last = schema.empty_table().select(self._order.order_by)
+        self._last = schema.empty_table().select(self._order.columns)
 
     @property
     def buffered(self) -> int:
@@ -174,7 +170,7 @@ class Reorderer(Order):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         header = {
-            "order": list(self._order.order_by),
+            "order": list(self._order.columns),
             "greatest": self._clock.greatest,
             "watermark": self._clock.watermark,
             "runs": [len(run) for run in self._runs],
@@ -189,10 +185,10 @@ class Reorderer(Order):
         How far events are out of order may have changed since: what has passed stays passed.
         """
         header, (last, rows) = state.content(2)
-        if header.get("order") != list(self._order.order_by):
+        if header.get("order") != list(self._order.columns):
             raise StateError(
                 "the saved state belongs to another order",
-                detail=f"saved {header.get('order')}, now {list(self._order.order_by)}",
+                detail=f"saved {header.get('order')}, now {list(self._order.columns)}",
             )
         if not rows.schema.equals(self._schema):
             raise StateError("the events that wait in the saved state have other columns")
@@ -205,58 +201,44 @@ class Reorderer(Order):
         require(ends[-1] == rows.num_rows, "events are missing")
         require(not rows.column(self._time).null_count, "an event has no time")
         parts = [rows.slice(low, high - low) for low, high in itertools.pairwise(ends)]
-        runs = [SortedRun(part, self._ticks_of(part)) for part in parts]
+        runs = [SortedRun(part, self._order.ticks(part)) for part in parts]
         require(all(is_ascending(run.times) for run in runs), "events are out of order")
         self._last = last
         self._runs.replace(runs)
 
     def _release(self, rows: pa.Table, before: int | None) -> pa.Table:
         """Let events wait, and take out those before a time, in the total order."""
-        bound = None if before is None else self._in_ticks(before)
-        due = self._runs.take(sorted_run(rows, self._ticks_of(rows)), bound)
-        ready = self._without_ties(due)
+        bound = None if before is None else self._order.in_ticks(before)
+        due = self._runs.take(bound, sorted_run(rows, self._order.ticks(rows)))
+        ready = self._order.without_ties(due)
         if before is None and ready.num_rows:
-            self._last = ready.select(self._order.order_by).slice(ready.num_rows - 1)
+            self._last = ready.select(self._order.columns).slice(ready.num_rows - 1)
             self._last = moved(self._last, np.zeros(1, np.int64))
         return ready
 
-    def _without_ties(self, run: SortedRun) -> pa.Table:
-        """Return events in the total order; those of a run are in the order of time."""
-        if len(self._order.order_by) == 1 or len(run) < 2:
-            return run.rows
-        same = run.times[1:] == run.times[:-1]
-        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        if not len(tied):
-            return run.rows
-        keys = moved(run.rows.select(self._order.order_by), tied)
-        order = sort_groups(keys, self._order, None, np.array([0, len(tied)], np.int64))
-        if order is None or (np.diff(order) > 0).all():
-            return run.rows
-        places = np.arange(len(run))
-        places[tied] = tied[order]
-        return moved(run.rows, places)
-
     def _behind(self, rows: pa.Table) -> Booleans:
         """Say which events are late."""
-        ticks = self._ticks_of(rows)
-        bound = self._in_ticks(self._clock.watermark)
+        ticks = self._order.ticks(rows)
+        bound = self._order.in_ticks(self._clock.watermark)
         if not self._last.num_rows:
             return ticks < bound
-        last = int(self._ticks_of(self._last)[0])
+        last = int(self._order.ticks(self._last)[0])
         behind = ticks < max(bound, last)
         # Only what the order puts after it decides between events of the same time.
         tied = np.flatnonzero((ticks == last) & ~behind)
-        if len(tied) and len(self._order.order_by) > 1:
-            keys = moved(rows.select(self._order.order_by), tied)
-            behind[tied] = _before_first(pa.concat_tables([self._last, keys]), self._order)
+        if len(tied) and len(self._order.columns) > 1:
+            keys = moved(rows.select(self._order.columns), tied)
+            behind[tied] = self._order.before_first(pa.concat_tables([self._last, keys]))
         return behind
 
     def _passed(self, rows: pa.Table, behind: Booleans) -> pa.Table:
         """Return events with late ones moved up to where they can still take part."""
-        unit = _units_in(self._kind)
+        unit = _units_in(self._order.kind)
         time = -(-self._clock.watermark // unit) * unit
         try:
-            value = from_integers(np.array([time], np.int64), self._kind).cast(self._kind)
+            value = from_integers(np.array([time], np.int64), self._order.kind).cast(
+                self._order.kind
+            )
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"a late event cannot pass at {time}: the type of '{self._time}' ends before",
@@ -279,7 +261,7 @@ class Reorderer(Order):
         far = np.flatnonzero(known)[~valid]
         bad = np.sort(np.concatenate([np.flatnonzero(~known), far]))
         latest = clock.latest if clock.slack is not None else clock.watermark
-        shown = from_integers(np.array([latest], np.int64), self._kind)[0]
+        shown = from_integers(np.array([latest], np.int64), self._order.kind)[0]
         column = rows.column(self._time)
         reasons = [
             f"the time {column[int(row)]} is too far ahead of {shown}"
@@ -295,14 +277,6 @@ class Reorderer(Order):
             )
         return with_reasons(rows.take(pa.array(bad)), reasons)
 
-    def _ticks_of(self, rows: pa.Table) -> Integers:
-        """Return times as exactly as the column has them."""
-        column = one_array(rows.column(self._time))
-        return as_integers(column.view(pa.int64()) if self._ticks > 1 else column)
-
-    def _in_ticks(self, time: int) -> int:
-        return max(int(_LIMITS.min), min(int(time) * self._ticks, int(_LIMITS.max)))
-
     def _check(self, schema: pa.Schema) -> None:
         for field in self._schema:
             index = schema.get_field_index(field.name)
@@ -310,25 +284,6 @@ class Reorderer(Order):
                 raise missing_column(field.name, schema.names)
             if schema.field(index).type != field.type:
                 raise other_type(field.name, schema.field(index).type, field.type)
-
-
-def _total_order(bound: BoundQuery, ties: tuple[str, ...]) -> BoundQuery:
-    """Return a query that orders by its columns and then by those that break ties."""
-    return replace(
-        bound,
-        order_by=(*bound.order_by, *ties),
-        descending=(*bound.descending, *(False for _ in ties)),
-        nulls_first=(*bound.nulls_first, *(False for _ in ties)),
-    )
-
-
-def _before_first(keys: pa.Table, order: BoundQuery) -> Booleans:
-    """Say of the rows behind the first which of them the order puts before it."""
-    places = sort_groups(keys, order, None, np.array([0, keys.num_rows], np.int64))
-    before = np.zeros(keys.num_rows, np.bool_)
-    if places is not None:
-        before[places[: int(np.flatnonzero(places == 0)[0])]] = True
-    return before[1:]
 
 
 def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -> pa.Table:

@@ -87,19 +87,19 @@ class SortedRuns(Stateful):
     def __len__(self) -> int:
         return sum(map(len, self._runs))
 
-    def take(self, run: SortedRun, before: int | None) -> SortedRun:
-        """Add events and take out those with a time before a bound; all where there is none."""
+    def add(self, run: SortedRun) -> None:
+        """Let events wait."""
+        self._keep([*self._runs, run])
+
+    def take(self, before: int | None, run: SortedRun | None = None) -> SortedRun:
+        """Take out events with a time before a bound, also of some that come; all without one."""
         due, waiting = [self._nothing], []
-        for one in [*self._runs, run]:
+        for one in [*self._runs, *([] if run is None else [run])]:
             place = len(one) if before is None else int(np.searchsorted(one.times, before))
             ready, rest = one.cut(place)
             due += [ready] if len(ready) else []
             waiting += [rest] if len(rest) else []
-        self._runs = []
-        for one in waiting:
-            while self._runs and len(self._runs[-1]) <= len(one):
-                one = joined([self._runs.pop(), one])
-            self._runs.append(one)
+        self._keep(waiting)
         return joined(due if len(due) == 1 else due[1:])
 
     def __iter__(self) -> Iterator[SortedRun]:
@@ -108,3 +108,11 @@ class SortedRuns(Stateful):
     def replace(self, runs: list[SortedRun]) -> None:
         """Let nothing but these runs wait, which were those of others."""
         self._runs = runs
+
+    def _keep(self, waiting: list[SortedRun]) -> None:
+        """Keep runs, each joined with the one before it that is not longer."""
+        self._runs = []
+        for one in waiting:
+            while self._runs and len(self._runs[-1]) <= len(one):
+                one = joined([self._runs.pop(), one])
+            self._runs.append(one)

@@ -1,26 +1,31 @@
-"""Events of several sources, in the order of all of them; see `SourceMerge`.
+"""Events of several sources, in the order of all of them.
 
-Order is a chain: where the events of a source are out of order, a part of its own brings them into
-order first, so which of them are late depends on that source alone, however the sources are mixed.
+Where each source sends its events in order, `SourceMerge` merges them. Otherwise order is a chain:
+a part of its own brings the events of each source into order, so which of them are late depends on
+that source alone, however the sources are mixed. Then they wait for those of the other sources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from itertools import accumulate, islice, pairwise
 
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.order.contract import Order, Released
-from outpace.engine.order.sources import SourceMerge, ticks_of
-from outpace.engine.state import State, integer
-from outpace.errors import BindError
+from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
+from outpace.engine.order.sources import CAPACITY, SourceMerge, no_source, ticks_of
+from outpace.engine.order.total import TotalOrder
+from outpace.engine.state import NATURAL, State, integer, require, require_types
+from outpace.errors import BindError, DataError, StateError
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 
 
 class SourceOrder(Order):
-    """Brings the events of several sources into one order.
+    """Brings the events of several sources, each in order, into one order; see `SourceMerge`.
 
     Parameters
     ----------
@@ -30,42 +35,34 @@ class SourceOrder(Order):
         Their identifiers.
     schema
         The columns of their events.
-    each
-        What brings the events of each source into order; None where they are in order.
     """
 
-    CHANGED = ("merge", "_each", "_timers")
+    CHANGED = ("_merge",)
 
-    def __init__(
-        self,
-        bound: BoundQuery,
-        sources: tuple[str, ...],
-        schema: pa.Schema,
-        each: Mapping[str, Order] | None = None,
-    ) -> None:
+    def __init__(self, bound: BoundQuery, sources: tuple[str, ...], schema: pa.Schema) -> None:
         if not bound.order_by or bound.descending[0]:
             raise BindError(
                 "the events of several sources are ordered by rising time",
                 hint='name the time column first: order_by("ts")',
             )
-        self.merge = SourceMerge(sources, time=bound.order_by[0])
-        self._each = dict(each or {})
+        self._merge = SourceMerge(sources, time=bound.order_by[0])
         self._nothing = schema.empty_table()
         self._ticks = ticks_of(bound.schema.field(bound.order_by[0]).type)
         self._watermark = int(NO_TIME)
-        #: When the order of each source wants to be asked again.
-        self._timers: dict[str, int | None] = {}
 
     @property
     def buffered(self) -> int:
-        """How many events wait for others, of their source or of other sources."""
-        waiting = sum(map(self.merge.buffered, self.merge.sources))
-        return waiting + sum(order.buffered for order in self._each.values())
+        """How many events wait for those of other sources."""
+        return sum(map(self._merge.buffered, self._merge.sources))
 
     @property
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._watermark
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on: it is not too far ahead of the others."""
+        return self._merge.wants(source)
 
     def push(
         self,
@@ -76,62 +73,227 @@ class SourceOrder(Order):
         arrival: int = NO_TIME,
     ) -> Released:
         """Take the next events of a source; after an error nothing is taken."""
-        if source in self._each and not self.merge.has_finished(source):
-            released = self._each[source].push(rows, spans, told, arrival=arrival)
-            return self._pass_on(source, released)
-        self.merge.push(source or "", rows)
+        self._merge.push(source or "", rows)
         return self._released() if told == NO_TIME else self.tell(told, source)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later event of a source has a time before this."""
-        if source in self._each and not self.merge.has_finished(source):
-            return self._pass_on(source, self._each[source].tell(time))
-        self.merge.heartbeat(source or "", time * self._ticks)
+        self._merge.heartbeat(source or "", time * self._ticks)
         return self._released()
+
+    def fire(self, at: int) -> Released:
+        """Take note that the clock of the host has come to a time, which says nothing here."""
+        return self._released()
+
+    def finish(self, source: str | None = None) -> Released:
+        """Say that a source, or every one, sends no more events."""
+        for one in self._merge.sources if source is None else [source]:
+            self._merge.finish(one)
+        return self._released()
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        return State({"watermark": self._watermark}, parts={"merge": self._merge.state()})
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._watermark = integer(state.numbers, "watermark")
+        self._merge.restore(state.part("merge"))
+
+    def _released(self) -> Released:
+        ordered = self._merge.take()
+        if ordered.watermark != NO_TIME:
+            self._watermark = ordered.watermark // self._ticks
+        return Released(ordered.rows if len(ordered) else self._nothing, self._watermark)
+
+
+class ReorderedSources(Order):
+    """Brings the events of several sources, each out of order by itself, into one order.
+
+    An event that its source lets go waits until none of another source can come before it: until
+    the watermarks of all sources have passed its time. Events of the same time are in the query's
+    order, then in that of the columns that break ties, then of their sources, then as they came.
+
+    Memory: the events that wait, at most twice. Nobody is refused who is far ahead of the others: a
+    host that runs a piece again would be refused again. `wants` tells who is.
+
+    Parameters
+    ----------
+    bound
+        The query.
+    disorder
+        How far events are out of order.
+    each
+        What brings the events of each source into order, by identifier.
+    schema
+        The columns of their events.
+    """
+
+    CHANGED = ("_each", "_waiting", "_first", "_watermarks", "_finished", "_timers")
+
+    def __init__(
+        self,
+        bound: BoundQuery,
+        disorder: BoundDisorder,
+        each: Mapping[str, Order],
+        schema: pa.Schema,
+    ) -> None:
+        self._order = TotalOrder(bound, disorder)
+        self._schema = schema
+        #: In the order of identifiers, which decides between events that nothing else tells apart.
+        self._each = dict(sorted(each.items()))
+        self._waiting = {source: SortedRuns(schema) for source in self._each}
+        #: The first time that waits of each source that has any.
+        self._first: dict[str, int] = {}
+        #: How far time has come for each source.
+        self._watermarks = dict.fromkeys(self._each, int(NO_TIME))
+        self._finished: set[str] = set()
+        self._watermark = int(NO_TIME)
+        #: When the order of each source wants to be asked again.
+        self._timers: dict[str, int | None] = {}
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait for others, of their source or of other sources."""
+        waiting = sum(map(len, self._waiting.values()))
+        return waiting + sum(order.buffered for order in self._each.values())
+
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self._watermark
+
+    def watermark_of(self, source: str) -> int:
+        """Return a time that no later event of a source lies before, unless it is late."""
+        return self._each[source].watermark
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on: it is not too far ahead of the others."""
+        waiting = len(self._waiting[self._known(source)])
+        return source not in self._finished and waiting < CAPACITY
+
+    def push(
+        self,
+        rows: pa.Table,
+        spans: Integers | None = None,
+        told: int = NO_TIME,
+        source: str | None = None,
+        arrival: int = NO_TIME,
+    ) -> Released:
+        """Take events of a source; after an error nothing is taken."""
+        name = self._known(source)
+        if name in self._finished:
+            raise DataError(f"source '{name}' has finished and cannot send more events")
+        return self._pass_on(name, self._each[name].push(rows, spans, told, arrival=arrival))
+
+    def tell(self, time: int, source: str | None = None) -> Released:
+        """Take a promise that no later event of a source has a time before this."""
+        name = self._known(source)
+        if name in self._finished:
+            return self._released()
+        return self._pass_on(name, self._each[name].tell(time))
 
     def fire(self, at: int) -> Released:
         """Take note that the clock of the host has come to a time, for every source."""
         for source, order in self._each.items():
-            if not self.merge.has_finished(source):
+            if source not in self._finished:
                 self._hand_over(source, order.fire(at))
         return self._released()
 
     def finish(self, source: str | None = None) -> Released:
         """Say that a source, or every one, sends no more events."""
-        for one in self.merge.sources if source is None else [source]:
-            if one in self._each and not self.merge.has_finished(one):
-                self.merge.push(one, self._each[one].finish().rows)
-            self.merge.finish(one)
+        for one in self._each if source is None else [self._known(source)]:
+            if one not in self._finished:
+                self._hand_over(one, self._each[one].finish())
+                self._finished.add(one)
         return self._released()
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
+        numbers = {
+            "sources": list(self._each),
+            "watermark": self._watermark,
+            "watermarks": list(self._watermarks.values()),
+            "finished": sorted(self._finished),
+            "runs": [[len(run) for run in runs] for runs in self._waiting.values()],
+        }
+        runs = [run.rows for runs in self._waiting.values() for run in runs]
+        rows = pa.concat_tables([self._schema.empty_table(), *runs])
         each = {f"source {name}": order.state() for name, order in self._each.items()}
-        numbers = {"watermark": self._watermark}
-        return State(numbers, parts={"merge": self.merge.state(), **each})
+        return State(numbers, [rows], parts=each)
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._watermark = integer(state.numbers, "watermark")
-        self.merge.restore(state.part("merge"))
-        for name, order in self._each.items():
-            order.restore(state.part(f"source {name}"))
+        """Go on from what `state` returned, maybe in another process."""
+        numbers, (rows,) = state.content(1)
+        names = list(self._each)
+        if numbers.get("sources") != names:
+            raise StateError(
+                "the saved state belongs to other sources",
+                detail=f"saved {numbers.get('sources')}, now {names}",
+            )
+        watermarks, runs, finished = (
+            numbers.get(name, []) for name in ("watermarks", "runs", "finished")
+        )
+        require(len(watermarks) == len(runs) == len(names), "a source is missing")
+        require(set(finished) <= set(names), "a source is unknown")
+        require_types(rows, self._schema)
+        require(not rows.column(self._order.time).null_count, "an event has no time")
+        sizes = [
+            integer({"run": size}, "run", range(1, NATURAL.stop)) for one in runs for size in one
+        ]
+        ends = [0, *accumulate(sizes)]
+        require(ends[-1] == rows.num_rows, "events are missing")
+        parts = (rows.slice(low, high - low) for low, high in pairwise(ends))
+        for name, watermark, own in zip(names, watermarks, runs, strict=True):
+            waiting = [SortedRun(part, self._order.ticks(part)) for part in islice(parts, len(own))]
+            require(all(is_ascending(run.times) for run in waiting), "events are out of order")
+            self._waiting[name].replace(waiting)
+            self._note_first(name)
+            self._watermarks[name] = integer({"watermark": watermark}, "watermark")
+            self._each[name].restore(state.part(f"source {name}"))
+        self._watermark = integer(numbers, "watermark")
+        self._finished = set(finished)
+
+    def _known(self, source: str | None) -> str:
+        if source is None or source not in self._each:
+            raise no_source(source, list(self._each))
+        return source
 
     def _pass_on(self, source: str, released: Released) -> Released:
-        """Let events of a source that are in order wait for those of the others."""
+        """Let events that a source lets go wait for those of the others."""
         self._hand_over(source, released)
-        return replace(self._released(), late=released.late, invalid=released.invalid)
+        ready = self._released()
+        return Released(ready.rows, ready.watermark, released.late, released.invalid, ready.timer)
 
     def _hand_over(self, source: str, released: Released) -> None:
         self._timers[source] = released.timer
-        self.merge.push(source, released.rows)
-        if released.watermark != NO_TIME:
-            self.merge.heartbeat(source, released.watermark * self._ticks)
+        self._watermarks[source] = max(self._watermarks[source], released.watermark)
+        if released.rows.num_rows:
+            rows = released.rows
+            self._waiting[source].add(sorted_run(rows, self._order.ticks(rows)))
+            self._note_first(source)
+
+    def _note_first(self, source: str) -> None:
+        first = min((int(run.times[0]) for run in self._waiting[source]), default=None)
+        if first is None:
+            self._first.pop(source, None)
+        else:
+            self._first[source] = first
 
     def _released(self) -> Released:
-        ordered = self.merge.take()
-        if ordered.watermark != NO_TIME:
-            self._watermark = ordered.watermark // self._ticks
-        rows = ordered.rows if len(ordered) else self._nothing
+        """Take the events that those of no source can come before any more."""
+        open_sources = [time for one, time in self._watermarks.items() if one not in self._finished]
+        bound = None
+        if open_sources:
+            self._watermark = max(self._watermark, min(open_sources))
+            bound = self._order.in_ticks(self._watermark)
+        else:
+            self._watermark = max(self._watermarks.values())
+        due = []
+        for source, runs in self._waiting.items():
+            if source in self._first and (bound is None or self._first[source] < bound):
+                due.append(runs.take(bound))
+                self._note_first(source)
+        rows = self._order.without_ties(joined(due)) if due else self._schema.empty_table()
         timers = [timer for timer in self._timers.values() if timer is not None]
         return Released(rows, self._watermark, timer=min(timers, default=None))

@@ -23,7 +23,7 @@ event of every source, and compares with all of them for each.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -180,16 +180,7 @@ class SourceMerge(Stateful):
         fan_in: int = FAN_IN,
     ) -> None:
         self._time, self._sequence = time, sequence
-        named = [] if isinstance(sources, str) else list(sources)
-        if not all(isinstance(source, str) for source in named):
-            raise DataError("the identifiers of sources are strings", detail=f"got {named}")
-        self.sources = tuple(sorted(named))
-        if not self.sources or len(set(self.sources)) < len(self.sources):
-            raise DataError(
-                "sources need identifiers that differ",
-                detail=f"got {', '.join(self.sources) or 'none'}",
-                hint='give a list of strings: ["east", "west"]',
-            )
+        self.sources = source_names(sources)
         if fan_in < 2:
             raise DataError(
                 f"a fan-in of {fan_in} is too small", hint="groups have 2 sources or more"
@@ -347,8 +338,7 @@ class SourceMerge(Stateful):
     def _number(self, source: str) -> int:
         number = self._numbers.get(source)
         if number is None:
-            hint = did_you_mean(source, self.sources) or f"there are {', '.join(self.sources[:10])}"
-            raise DataError(f"there is no source '{source}'", hint=hint)
+            raise no_source(source, self.sources)
         return number
 
     def _piece(self, source: str, rows: pa.Table, following: int) -> _Piece:
@@ -394,6 +384,32 @@ class SourceMerge(Stateful):
         ]
         rows = pa.Table.from_arrays(columns, schema=rows.schema)
         return Ordered(rows, times, numbers, watermark, runs, bounds, places)
+
+
+def source_names(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return the identifiers of sources in their order.
+
+    Raises
+    ------
+    DataError
+        There are none, or two of them are the same, or one is no text.
+    """
+    named = [] if isinstance(sources, str) else list(sources)
+    if not all(isinstance(source, str) for source in named):
+        raise DataError("the identifiers of sources are strings", detail=f"got {named}")
+    if not named or len(set(named)) < len(named):
+        raise DataError(
+            "sources need identifiers that differ",
+            detail=f"got {', '.join(sorted(named)) or 'none'}",
+            hint='give a list of strings: ["east", "west"]',
+        )
+    return tuple(sorted(named))
+
+
+def no_source(source: str | None, sources: Sequence[str]) -> DataError:
+    """Return the error for a source that is not among those of a stream."""
+    hint = did_you_mean(source or "", sources) or f"there are {', '.join(sources[:10])}"
+    return DataError(f"there is no source '{source or ''}'", hint=hint)
 
 
 def ticks_of(kind: pa.DataType) -> int:

@@ -44,7 +44,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import with_reasons
-from outpace.engine.order.source_order import SourceOrder
+from outpace.engine.order.source_order import ReorderedSources, SourceOrder
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer, as_integers, from_integers
@@ -325,8 +325,8 @@ class StreamMatcher:
             return source in self._identifiers
         self._check_source(source)
         order = self._bound("ask for a source").front.order
-        assert isinstance(order, SourceOrder)
-        return order.merge.wants(source)
+        assert isinstance(order, SourceOrder | ReorderedSources)
+        return order.wants(source)
 
     def advance(self, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row has a time before `time`; return what became final.
