@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,10 @@ Booleans = npt.NDArray[np.bool_]
 NO_TIME = np.iinfo(np.int64).min
 
 
+#: Integers that are added to at once; so many stay near the processor.
+_RAMP: Final = 1 << 14
+
+
 def pooled(size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an array with any content.
 
@@ -30,6 +35,26 @@ def pooled(size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     if not size:
         return np.empty(0, width)
     return np.frombuffer(pa.allocate_buffer(size * width.itemsize), width)
+
+
+def rising(first: int, size: int) -> Integers:
+    """Return so many integers from one on, in memory that is used again.
+
+    Examples
+    --------
+    >>> rising(7, 3).tolist(), rising(-1, 0).tolist()
+    ([7, 8, 9], [])
+    """
+    values = pooled(size, np.int64)
+    for low in range(0, size, _RAMP):
+        part = values[low : low + _RAMP]
+        np.add(_ramp()[: len(part)], first + low, out=part)
+    return values
+
+
+@cache
+def _ramp() -> Integers:
+    return np.arange(_RAMP)
 
 
 def grown(values: Integers, size: int, fill: int) -> Integers:

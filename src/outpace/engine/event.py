@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.rows.partition import gather, key_codes
+from outpace.engine.rows.rearranged import RearrangedRows
 
 #: The column of event ids, and how many bits of one the number in its source has.
 EVENT_ID: Final = pa.field("__outpace_id", pa.int64())
@@ -50,19 +51,33 @@ class Events:
     #: The events that these were sliced from, and the place of the first one in them.
     _whole: tuple[Events, int] | None = field(default=None, init=False, repr=False, compare=False)
     _codes: Codes | None = field(default=None, init=False, repr=False, compare=False)
+    _content: RearrangedRows | None = field(default=None, init=False, repr=False, compare=False)
 
     @staticmethod
     def of_codes(
-        rows: pa.Table, codes: Codes, ordinal: Integers, arrival: Integers, times: Integers
+        rows: pa.Table | RearrangedRows,
+        codes: Codes,
+        ordinal: Integers,
+        arrival: Integers,
+        times: Integers,
     ) -> Events:
-        """Return events whose partitions are known by codes; numbers are made when asked for."""
+        """Return events whose partitions are known by codes; numbers are made when asked for.
+
+        So are rows in their order, where they are not in it yet.
+        """
         events = Events(rows, ordinal[:0], ordinal, arrival, times)
         del vars(events)["partition"]
         object.__setattr__(events, "_codes", codes)
+        if isinstance(rows, RearrangedRows):
+            del vars(events)["rows"]
+            object.__setattr__(events, "_content", rows)
         return events
 
-    def __getattr__(self, name: str) -> Integers:
-        """Make the numbers of partitions when they are asked for first."""
+    def __getattr__(self, name: str) -> Any:
+        """Make rows, or the numbers of partitions, when they are asked for first."""
+        if name == "rows" and self._content is not None:
+            object.__setattr__(self, "rows", self._content.table())
+            return self.rows
         if name != "partition" or self._codes is None:
             raise AttributeError(name)
         codes, numbers = self._codes

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.event import EVENT_ID
+from outpace.engine.event import EVENT_ID, no_events
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.merge.merger import ENDED, Merger
 from outpace.engine.message import (
@@ -47,6 +47,7 @@ from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
@@ -97,6 +98,7 @@ class Front(Stateful):
         self._sent: list[deque[int]] = [deque() for _ in range(spec.instances or 1)]
         self.loads = [0] * len(self._sent)
         self._nothing = spec.events.empty_table()
+        self._no_events = no_events(spec.events)
         self._ended = False
         #: Whether events that were taken could not be split or matched.
         self.failed = False
@@ -224,19 +226,23 @@ class Front(Stateful):
         """Return events as they came."""
         return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
 
-    def _route(self, rows: pa.Table, watermark: int, *, ended: bool) -> Iterator[Deliver | Routed]:
+    def _route(
+        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool
+    ) -> Iterator[Deliver | Routed]:
         spec = self._spec
-        try:
-            events = self._numbers.number(rows.select(spec.events.names))
-            split = NO_SPLIT if self.splitter is None else self.splitter.push(events)
-        except BaseException:
-            if isinstance(self.order, OrderedInput):
-                self.order.take_back()
-            else:
-                # What was let go is lost: nobody may take the rest for the whole.
-                self.failed = True
-            raise
-        self._numbers.take()
+        events, split = self._no_events, NO_SPLIT
+        if rows.num_rows or self.splitter is None:
+            try:
+                events = self._numbers.number(rows.select(spec.events.names))
+                split = NO_SPLIT if self.splitter is None else self.splitter.push(events)
+            except BaseException:
+                if isinstance(self.order, OrderedInput):
+                    self.order.take_back()
+                else:
+                    # What was let go is lost: nobody may take the rest for the whole.
+                    self.failed = True
+                raise
+            self._numbers.take()
         if self.splitter is not None:
             split = self._close(self.splitter, split, watermark, ended=ended)
         self._ended = ended

@@ -2,9 +2,10 @@
 
 So runs that lie in the order of their sources come out ordered by (time, number, source). Where
 times are spread, keys are put in buckets of time, about one for each key, and each is moved to its
-place among its few neighbours: the cost per key does not depend on the number of runs. Where many
-keys crowd in few buckets, neighbouring runs are merged two by two, in as many passes as the runs
-can be halved; a stretch that one run has alone is copied a stride at a time.
+place among its few neighbours: the cost per key does not depend on the number of runs. One slice of
+time after the other is done, so that what is written stays near the processor. Where many keys
+crowd in few buckets, neighbouring runs are merged two by two, in as many passes as the runs can be
+halved; a stretch that one run has alone is copied a stride at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outpace.engine.arrays import pooled
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.engine.kernels.compiled import compiled_when_worth, compiled_within
 
 Integers = npt.NDArray[np.int64]
 #: Where keys were at first, in 32 bits or 64.
@@ -24,6 +25,8 @@ Keys = tuple[Integers, Integers, Places]
 
 #: So many keys are merged, or copied, between two looks at how far a run goes on alone.
 _STRIDE: Final = 32
+#: A slice of time holds about so many keys.
+_SLICE: Final = 1 << 13
 #: A bucket of a key may hold two keys of every run, and so many more, on average.
 _ALONE_MAX: Final = 16
 #: Distances of times up to this can be computed.
@@ -50,12 +53,17 @@ def merge_runs(times: Integers, numbers: Integers, bounds: Integers) -> Keys:
     # Half the bytes to move, unless there are more keys than 32 bits can count.
     counter = np.int32 if size <= np.iinfo(np.int32).max else np.int64
     merged = _empty(size, counter)
-    low, span = int(times.min()), int(times.max()) - int(times.min())
-    if span < _SPAN_MAX:
+    # A run is ordered: its ends tell how far it reaches.
+    filled = bounds[:-1] < bounds[1:]
+    begins, ends = bounds[:-1][filled], bounds[1:][filled]
+    low = int(times[begins].min())
+    span = int(times[ends - 1].max()) - low
+    if span < _SPAN_MAX and counter is np.int32:
         shift = (span // size).bit_length()
-        ends = pooled((span >> shift) + 2, counter)
+        buckets = max(1, ((span >> shift) + 1) * _SLICE // size)
+        counts = np.empty(buckets + 1, np.uint32)
         crowd_max = size * (_ALONE_MAX + 2 * len(bounds))
-        if _merge_buckets(times, numbers, low, shift, crowd_max, ends, *merged):
+        if _merge_buckets(times, numbers, begins, ends, low, shift, crowd_max, counts, *merged):
             return merged
     keys = (times, numbers, np.arange(size, dtype=counter))
     spare = _empty(size, counter)
@@ -75,45 +83,91 @@ def _empty(size: int, counter: type[Any]) -> Keys:
 def _merge_buckets(
     times: Integers,
     numbers: Integers,
+    begins: Integers,
+    ends: Integers,
     low: int,
     shift: int,
     crowd_max: int,
-    ends: Places,
+    counts: npt.NDArray[np.uint32],
     out_times: Integers,
     out_numbers: Integers,
     out_places: Places,
 ) -> bool:
-    """Sort keys by bucket, then within each; say no, and do nothing, where they are too crowded.
+    """Sort keys by bucket, then within each; say no where they are too crowded.
 
-    `ends` has room for each bucket, and one more; `low` is the least time. `crowd_max` bounds the
-    sum, over all keys, of the keys in the same bucket.
+    Runs reach from `begins`, which move on, up to `ends`. `counts` has room for each bucket of a
+    slice, and one more; `low` is the least time. `crowd_max` bounds the sum, over all keys, of the
+    keys in the same bucket.
     """
-    ends[:] = 0
-    for place in range(len(times)):
-        ends[((times[place] - low) >> shift) + 1] += 1
-    crowd = 0
-    for bucket in range(len(ends) - 1):
-        crowd += np.int64(ends[bucket + 1]) * ends[bucket + 1]
-        ends[bucket + 1] += ends[bucket]
-    if crowd > crowd_max:
-        return False
-    for place in range(len(times)):
-        bucket = (times[place] - low) >> shift
-        out_places[ends[bucket]] = place
-        ends[bucket] += 1
-    for out in range(len(times)):
-        place = out_places[out]
-        time, number = times[place], numbers[place]
-        while out > 0 and (
-            out_times[out - 1] > time
-            or (out_times[out - 1] == time and out_numbers[out - 1] > number)
-        ):
-            out_times[out] = out_times[out - 1]
-            out_numbers[out] = out_numbers[out - 1]
-            out_places[out] = out_places[out - 1]
-            out -= 1
-        out_times[out], out_numbers[out], out_places[out] = time, number, place
+    # An index without a sign need not be looked at.
+    one = np.uint32(1)
+    reached = np.empty_like(begins)
+    width = (len(counts) - 1) << shift
+    crowd, done = np.int64(0), np.int64(0)
+    while done < len(times):
+        counts[:] = 0
+        for run in range(len(begins)):
+            place = begins[run]
+            while place < ends[run]:
+                after = times[place] - low
+                if after >= width:
+                    break
+                counts[np.uint64((after >> shift) + 1)] += one
+                place += 1
+            reached[run] = place
+        end = done
+        for bucket in range(1, len(counts)):
+            here = np.int64(counts[bucket])
+            crowd += here * here
+            end += here
+            counts[bucket] = end - done
+        if crowd > crowd_max:
+            return False
+        slice_times, slice_numbers = out_times[done:end], out_numbers[done:end]
+        slice_places = out_places[done:end]
+        for run in range(len(begins)):
+            for place in range(begins[run], reached[run]):
+                time = times[place]
+                own = np.uint64((time - low) >> shift)
+                out = counts[own]
+                counts[own] = out + one
+                slice_times[out] = time
+                slice_numbers[out] = numbers[place]
+                slice_places[out] = place
+            begins[run] = reached[run]
+        if _count_falling(slice_times, slice_numbers):
+            _insert_falling(slice_times, slice_numbers, slice_places)
+        done = end
+        low += width
     return True
+
+
+@compiled_within
+def _count_falling(times: Integers, numbers: Integers) -> int:
+    """Return how many keys come before the one before them."""
+    count = 0
+    # Without a way out in between, several keys are compared at once.
+    for out in range(1, len(times)):
+        count += (times[out] < times[out - 1]) | (
+            (times[out] == times[out - 1]) & (numbers[out] < numbers[out - 1])
+        )
+    return count
+
+
+@compiled_within
+def _insert_falling(times: Integers, numbers: Integers, places: Places) -> None:
+    """Move keys to their places among their neighbours."""
+    for out in range(1, len(times)):
+        time, number = times[out], numbers[out]
+        if (times[out - 1] < time) | ((times[out - 1] == time) & (numbers[out - 1] <= number)):
+            continue
+        place, at = places[out], out
+        while at > 0 and (
+            times[at - 1] > time or (times[at - 1] == time and numbers[at - 1] > number)
+        ):
+            times[at], numbers[at], places[at] = times[at - 1], numbers[at - 1], places[at - 1]
+            at -= 1
+        times[at], numbers[at], places[at] = time, number, place
 
 
 @compiled_when_worth

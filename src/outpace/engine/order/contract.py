@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 
@@ -35,7 +36,7 @@ class Released:
         When, by the clock of the host, the order wants to be asked again; None where never.
     """
 
-    rows: pa.Table
+    rows: pa.Table | RearrangedRows
     watermark: int
     late: pa.Table | None = None
     invalid: pa.Table | None = None

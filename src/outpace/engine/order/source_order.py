@@ -104,7 +104,7 @@ class SourceOrder(Order):
         ordered = self._merge.take()
         if ordered.watermark != NO_TIME:
             self._watermark = ordered.watermark // self._ticks
-        return Released(ordered.rows if len(ordered) else self._nothing, self._watermark)
+        return Released(ordered.content if len(ordered) else self._nothing, self._watermark)
 
 
 class ReorderedSources(Order):

@@ -13,11 +13,11 @@ always may.
 
 Who holds the others back, and who has events that are ready, is known by a tree: groups of at most
 64 sources, groups of such groups, and so on (`outpace.engine.order.tree`). A push looks at its own
-group and at those above it, not at all sources. Events stay with their source until they are ready
-and are then moved once, however many levels the tree has. Where times are spread, the cost per
-event hardly depends on the number of sources; where they crowd it grows with the logarithm of that
-number (`outpace.engine.kernels.merge`). The paper's ordering component (3.2.2, 4.3) waits for an
-event of every source, and compares with all of them for each.
+group and at those above it, not at all sources. Events stay with their source until they are ready;
+then their keys are put in order, and what else they carry is moved once, by who asks for it. Where
+times are spread, the cost per event hardly depends on the number of sources; where they crowd it
+grows with the logarithm of that number (`outpace.engine.kernels.merge`). The paper's ordering
+component (3.2.2, 4.3) waits for an event of every source, and compares with all of them for each.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
 from outpace.engine.order.tree import NEVER, Key, KeyTree
-from outpace.engine.rows.partition import gather, one_array
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
@@ -57,8 +59,8 @@ class Ordered:
 
     Parameters
     ----------
-    rows
-        Their columns.
+    content
+        Their columns, of which each is moved to its place when somebody asks for it.
     times, numbers
         The time and the sequence number of each event.
     watermark
@@ -69,7 +71,7 @@ class Ordered:
         each was, None where all are as they were.
     """
 
-    rows: pa.Table
+    content: pa.Table | RearrangedRows
     times: Integers
     numbers: Integers
     watermark: int
@@ -79,6 +81,11 @@ class Ordered:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """The events, with all columns."""
+        return as_table(self.content)
 
     @property
     def sources(self) -> Integers:
@@ -376,14 +383,13 @@ class SourceMerge(Stateful):
             return Ordered(rows, joined.times, joined.numbers, watermark, runs, bounds)
         times, numbers, places = merge_runs(joined.times, joined.numbers, bounds)
         keys = {self._time: times, self._sequence: numbers}
-        columns = [
-            _as_column(keys[column.name], column.type)
-            if column.name in keys and _is_key(column.type)
-            else gather(rows[column.name], places)
+        moved = {
+            column.name: _as_column(keys[column.name], column.type)
             for column in rows.schema
-        ]
-        rows = pa.Table.from_arrays(columns, schema=rows.schema)
-        return Ordered(rows, times, numbers, watermark, runs, bounds, places)
+            if column.name in keys and _is_key(column.type)
+        }
+        content = RearrangedRows(rows, places, moved)
+        return Ordered(content, times, numbers, watermark, runs, bounds, places)
 
 
 def source_names(sources: Iterable[str]) -> tuple[str, ...]:
@@ -492,8 +498,11 @@ def _join(pieces: list[_Piece]) -> _Piece:
     if len(pieces) == 1:
         return pieces[0]
     rows = pa.concat_tables([piece.rows for piece in pieces])
-    times = np.concatenate([piece.times for piece in pieces])
-    return _Piece(rows, times, np.concatenate([piece.numbers for piece in pieces]))
+    # Fresh memory would cost more than to fill it.
+    times, numbers = (pooled(rows.num_rows, np.int64) for _ in range(2))
+    np.concatenate([piece.times for piece in pieces], out=times)
+    np.concatenate([piece.numbers for piece in pieces], out=numbers)
+    return _Piece(rows, times, numbers)
 
 
 def _known(saved: list[Any]) -> dict[str, Any]:

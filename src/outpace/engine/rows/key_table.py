@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.rows.partition import key_codes, key_tuples
+from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, integer, integers, require
 from outpace.errors import StateError
@@ -104,7 +105,7 @@ class KeyTable(Stateful):
         self._join()
         return self._parts[0]
 
-    def look_up(self, rows: pa.Table) -> KeyNumbers:
+    def look_up(self, rows: pa.Table | RearrangedRows) -> KeyNumbers:
         """Return the numbers of rows' keys; new keys count from `add` on."""
         if not self._names or not rows.num_rows:
             numbers = np.zeros(min(1, rows.num_rows), np.int64)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, rows_by_owner
-from outpace.engine.split.windows import Split, Windows, take_windows
+from outpace.engine.split.windows import Split, Windows, part_windows
 from outpace.engine.state import NATURAL, integer, require
 
 
@@ -52,6 +52,8 @@ class BatchedSchedule(Schedule):
     def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
         """Return what each instance gets; instances that get nothing are left out."""
         block = _Block(events, split, self._closed, self._opened)
+        if not block.size and block.a == block.b:
+            return []
         self._closed, self._opened = block.b, block.d
         rows = rows_by_owner(*self._rows(block))
         self.events_in += block.size
@@ -128,15 +130,15 @@ class _Turn:
         """Return an instance's windows; `begin` is the place of the first one among all."""
         count, batch, used = len(windows), self.batch, self.used
         if batch == 1:
-            return take_windows(windows, slice((instance - begin) % used, None, used))
+            return part_windows(windows, slice((instance - begin) % used, None, used))
         first = begin // batch
         number = first + (instance - first) % used
         if begin + count <= (number + used) * batch:
             low, high = number * batch - begin, (number + 1) * batch - begin
-            return take_windows(windows, slice(max(0, low), max(0, high)))
+            return part_windows(windows, slice(max(0, low), max(0, high)))
         starts = np.arange(number, (begin + count - 1) // batch + 1, used) * batch - begin
         places = (starts[:, None] + np.arange(batch)).reshape(-1)
-        return take_windows(windows, places[(places >= 0) & (places < count)])
+        return part_windows(windows, places[(places >= 0) & (places < count)])
 
 
 class Share(Split):
@@ -188,14 +190,14 @@ class _Block:
         """Return the first row of windows that stand at some places in the order of opening."""
         rows = np.zeros(len(places), np.int64)
         new = places >= self.c
-        rows[new] = self._rows(take_windows(self._split.opened, places[new] - self.c).first)
+        rows[new] = self._rows(part_windows(self._split.opened, places[new] - self.c).first)
         return rows
 
     def stops(self, places: Integers) -> Integers:
         """Return the row behind the last one of windows that stand at some places."""
         rows = np.full(len(places), self.size)
         old = places < self.b
-        rows[old] = self._rows(take_windows(self._split.closed, places[old] - self.a).stop)
+        rows[old] = self._rows(part_windows(self._split.closed, places[old] - self.a).stop)
         return rows
 
     def _rows(self, ordinals: Integers) -> Integers:

@@ -18,7 +18,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.split.placement import Placed
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, rows_by_owner
-from outpace.engine.split.windows import Split, Windows, take_windows
+from outpace.engine.split.windows import Split, Windows, part_windows
 from outpace.engine.state import NATURAL, integer, integers, require
 from outpace.errors import BindError
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, RoundRobin, Scheduler
@@ -300,7 +300,7 @@ def _by_instance(windows: Windows, instance: Integers) -> dict[int, Windows]:
     owner = instance[order]
     bounds = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
     return {
-        int(owner[low]): take_windows(windows, order[low:high])
+        int(owner[low]): part_windows(windows, order[low:high])
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     }
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers, grown
+from outpace.engine.arrays import Integers, grown, rising
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import count_rows
 from outpace.engine.rows.key_table import KeyNumbers, KeyTable
 from outpace.engine.rows.partition import sort_groups
+from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.rows.times import valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require
@@ -80,13 +81,13 @@ class EventNumbers(Stateful):
         """How many partitions are known."""
         return len(self._keys)
 
-    def number(self, rows: pa.Table) -> Events:
+    def number(self, rows: pa.Table | RearrangedRows) -> Events:
         """Number the next events; they count from `take` on."""
         times = np.zeros(0, np.int64)
         if self._time is not None:
             times = valid_times(self._time, rows.column(self._time), range(rows.num_rows))
         piece = self._piece = self._piece_of(rows)
-        arrival = np.arange(self._arrived, self._arrived + rows.num_rows, dtype=np.int64)
+        arrival = rising(self._arrived, rows.num_rows)
         ordinal = arrival
         codes = piece.keys.codes, piece.keys.numbers
         if self._keyed:
@@ -158,7 +159,7 @@ class EventNumbers(Stateful):
             require(len(known) == len(numbers), "partitions have no keys")
             self._counts[numbers] = known
 
-    def _piece_of(self, rows: pa.Table) -> _Piece:
+    def _piece_of(self, rows: pa.Table | RearrangedRows) -> _Piece:
         keys = self._keys.look_up(rows)
         before = np.zeros(len(keys.numbers), np.int64)
         old = keys.numbers < self._keys.room

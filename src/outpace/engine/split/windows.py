@@ -170,10 +170,13 @@ class Split:
 
 
 def take_windows(windows: Windows, at: Integers | slice) -> Windows:
-    """Return some windows."""
-    if isinstance(windows, LinearWindows):
-        return windows.take(at)
+    """Return some windows, with all that is known of them."""
     return Windows(*(column[at] for column in windows.columns))
+
+
+def part_windows(windows: Windows, at: Integers | slice) -> Windows:
+    """Return some windows; what follows from their numbers is still not made."""
+    return windows.take(at) if isinstance(windows, LinearWindows) else take_windows(windows, at)
 
 
 def joined_windows(one: Windows, other: Windows) -> Windows:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.match.apply import operator_errors, row_count
 from outpace.engine.snapshot import Stateful
-from outpace.engine.split.windows import Split, Windows, joined_windows, take_windows
+from outpace.engine.split.windows import Split, Windows, joined_windows, part_windows
 from outpace.engine.state import (
     ANY,
     NATURAL,
@@ -125,7 +125,7 @@ class SharedApply(Applied):
         ):
             mine = _OpenWindows()
             some = slice(ends[place] - counts[place], ends[place])
-            mine.add(take_windows(windows, some))
+            mine.add(part_windows(windows, some))
             began = given[some] > 0
             mine.give(windows.number[some][began], given[some][began] - 1)
             self._served[int(partition[place])] = _Served(
@@ -174,7 +174,7 @@ class SharedApply(Applied):
         numbers, firsts = np.unique(windows.partition[order], return_index=True)
         bounds = [*firsts.tolist(), len(order)]
         return {
-            number: take_windows(windows, order[low:high])
+            number: part_windows(windows, order[low:high])
             for number, low, high in zip(numbers.tolist(), bounds[:-1], bounds[1:], strict=True)
         }
 
@@ -339,14 +339,14 @@ class _OpenWindows(Stateful):
             count -= len(leaving[-1])
         last = leaving[-1]
         if count < 0:
-            self._pieces.appendleft(take_windows(last, slice(len(last) + count, None)))
-            last = leaving[-1] = take_windows(last, slice(0, len(last) + count))
+            self._pieces.appendleft(part_windows(last, slice(len(last) + count, None)))
+            last = leaving[-1] = part_windows(last, slice(0, len(last) + count))
         if int(last.number[-1]) == highest:
             return
         # Others than the oldest close.
         all_windows = reduce(joined_windows, [*leaving, *self._pieces])
         stay = np.flatnonzero(~np.isin(all_windows.number, number))
-        self._pieces = deque([take_windows(all_windows, stay)] if len(stay) else [])
+        self._pieces = deque([part_windows(all_windows, stay)] if len(stay) else [])
 
 
 def _rows(group: Group, ordinal: Integers) -> Integers:

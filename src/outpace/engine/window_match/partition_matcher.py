@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers, pooled
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import scatter_rows
 from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
@@ -239,7 +239,11 @@ class PartitionMatcher(Stateful):
             )
             for name in self._columns
         }
-        numbers = np.concatenate([kept.numbers, [events.ordinal, events.arrival]], axis=1)
+        # Fresh memory would cost more than to fill it.
+        numbers = pooled(2 * len(codes), np.int64).reshape(2, -1)
+        held = len(kept.key)
+        numbers[:, :held] = kept.numbers
+        numbers[0, held:], numbers[1, held:] = events.ordinal, events.arrival
         ordinals, arrivals = (_grouped(line, grouping) for line in numbers)
         there = np.flatnonzero(np.diff(grouping.segments))
         segments = np.append(grouping.segments[there], len(codes))
