@@ -20,12 +20,13 @@ import pyarrow as pa
 
 from outpace.engine.divide.border import find_entry
 from outpace.engine.divide.core import CoreMatcher, unkeyed_block
-from outpace.engine.divide.groups import PatternWork, SortedGroups
+from outpace.engine.divide.groups import PartitionWork, SortedGroups
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.output import match_table
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import OutpaceError
 from outpace.files.blocks import pack_units, plan_blocks
 from outpace.files.order import GroupOrder, order_groups
@@ -193,7 +194,8 @@ def _divide(query: Query, task: Task, *, in_place: bool) -> tuple[Division, str]
 def match_all(plan: FilesPlan) -> Iterator[pa.Table]:
     """Match all units in order, as one task: what a query that cannot be cut needs."""
     task = prepare(plan.query, plan.files.schema)
-    groups = SortedGroups(PatternWork(task))
+    spec = OperatorSpec(task.bound.query, task.bound.schema, task)
+    groups = SortedGroups(PartitionWork(spec, task.bound.partition_by))
     read = _reader(plan, task)
     for unit in range(len(plan.units)):
         yield from groups.push(pa.table(read(unit).columns))

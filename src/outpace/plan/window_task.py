@@ -22,7 +22,7 @@ from outpace.engine.divide.batches import (
     TimeBatches,
     WindowBatch,
 )
-from outpace.engine.divide.groups import OperatorWork, PartitionWork, WindowWork
+from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import pack_slices
 from outpace.engine.match.contract import Task
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
@@ -108,10 +108,8 @@ class WindowTask:
 
     def work(self) -> PartitionWork:
         """Return what is done with rows that come sorted, by key where keys are divided."""
-        if self.plan.windows is None:
-            return OperatorWork(self.bound.query, self.bound.schema)
         keys = self.bound.partition_by if self.plan.division is Division.KEY else ()
-        return WindowWork(self._spec, keys)
+        return PartitionWork(self._spec, keys)
 
     def matcher(self) -> BatchMatcher:
         """Return what matches batches."""

@@ -8,80 +8,37 @@ what WITHIN needs.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.apply import apply_to_table
-from outpace.engine.match.contract import Task
 from outpace.engine.match.output import match_table
 from outpace.engine.match.task import match_block, whole_block
 from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.engine.operator import Operator, match_whole, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import key_codes
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Rows
 
 #: Rows that are collected before they are matched.
 ROWS_AT_ONCE: Final = 1 << 20
 
 
-class PartitionWork(Protocol):
-    """What is done with partitions."""
+class PartitionWork:
+    """What is done with partitions: those that are complete, or one that is large.
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns that rows are sorted by before all others; none where there is one part."""
-        ...
-
-    def whole(self, rows: pa.Table) -> pa.Table:
-        """Return what complete partitions give."""
-        ...
-
-    def stream(self) -> Operator | None:
-        """Return the operator of one large partition; None where it has to be complete."""
-        ...
-
-
-class PatternWork:
-    """Matches a pattern."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._spec = OperatorSpec(task.bound.query, task.bound.schema, task)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The partition columns."""
-        return self._task.bound.partition_by
-
-    def whole(self, rows: pa.Table) -> pa.Table:
-        """Return the matches of complete partitions."""
-        matcher = self._spec.matcher
-        assert matcher is not None
-        block = whole_block(self._task, rows)
-        return match_table(self._task, block, match_block(self._task, matcher, block).found)
-
-    def stream(self) -> Operator | None:
-        """Return the operator, unless unmatched rows are asked for."""
-        if self._task.bound.query.rows is Rows.ALL_WITH_UNMATCHED:
-            return None
-        return Operator(self._spec)
-
-
-class WindowWork:
-    """Matches windows; each task splits its own partitions.
-
-    Memory of a stream: the rows of its open windows.
+    Memory of a stream over windows: the rows of those that are open. What a user-defined operator
+    keeps is its own.
 
     Parameters
     ----------
     spec
-        The query over windows.
+        The query, of any kind.
     keys
-        The columns that the rows are sorted by before all others; none where they come in the
-        order of all events.
+        The columns that rows are sorted by before all others; none where they come in the order of
+        all events.
     """
 
     def __init__(self, spec: OperatorSpec, keys: tuple[str, ...]) -> None:
@@ -89,29 +46,20 @@ class WindowWork:
         self._spec = spec
 
     def whole(self, rows: pa.Table) -> pa.Table:
-        """Return the matches of complete partitions."""
-        return match_whole(self._spec, rows)[0]
+        """Return what complete partitions give."""
+        query, task, matcher = self._spec.query, self._spec.task, self._spec.matcher
+        if query.windows is not None:
+            return match_whole(self._spec, rows)[0]
+        if task is None or matcher is None:
+            return apply_to_table(query, rows)
+        block = whole_block(task, rows)
+        return match_table(task, block, match_block(task, matcher, block).found)
 
-    def stream(self) -> Operator:
-        """Return the operator."""
+    def stream(self) -> Operator | None:
+        """Return the operator of one large partition; None where it has to be complete."""
+        if self._spec.query.rows is Rows.ALL_WITH_UNMATCHED:
+            return None
         return Operator(self._spec)
-
-
-class OperatorWork:
-    """Runs a user-defined operator over whole partitions; what a stream keeps is its own."""
-
-    def __init__(self, query: Query, schema: pa.Schema) -> None:
-        self.keys = query.partitions
-        self._query = query
-        self._schema = schema
-
-    def whole(self, rows: pa.Table) -> pa.Table:
-        """Return what the operators of complete partitions give."""
-        return apply_to_table(self._query, rows)
-
-    def stream(self) -> Operator:
-        """Return the operator of one large partition."""
-        return Operator(OperatorSpec(self._query, self._schema))
 
 
 class SortedGroups:

@@ -24,9 +24,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from outpace.engine.codec.block import read_block
-from outpace.engine.divide.groups import PartitionWork, PatternWork, SortedGroups
+from outpace.engine.divide.groups import PartitionWork, SortedGroups
 from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
 from outpace.engine.divide.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
@@ -177,7 +178,9 @@ def in_batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
-    return PatternWork(plan.task), plan.task.bound.schema
+    bound = plan.task.bound
+    spec = OperatorSpec(bound.query, bound.schema, plan.task)
+    return PartitionWork(spec, bound.partition_by), bound.schema
 
 
 def _ranges(plan: Plan) -> Ranges:

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.divide.groups import OperatorWork, SortedGroups
+from outpace.engine.divide.groups import PartitionWork, SortedGroups
 from outpace.engine.match.apply import apply_to_table
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.pattern.operator import Operator
 from outpace.pattern.query import Query
 
@@ -33,7 +34,7 @@ def test_partitions_that_come_sorted_give_what_a_table_gives(keys: tuple[str, ..
     sizes = [3, 40, 2, 5]
     table = pa.table({"key": np.repeat(np.arange(4), sizes), "ts": np.arange(50), "v": range(50)})
     query = Query("sums").partition_by(*keys).order_by("ts").apply(Sums)
-    groups = SortedGroups(OperatorWork(query, table.schema), rows_at_once=10)
+    groups = SortedGroups(PartitionWork(OperatorSpec(query, table.schema), keys), rows_at_once=10)
     found = [one for first in range(0, 50, 4) for one in groups.push(table.slice(first, 4))]
     found += groups.finish()
     result = pa.concat_tables(found)
