@@ -116,8 +116,12 @@ def space_study(scale: SpaceScale) -> Study:
             ("5.2 the splitter", partial(space_split.maximum, events, seconds)),
             ("5.2 the whole way", partial(space_load.maximum, run_seconds)),
             (
-                "5.3 overlap",
+                "5.3 the splitter",
                 partial(space_split.overlap, OVERLAP_SIZE, scale.slides, events, seconds),
+            ),
+            (
+                "5.3 the whole way",
+                partial(space_load.overlap, OVERLAP_SIZE, scale.slides, run_seconds),
             ),
             (
                 "5.3.3 stability",

@@ -1,4 +1,4 @@
-"""Sections 5.2, 5.3.3 and 5.4 of the study `space`, with instances in processes.
+"""Sections 5.2, 5.3 and 5.4 of the study `space`, with instances in processes.
 
 Rates are counted at the instances, as the paper does: what they have done, each event once however
 many instances get it. They share the cores of this machine with the splitter and with each other.
@@ -31,6 +31,7 @@ from outpace.studies.space_split import (
     KEPT_AT_16_SOURCES,
     WINDOW,
     counted,
+    overlap_rows,
     schedulers_for,
 )
 from outpace.studies.space_stream import EVENT_KINDS
@@ -50,6 +51,15 @@ def maximum(seconds: float) -> Iterator[Row]:
         rate = _discarding_rate(kind, 1, seconds)
         setting = f"{kind}, {_WHOLE_WAY}"
         yield Row(MAXIMUM.name, setting, rate, MAXIMUM.unit, None, _WHOLE_WAY, kind)
+
+
+def overlap(size: int, slides: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Figure 5.3: large windows, smaller and smaller slides, an instance that discards events."""
+    rates = {
+        slide: _discarding_rate("SimpleEvent", 1, seconds, CountWindows(size, slide))
+        for slide in slides
+    }
+    yield from overlap_rows(_WHOLE_WAY, size, rates)
 
 
 def instances(counts: Sequence[int], seconds: float) -> Iterator[Row]:

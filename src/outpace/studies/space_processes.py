@@ -20,7 +20,7 @@ from outpace.hosts.processes.control import RateControl
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.run import run
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
-from outpace.pattern.operator import Operator, Rows
+from outpace.pattern.operator import Operator, Rows, SharedOperator, WindowBlock
 from outpace.pattern.query import Query
 from outpace.studies.space_stream import events_of
 
@@ -67,15 +67,13 @@ class TimedSource(Source):
                 began = time.perf_counter()
 
 
-class Discard(Operator):
-    """Takes events and does nothing with them."""
+class Discard(SharedOperator):
+    """Takes the events of all windows and does nothing with them."""
 
     output = pa.schema([("nothing", pa.int64())])
 
-    def process(self, events: pa.Table) -> Rows:
+    def process_windows(self, block: WindowBlock) -> None:
         """Forget the events."""
-        del events
-        return None
 
 
 class Busy(Operator):

@@ -7,7 +7,7 @@ nobody is behind it here; `outpace.studies.space_load` goes the whole way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from outpace.studies.space_processes import discarding
 from outpace.studies.space_stream import (
     BLOCK_ROWS,
     EVENT_KINDS,
+    AppliedStream,
     MergedStream,
     SplitStream,
     blocks_of,
@@ -39,6 +40,12 @@ WINDOW: Final = 1_000
 
 #: The curve of what is measured without processes.
 ALONE: Final = "the splitter"
+
+#: The curve of a splitter with an instance in the same place, which runs a user's operator.
+APPLIED: Final = "with a user's operator"
+
+#: The curve of a splitter of which all columns are read.
+MOVED: Final = "all columns read"
 
 #: How the paper gives windows to instances.
 IN_TURN: Final = RoundRobin()
@@ -58,14 +65,36 @@ def maximum(events: int, seconds: float) -> Iterator[Row]:
 def overlap(size: int, slides: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
     """Figure 5.3: large windows, and smaller and smaller slides."""
     blocks = blocks_of("SimpleEvent", events)
-    rates = _rates([_full(_over(size, slide), blocks) for slide in slides], seconds)
-    for slide, rate in zip(slides, rates, strict=True):
-        opened = size // slide
-        setting = f"slide {slide:,}: {opened:,} open {'window' if opened == 1 else 'windows'}"
-        said = "falls" if opened >= 100_000 else None
-        yield Row(OVERLAP.name, setting, rate, OVERLAP.unit, said, ALONE, slide)
-    setting = f"slide {slides[-1]:,} to slide {slides[0]:,}"
-    yield Row(OVERLAP.name, setting, rates[-1] / rates[0], "ratio", "falls")
+    for curve, make in ((ALONE, SplitStream), (APPLIED, AppliedStream)):
+        streams = [_full(_over(size, slide), blocks, make) for slide in slides]
+        rates = _rates(streams, seconds)
+        yield from overlap_rows(curve, size, dict(zip(slides, rates, strict=True)))
+    for slide in slides:
+        told = _full(_over(size, slide), blocks).told()
+        setting = f"{slide_setting(size, slide)}, told of windows"
+        yield Row(OVERLAP.name, setting, told, "bytes/event")
+
+
+def overlap_rows(curve: str, size: int, rates: Mapping[int, float]) -> Iterator[Row]:
+    """Yield the rates of slides, from large to small, and what is left of the first."""
+    for slide, rate in rates.items():
+        said = "falls" if size // slide >= 100_000 else None
+        setting = f"{slide_setting(size, slide)}, {curve}"
+        yield Row(OVERLAP.name, setting, rate, OVERLAP.unit, said, curve, slide)
+    first, *_, last = rates
+    setting = f"slide {last:,} to slide {first:,}, {curve}"
+    yield Row(OVERLAP.name, setting, rates[last] / rates[first], "ratio", "falls")
+
+
+def slide_setting(size: int, slide: int) -> str:
+    """Return a slide in words, with the windows that are open.
+
+    Examples
+    --------
+    >>> slide_setting(1_000_000, 10)
+    'slide 10: 100,000 open windows'
+    """
+    return f"slide {slide:,}: {counted(size // slide, 'open window')}"
 
 
 def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
@@ -86,15 +115,15 @@ def instances(counts: Sequence[int], events: int, seconds: float) -> Iterator[Ro
 def sources(counts: Sequence[int], events: int, seconds: float) -> Iterator[Row]:
     """Figure 5.6: sources that send at the same times, put into one order and split."""
     for kind in EVENT_KINDS:
-        streams = [_merged(kind, count, events // count) for count in counts]
-        rates = dict(zip(counts, _rates(streams, seconds), strict=True))
-        for count, rate in rates.items():
-            setting = f"{kind}, {counted(count, 'source')}, {ALONE}"
-            curve = f"{kind}, {ALONE}"
-            yield Row(SOURCES.name, setting, rate, SOURCES.unit, None, curve, count)
-        kept = rates[16] / rates[1]
-        setting = f"{kind}, 16 sources to 1, {ALONE}"
-        yield Row(SOURCES.name, setting, kept, "ratio", KEPT_AT_16_SOURCES[kind])
+        for way, reads in ((ALONE, False), (MOVED, True)):
+            streams = [_merged(kind, count, events // count, reads=reads) for count in counts]
+            rates = dict(zip(counts, _rates(streams, seconds), strict=True))
+            for count, rate in rates.items():
+                setting = f"{kind}, {counted(count, 'source')}, {way}"
+                yield Row(SOURCES.name, setting, rate, SOURCES.unit, None, f"{kind}, {way}", count)
+            kept = rates[16] / rates[1]
+            setting = f"{kind}, 16 sources to 1, {way}"
+            yield Row(SOURCES.name, setting, kept, "ratio", KEPT_AT_16_SOURCES[kind])
 
 
 def duplication(
@@ -141,9 +170,11 @@ def _over(size: int, slide: int | None = None) -> Query:
     return discarding().over(CountWindows(size, slide or size))
 
 
-def _full(query: Query, blocks: Sequence[pa.Table]) -> SplitStream:
+def _full(
+    query: Query, blocks: Sequence[pa.Table], make: type[SplitStream] = SplitStream
+) -> SplitStream:
     """Return a stream that has as many windows open as it ever will."""
-    stream = SplitStream(query, blocks)
+    stream = make(query, blocks)
     assert isinstance(query.windows, CountWindows)
     stream.run_until(query.windows.size)
     return stream
@@ -154,7 +185,7 @@ def _rates(streams: Sequence[SplitStream | MergedStream], seconds: float) -> lis
     return rates_of(works, seconds)
 
 
-def _merged(kind: str, count: int, events: int) -> MergedStream:
+def _merged(kind: str, count: int, events: int, *, reads: bool) -> MergedStream:
     """Return a stream of so many sources with so many events each."""
     made = [
         EVENT_KINDS[kind](events, seed=number, rate=1_000_000 // count, id=f"{number:03}")
@@ -164,7 +195,7 @@ def _merged(kind: str, count: int, events: int) -> MergedStream:
         source.id: [pa.Table.from_batches([one]) for one in source.batches(BLOCK_ROWS)]
         for source in made
     }
-    return MergedStream(_over(WINDOW), batches)
+    return MergedStream(_over(WINDOW), batches, reads=reads)
 
 
 def counted(count: int, noun: str) -> str:
@@ -175,4 +206,4 @@ def counted(count: int, noun: str) -> str:
     >>> counted(1, "source"), counted(2, "source")
     ('1 source', '2 sources')
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

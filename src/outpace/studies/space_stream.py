@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
 )
-from outpace.engine.operator import Front
+from outpace.engine.operator import Front, Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.schedule import Schedule
@@ -79,13 +80,35 @@ class SplitStream:
     def run(self) -> None:
         """Take all blocks once."""
         for rows in self._blocks:
-            step_and_answer(self.front, EventsArrived(rows), self._answer)
+            self._take(EventsArrived(rows))
 
     def run_until(self, events: int) -> None:
         """Go on until so many events have come."""
         while self.front.arrived < events:
             self.prepare()
             self.run()
+
+    def told(self) -> float:
+        """Take all blocks once; return the bytes an event that tell instances of their windows."""
+        self.prepare()
+        messages = [one for rows in self._blocks for one in self.front.step(EventsArrived(rows))]
+        told = [len(pickle.dumps(one.split)) for one in messages if isinstance(one, Deliver)]
+        return float(sum(told) / self.events)
+
+    def _take(self, stimulus: Stimulus) -> None:
+        step_and_answer(self.front, stimulus, self._answer)
+
+
+class AppliedStream(SplitStream):
+    """A front with an instance in the same place, which runs what the query does with windows."""
+
+    def __init__(self, query: Query, blocks: Sequence[pa.Table]) -> None:
+        super().__init__(query, blocks)
+        self._operator = Operator(OperatorSpec(query, blocks[0].schema))
+        self.front = self._operator.front
+
+    def _take(self, stimulus: Stimulus) -> None:
+        self._operator.step(stimulus)
 
 
 class MergedStream:
@@ -97,14 +120,19 @@ class MergedStream:
         A query over windows.
     batches
         The blocks of each source, by its name.
+    reads
+        Whether all columns of what is delivered are read, so that they are moved to their places.
     """
 
-    def __init__(self, query: Query, batches: Mapping[str, Sequence[pa.Table]]) -> None:
+    def __init__(
+        self, query: Query, batches: Mapping[str, Sequence[pa.Table]], *, reads: bool
+    ) -> None:
         schema = next(iter(batches.values()))[0].schema
         self._spec = OperatorSpec(
             query, schema, sources=tuple(batches), instances=query.instance_count
         )
         self._batches = batches
+        self._reads = reads
         self._answer = empty_answer(self._spec)
         self.events = sum(block.num_rows for blocks in batches.values() for block in blocks)
 
@@ -116,9 +144,14 @@ class MergedStream:
         """Take a block of every source, and so on to the end."""
         for turn in zip(*self._batches.values(), strict=True):
             for source, rows in zip(self._batches, turn, strict=True):
-                step_and_answer(self._front, EventsArrived(rows, source), self._answer)
+                self._take(EventsArrived(rows, source))
         for source in self._batches:
-            step_and_answer(self._front, SourceEnded(source), self._answer)
+            self._take(SourceEnded(source))
+
+    def _take(self, stimulus: Stimulus) -> None:
+        for delivery in step_and_answer(self._front, stimulus, self._answer):
+            if self._reads:
+                assert delivery.events.rows.num_rows
 
 
 def empty_answer(spec: OperatorSpec) -> Answer:
@@ -126,11 +159,12 @@ def empty_answer(spec: OperatorSpec) -> Answer:
     return Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0)
 
 
-def step_and_answer(front: Front, stimulus: Stimulus, answer: Answer) -> None:
+def step_and_answer(front: Front, stimulus: Stimulus, answer: Answer) -> list[Deliver]:
     """Let a front take what happened, and each instance answer what it is given."""
-    for message in front.step(stimulus):
-        if isinstance(message, Deliver):
-            front.step(Delivered(message.instance, answer))
+    deliveries = [message for message in front.step(stimulus) if isinstance(message, Deliver)]
+    for delivery in deliveries:
+        front.step(Delivered(delivery.instance, answer))
+    return deliveries
 
 
 def _later(block: pa.Table, span: int) -> pa.Table:

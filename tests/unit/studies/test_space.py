@@ -56,10 +56,19 @@ def test_the_splitter_is_measured_in_every_setting() -> None:
     ]
     found = values(rows)
     assert ("5.2", "SimpleEvent, the splitter") in found
-    assert ("5.3", "slide 20: 100 open windows") in found
-    assert found["5.3", "slide 20 to slide 2,000"] > 0
+    assert ("5.3", "slide 20: 100 open windows, the splitter") in found
+    assert ("5.3", "slide 2,000: 1 open window, with a user's operator") in found
+    assert found["5.3", "slide 20 to slide 2,000, with a user's operator"] > 0
     assert ("5.5b", "3 instances, the splitter") in found
+    assert ("5.5a", "3 instances to 1, the splitter") in found
     assert ("5.6", "StockEvent, 16 sources to 1, the splitter") in found
+    assert ("5.6", "SimpleEvent, 16 sources, all columns read") in found
+
+
+def test_what_an_instance_is_told_of_windows_does_not_grow_with_their_number() -> None:
+    rows = space_split.overlap(100_000, (100_000, 10), 10_000, 0)
+    one, many = (row.value for row in rows if row.unit == "bytes/event")
+    assert many <= 2 * one
 
 
 def test_the_duplication_is_that_of_the_paper_and_of_the_formula() -> None:
@@ -129,6 +138,7 @@ def test_progress_of_a_very_short_run_is_its_mean_rate() -> None:
 def test_instances_in_processes_are_measured_in_every_setting() -> None:
     rows = [
         *space_load.maximum(0.1),
+        *space_load.overlap(2000, (2000, 20), 0.1),
         *space_load.instances((2,), 0.1),
         *space_load.sources((1, 16), 0.1),
         *space_load.duplication(2000, (500,), (2,), 0.1),
@@ -137,6 +147,7 @@ def test_instances_in_processes_are_measured_in_every_setting() -> None:
     ]
     found = values(rows)
     assert ("5.2", "StockEvent, the whole way") in found
+    assert ("5.3", "slide 20 to slide 2,000, the whole way") in found
     assert ("5.5a", "2 instances, the whole way") in found
     assert ("5.6", "SimpleEvent, 16 sources to 1, the whole way") in found
     assert ("5.7", "slide 500, 2 instances, in batches, the whole way") in found
