@@ -52,8 +52,8 @@ MAXIMUM: Final = Figure(
     said="One source, one instance that discards what it gets, windows of 1000 events. SPACE has a "
     "speedup of 553 % over PACE, and is faster than Flink.",
     here="The same setting, measured where the splitter decides (order, numbers, windows and "
-    "schedule), and over the whole way: blocks of a source, splitter, shared memory, an instance "
-    "in a process of its own that discards them.",
+    "schedule), by processor time, and over the whole way: blocks of a source, splitter, shared "
+    "memory, an instance in a process of its own that discards them.",
 )
 
 OVERLAP: Final = Figure(

@@ -133,6 +133,7 @@ class MergedStream:
         )
         self._batches = batches
         self._reads = reads
+        self.rows_read = 0
         self._answer = empty_answer(self._spec)
         self.events = sum(block.num_rows for blocks in batches.values() for block in blocks)
 
@@ -145,13 +146,13 @@ class MergedStream:
         for turn in zip(*self._batches.values(), strict=True):
             for source, rows in zip(self._batches, turn, strict=True):
                 self._take(EventsArrived(rows, source))
-        for source in self._batches:
-            self._take(SourceEnded(source))
+        self._take(SourceEnded())
 
     def _take(self, stimulus: Stimulus) -> None:
         for delivery in step_and_answer(self._front, stimulus, self._answer):
             if self._reads:
-                assert delivery.events.rows.num_rows
+                # Rows are moved when they are asked for.
+                self.rows_read += delivery.events.rows.num_rows
 
 
 def empty_answer(spec: OperatorSpec) -> Answer:
