@@ -16,9 +16,10 @@ from __future__ import annotations
 from outpace.ingest.files import csv, json_lines, parquet
 from outpace.ingest.generators import building, football, simple_events, stock_events
 from outpace.ingest.pace import paced
-from outpace.ingest.source import Source, merged
+from outpace.ingest.source import Heartbeat, Source, merged
 
 __all__ = [
+    "Heartbeat",
     "Source",
     "building",
     "csv",

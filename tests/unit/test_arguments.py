@@ -268,6 +268,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
             "rate_control": None,
             "memory": 1 << 20,
             "batch_rows": 100,
+            "aside": None,
         },
     ),
     "RateControl": (op.RateControl, {"first_rate": 5, "interval_s": 0.1, "aim_s": 0.1}),

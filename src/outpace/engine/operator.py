@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,8 @@ from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
-from outpace.engine.rows.rearranged import RearrangedRows
+from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
@@ -64,6 +66,9 @@ from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.operator import SharedOperator
 
+#: The orders of several sources.
+_SOURCES: Final = (SourceOrder, ReorderedSources)
+
 
 class Front(Stateful):
     """Brings events into order, numbers and splits them, and says who gets them.
@@ -78,12 +83,20 @@ class Front(Stateful):
         The operator.
     place
         Which one it is, where each of several has events of its own.
+    block_size
+        Says how many of the first of some events in order go on together; all by default.
     """
 
     CHANGED = ("order", "_ids", "_numbers", "splitter", "schedule", "_sent", "loads")
 
-    def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        place: int = 0,
+        block_size: Callable[[pa.Table], int] | None = None,
+    ) -> None:
         self._spec = spec
+        self._block_size = block_size
         bound, windows = spec.bound, spec.windows
         self._ids = EventIds(spec.sources, place)
         self.order: Order = _make_order(spec)
@@ -140,7 +153,7 @@ class Front(Stateful):
                 ended = message.source is None
                 if ended and released.rows.num_rows:
                     # What events decide comes before what their end does.
-                    before = [*self._route(released.rows, released.watermark, ended=False)]
+                    before = [*self._blocks(released, ended=False)]
                     return [*before, *self._route(self._nothing, released.watermark, ended=True)]
         aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
         return [
@@ -150,8 +163,19 @@ class Front(Stateful):
                 if rows is not None and rows.num_rows
             ),
             *([] if released.timer is None else [SetTimer(released.timer)]),
-            *self._route(released.rows, released.watermark, ended=ended),
+            *self._blocks(released, ended=ended),
         ]
+
+    @property
+    def holding(self) -> str | None:
+        """The source that the others wait for; None where there is one, or all have finished."""
+        return self.order.holding if isinstance(self.order, _SOURCES) else None
+
+    def waiting(self, source: str | None) -> int:
+        """Return how many events of a source wait, or of all."""
+        if source is not None and isinstance(self.order, _SOURCES):
+            return self.order.waiting(source)
+        return self.order.buffered
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""
@@ -226,17 +250,32 @@ class Front(Stateful):
         """Return events as they came."""
         return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
 
+    def _blocks(self, released: Released, *, ended: bool) -> Iterator[Deliver | Routed]:
+        """Let events go on in blocks, and time with the last of them."""
+        rows, first = released.rows.select(self._spec.events.names), True
+        if self._block_size is not None:
+            rows = as_table(rows)
+            while rows.num_rows and (size := self._block_size(rows)) < rows.num_rows:
+                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False, first=first)
+                rows, first = rows.slice(size), False
+        yield from self._route(rows, released.watermark, ended=ended, first=first)
+
     def _route(
-        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool
+        self,
+        rows: pa.Table | RearrangedRows,
+        watermark: int,
+        *,
+        ended: bool,
+        first: bool = True,
     ) -> Iterator[Deliver | Routed]:
         spec = self._spec
         events, split = self._no_events, NO_SPLIT
         if rows.num_rows or self.splitter is None:
             try:
-                events = self._numbers.number(rows.select(spec.events.names))
+                events = self._numbers.number(rows)
                 split = NO_SPLIT if self.splitter is None else self.splitter.push(events)
             except BaseException:
-                if isinstance(self.order, OrderedInput):
+                if first and isinstance(self.order, OrderedInput):
                     self.order.take_back()
                 else:
                     # What was let go is lost: nobody may take the rest for the whole.

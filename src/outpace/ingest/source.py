@@ -7,6 +7,7 @@ reader holds one batch of each source.
 
 from __future__ import annotations
 
+import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.order.sources import SEQUENCE as SEQUENCE
 from outpace.engine.order.sources import SourceMerge
 from outpace.errors import DataError
 from outpace.pattern.argument import a_text, a_whole_number, shown
@@ -22,8 +24,18 @@ from outpace.pattern.argument import a_text, a_whole_number, shown
 #: batches of many sources would compete for the same places of the cache.
 BATCH_ROWS: Final = 60_000
 
-#: The column of sequence numbers.
-SEQUENCE: Final = "seq"
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """A promise of a source: no later event of it has a time before this.
+
+    Parameters
+    ----------
+    time
+        A datetime, or an integer: microseconds where the time column has timestamps.
+    """
+
+    time: int | datetime.datetime
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,13 @@ class Source(ABC):
     @abstractmethod
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield all events from the beginning, at most `rows` at a time."""
+
+    def arrivals(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch | Heartbeat]:
+        """Yield events as they come, and promises between them where the source is quiet.
+
+        A source that never keeps others waiting has no promises to make; this is `batches` then.
+        """
+        yield from self.batches(rows)
 
     def table(self) -> pa.Table:
         """Return all events at once."""

@@ -53,7 +53,16 @@ class SourceOrder(Order):
     @property
     def buffered(self) -> int:
         """How many events wait for those of other sources."""
-        return sum(map(self._merge.buffered, self._merge.sources))
+        return sum(map(self.waiting, self._merge.sources))
+
+    @property
+    def holding(self) -> str | None:
+        """The source that the others wait for; None when all have finished."""
+        return self._merge.holding
+
+    def waiting(self, source: str) -> int:
+        """Return how many events of a source wait."""
+        return self._merge.buffered(source)
 
     @property
     def watermark(self) -> int:
@@ -155,8 +164,17 @@ class ReorderedSources(Order):
     @property
     def buffered(self) -> int:
         """How many events wait for others, of their source or of other sources."""
-        waiting = sum(map(len, self._waiting.values()))
-        return waiting + sum(order.buffered for order in self._each.values())
+        return sum(map(self.waiting, self._each))
+
+    @property
+    def holding(self) -> str | None:
+        """The source that the others wait for; None when all have finished."""
+        running = [source for source in self._each if source not in self._finished]
+        return min(running, key=lambda source: self._watermarks[source], default=None)
+
+    def waiting(self, source: str) -> int:
+        """Return how many events of a source wait."""
+        return len(self._waiting[source]) + self._each[source].buffered
 
     @property
     def watermark(self) -> int:

@@ -43,6 +43,9 @@ from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.errors import DataError, StateError, did_you_mean
 
+#: The column of sequence numbers.
+SEQUENCE: Final = "seq"
+
 #: How many events a source may be ahead of the others.
 CAPACITY: Final = 1 << 22
 
@@ -182,7 +185,7 @@ class SourceMerge(Stateful):
         sources: Iterable[str],
         *,
         time: str = "ts",
-        sequence: str = "seq",
+        sequence: str = SEQUENCE,
         capacity: int = CAPACITY,
         fan_in: int = FAN_IN,
     ) -> None:

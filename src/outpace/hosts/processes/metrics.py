@@ -29,10 +29,20 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(slots=True)
 class SourceMetrics:
-    """What is known of a source: the events read from it, and those that wait to be ordered."""
+    """What is known of a source.
+
+    Parameters
+    ----------
+    events, late, invalid
+        The events taken from it, and those of them that came late, or cannot be used.
+    buffered
+        Those that wait to be ordered.
+    """
 
     events: int = 0
     buffered: int = 0
+    late: int = 0
+    invalid: int = 0
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.message import Answer, Deliver, Delivered, EventsArrived, Routed, Stimulus
+from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus
 from outpace.engine.operator import Back, Front
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed
@@ -23,6 +23,7 @@ from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
 from outpace.hosts.processes.worker import Done, Setup, WorkItem
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.query import Query
 
 #: The shared memory of a run, in bytes.
@@ -47,11 +48,15 @@ class ParallelOperator:
         A query over windows.
     schema
         The columns of its input.
+    disorder, sources
+        As in `OperatorSpec`.
     memory
         Bytes of shared memory.
     watch
         Told of every answer: the instance, the events that it answers for, what it did, and the
         answer.
+    aside
+        Told of the events that are set aside.
     """
 
     def __init__(
@@ -59,25 +64,31 @@ class ParallelOperator:
         query: Query,
         schema: pa.Schema,
         *,
+        disorder: BoundDisorder | None = None,
+        sources: tuple[str, ...] | None = None,
         memory: int = MEMORY,
         watch: Callable[[int, int, Done, Answer], None] = lambda *answered: None,
+        aside: Callable[[SetAside], None] = lambda aside: None,
     ) -> None:
         count = query.instance_count
-        spec = OperatorSpec(query, schema, instances=count)
+        spec = OperatorSpec(query, schema, disorder=disorder, sources=sources, instances=count)
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
             compile_when_loaded(spec.matcher)
         assert spec.windows is not None
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
         context = process_context()
-        self.front, self.back = Front(spec), Back(spec)
+        self.front, self.back = Front(spec, block_size=self._block_size), Back(spec)
         self._columns = tuple(spec.kept.names)
         self._keyed, self._output = spec.windows.keyed, spec.bound.output
-        self._watch = watch
+        self._watch, self._aside = watch, aside
+        #: Parcels of each instance without an answer.
+        self._parcels = [0] * count
         self._slots = RingSlots(slots)
         self._ring = Ring(context, slots, memory // slots)
         # A scheduler decides here, so it need not be something that another process can import.
-        setup = Setup(query.instances(count), schema, self._ring, slots // (2 * count))
+        share = slots // (2 * count)
+        setup = Setup(query.instances(count), schema, disorder, sources, self._ring, share)
         try:
             self._processes = Processes(context, [setup] * count)
         except BaseException:
@@ -103,42 +114,26 @@ class ParallelOperator:
     @property
     def room(self) -> bool:
         """Whether the next events can be sent without waiting."""
-        return bool(self._slots.free) and max(self.front.unanswered) < _PARCELS
+        return bool(self._slots.free) and max(self._parcels) < _PARCELS
 
-    def push(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Take the next rows, in order; yield matches as they become complete meanwhile."""
-        while rows.num_rows:
-            while not self.room:
-                self.receive(_TURN_S)
-                yield self.take()
-            travelling = rows.slice(0, BLOCK_ROWS)
-            size = largest_block(self._ring, travelling.select(self._columns))
-            self.step(EventsArrived(rows.slice(0, size)))
-            rows = rows.slice(size)
-            self.receive(0)
-            yield self.take()
-
-    def step(self, stimulus: Stimulus) -> None:
-        """Let the front take what happened, and send what it delivers."""
-        messages = self.front.step(stimulus)
-        deliveries = [message for message in messages if isinstance(message, Deliver)]
-        # An instance that is given windows alone reads no slot.
-        readers = sum(delivery.size > 0 for delivery in deliveries)
-        slot, size, first = -1, 0, 0
-        if readers:
-            events = deliveries[0].events
-            slot = self._slots.take(readers)
-            size = self._ring.write(slot, packed(events, self._columns, keyed=self._keyed))
-            first = int(events.arrival[0])
-        for message in messages:
-            if isinstance(message, Deliver):
-                self.back.step(message)
-                at = slot if message.size else -1
-                assert message.ranges is not None
-                work = WorkItem(at, size, first, message.ranges, message.split, message.arrived)
-                self._processes.send(message.instance, work)
-            elif isinstance(message, Routed):
-                self.back.step(message)
+    def push(self, stimulus: Stimulus) -> Iterator[pa.Table]:
+        """Let the front take what happened, and yield matches as they become complete."""
+        deliveries: list[Deliver] = []
+        for message in self.front.step(stimulus):
+            match message:
+                case SetAside():
+                    self._aside(message)
+                case Deliver():
+                    deliveries.append(message)
+                case Routed():
+                    while deliveries and not self.room:
+                        self.receive(_TURN_S)
+                        yield self.take()
+                    self._send(deliveries)
+                    self.back.step(message)
+                    deliveries = []
+        self.receive(0)
+        yield self.take()
 
     def take(self) -> pa.Table:
         """Return the matches that are complete, in their order."""
@@ -150,7 +145,6 @@ class ParallelOperator:
         while not self.back.settled:
             self.receive(None)
             yield self.take()
-        yield self.take()
 
     def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
@@ -158,8 +152,30 @@ class ParallelOperator:
             before = self.front.loads[instance]
             answer = read_answer(pa.py_buffer(done.answer), self._output)
             answered = Delivered(instance, answer)
+            self._parcels[instance] -= 1
             self.front.step(answered)
             self.back.step(answered)
             for slot in done.released:
                 self._slots.release(slot)
             self._watch(instance, before - self.front.loads[instance], done, answer)
+
+    def _block_size(self, rows: pa.Table) -> int:
+        return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._columns))
+
+    def _send(self, deliveries: Sequence[Deliver]) -> None:
+        """Send the deliveries of one block, whose events are written once."""
+        # An instance that is given windows alone reads no slot.
+        readers = sum(delivery.size > 0 for delivery in deliveries)
+        slot, size, first = -1, 0, 0
+        if readers:
+            events = deliveries[0].events
+            slot = self._slots.take(readers)
+            size = self._ring.write(slot, packed(events, self._columns, keyed=self._keyed))
+            first = int(events.arrival[0])
+        for delivery in deliveries:
+            self.back.step(delivery)
+            at = slot if delivery.size else -1
+            assert delivery.ranges is not None
+            work = WorkItem(at, size, first, delivery.ranges, delivery.split, delivery.arrived)
+            self._parcels[delivery.instance] += 1
+            self._processes.send(delivery.instance, work)

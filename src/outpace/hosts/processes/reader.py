@@ -1,151 +1,148 @@
-"""Reading sources: a thread that brings their events into one order, a few batches ahead.
+"""Reading sources: a thread for each, so that one that is quiet keeps no other waiting.
 
-The source that the others wait for is read next. A source is read no faster than its events are
-taken: what it offers beyond that stays with it. Memory: two batches of each source, and those that
-are ready.
+A source is read no faster than its events are taken: what it offers beyond that stays with it.
+Memory: two batches of each source, and a few more where there are few sources.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing import Pipe
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from outpace.engine.order.sources import SourceMerge
-from outpace.ingest.source import Source
+from outpace.ingest.source import Heartbeat, Source
 
-#: Batches that may be ready.
+#: Batches that all sources together may have ready, and the least number for each.
 _AHEAD: Final = 4
-#: How long the thread waits for room before it looks whether anybody still wants events.
-_PATIENCE_S: Final = 0.1
+_AHEAD_EACH: Final = 2
+#: How long threads may take to end.
+_PATIENCE_S: Final = 0.2
 
 
 @dataclass(frozen=True)
-class SourceBatch:
-    """Events in their order.
+class Ended:
+    """A source sends no more events, or cannot be read any more."""
 
-    Parameters
-    ----------
-    rows
-        The events.
-    watermark
-        No later event has a time less than this.
-    counts, buffered
-        How many events were read from each source so far, and how many of them wait.
-    """
+    error: BaseException | None = None
 
-    rows: pa.Table
-    watermark: int
-    counts: dict[str, int]
-    buffered: dict[str, int]
 
-    def __len__(self) -> int:
-        return int(self.rows.num_rows)
+#: What comes from a source.
+Item: TypeAlias = pa.RecordBatch | Heartbeat | Ended
 
-    def after(self, size: int) -> SourceBatch | None:
-        """Return the batch without its first events; None where nothing is left."""
-        return replace(self, rows=self.rows.slice(size)) if size < len(self) else None
+
+@dataclass
+class _Lane:
+    """What has come from a source and nobody has taken, and how much more may come."""
+
+    room: threading.Semaphore
+    items: deque[Item] = field(default_factory=deque)
 
 
 class SourceReader:
-    """Reads sources in a thread.
+    """Reads sources in threads.
 
     Parameters
     ----------
-    sources, time
-        The sources, and the column with the times of their events.
+    sources
+        The sources.
     batch_rows
         The events of a batch.
     """
 
-    def __init__(self, sources: Sequence[Source], time: str, batch_rows: int) -> None:
-        self._sources = sources
-        self._time = time
-        self._batch_rows = batch_rows
-        self._ready: queue.Queue[SourceBatch | BaseException | None] = queue.Queue(_AHEAD)
-        self._stopped = threading.Event()
+    def __init__(self, sources: Sequence[Source], batch_rows: int) -> None:
         self.wakes, self._wake = Pipe(duplex=False)
-        self._thread = threading.Thread(target=self._run, name="outpace-sources", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._woken = self._stopped = False
+        self._errors: list[BaseException] = []
+        ahead = max(_AHEAD_EACH, _AHEAD // len(sources))
+        self._lanes = {source.id: _Lane(threading.Semaphore(ahead)) for source in sources}
+        self._threads = [
+            threading.Thread(
+                target=self._read,
+                args=(source, batch_rows, self._lanes[source.id]),
+                name=f"outpace-source-{source.id}",
+                daemon=True,
+            )
+            for source in sources
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def take(self) -> SourceBatch | None:
-        """Return the next batch, which is ready; None where there are no more events.
+    def listen(self) -> None:
+        """Begin to listen: `wakes` has something to read once more comes."""
+        with self._lock:
+            if self._woken:
+                self.wakes.recv_bytes()
+                self._woken = False
 
-        Raises what reading a source raised.
+    def next(self, source: str) -> Item | None:
+        """Return what comes next from a source, which stays there; None where it is quiet.
+
+        Raises what reading the source raised.
         """
-        self.wakes.recv_bytes()
-        batch = self._ready.get()
-        if isinstance(batch, BaseException):
-            raise batch
-        return batch
+        items = self._lanes[source].items
+        if items and isinstance(items[0], Ended) and items[0].error is not None:
+            raise items[0].error
+        return items[0] if items else None
 
-    @property
-    def ready(self) -> bool:
-        """Whether `take` returns at once."""
-        return self.wakes.poll()
+    def ready(self) -> Iterator[str]:
+        """Yield the sources that are not quiet."""
+        return (source for source, lane in self._lanes.items() if lane.items)
+
+    def take(self, source: str, rows: int = 0) -> None:
+        """Take what comes next from a source; of events so many."""
+        lane = self._lanes[source]
+        item = lane.items[0]
+        if isinstance(item, pa.RecordBatch) and rows < item.num_rows:
+            lane.items[0] = item.slice(rows)
+        else:
+            lane.items.popleft()
+            lane.room.release()
+
+    def check(self) -> None:
+        """Raise what reading any source raised."""
+        if self._errors:
+            raise self._errors[0]
 
     def stop(self) -> None:
         """Read no more; a source that is being waited for is left alone."""
-        self._stopped.set()
-        self._thread.join(_PATIENCE_S * 2)
+        self._stopped = True
+        for lane in self._lanes.values():
+            lane.room.release()
+        until = time.monotonic() + _PATIENCE_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
         self.wakes.close()
-        if not self._thread.is_alive():
+        if not any(thread.is_alive() for thread in self._threads):
             self._wake.close()
 
-    def _run(self) -> None:
+    def _read(self, source: Source, batch_rows: int, lane: _Lane) -> None:
+        arrivals: Iterator[pa.RecordBatch | Heartbeat] = iter(())
         try:
-            with closing(self._batches()) as batches:
-                for batch in batches:
-                    if not self._put(batch):
-                        return
-            self._put(None)
+            arrivals = source.arrivals(batch_rows)
+            while lane.room.acquire() and not self._stopped:
+                item: Item = next(arrivals, Ended())
+                self._add(lane, item)
+                if isinstance(item, Ended):
+                    return
         except BaseException as error:
-            self._put(error)
+            self._errors.append(error)
+            self._add(lane, Ended(error))
+        finally:
+            # Who is no generator has nothing to close.
+            if isinstance(arrivals, Generator):
+                arrivals.close()
 
-    def _put(self, item: SourceBatch | BaseException | None) -> bool:
-        """Hand something over; return False where nobody wants it any more."""
-        while not self._stopped.is_set():
-            try:
-                self._ready.put(item, timeout=_PATIENCE_S)
-            except queue.Full:
-                continue
-            self._wake.send_bytes(b"1")
-            return True
-        return False
-
-    def _batches(self) -> Generator[SourceBatch, None, None]:
-        merge = SourceMerge([source.id for source in self._sources], time=self._time)
-        with ExitStack() as opened:
-            batches = {}
-            for source in self._sources:
-                batches[source.id] = source.batches(self._batch_rows)
-                opened.callback(_close, batches[source.id])
-            yield from self._merged(merge, batches)
-
-    def _merged(
-        self, merge: SourceMerge, batches: Mapping[str, Iterator[pa.RecordBatch]]
-    ) -> Iterator[SourceBatch]:
-        counts = dict.fromkeys(batches, 0)
-        while (holding := merge.holding) is not None and not self._stopped.is_set():
-            batch = next(batches[holding], None)
-            if batch is None:
-                merge.finish(holding)
-            else:
-                merge.push(holding, pa.Table.from_batches([batch]))
-                counts[holding] += batch.num_rows
-            ordered = merge.take()
-            if len(ordered):
-                buffered = {source: merge.buffered(source) for source in counts}
-                yield SourceBatch(ordered.rows, ordered.watermark, dict(counts), buffered)
-
-
-def _close(batches: Iterator[pa.RecordBatch]) -> None:
-    """Let a source close what it has opened; one that is no generator has no such need."""
-    if isinstance(batches, Generator):
-        batches.close()
+    def _add(self, lane: _Lane, item: Item) -> None:
+        lane.items.append(item)
+        with self._lock, suppress(OSError):  # Nobody may be there any more.
+            if not self._woken:
+                self._woken = True
+                self._wake.send_bytes(b"1")

@@ -12,10 +12,12 @@ Paper: SPACE (Amann 2018) 2.3.4, 3.1 and 4.5.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Final
@@ -23,22 +25,32 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
-from outpace.engine.merge.merger import ENDED
-from outpace.engine.message import Answer, SourceEnded, TimeTold
+from outpace.engine.message import (
+    Answer,
+    Aside,
+    EventsArrived,
+    SetAside,
+    SourceEnded,
+    TimeTold,
+)
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.order.sources import ticks_of
+from outpace.engine.rows.times import as_integer, as_integers
 from outpace.engine.split.number import in_order
-from outpace.errors import BindError, DataError, UnsupportedError
+from outpace.errors import BindError, missing_column
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
-from outpace.hosts.processes.reader import SourceBatch, SourceReader
+from outpace.hosts.processes.reader import Ended, Item, SourceReader
 from outpace.hosts.processes.worker import Done
-from outpace.ingest.source import Source
-from outpace.pattern.argument import a_whole_number, an_instance
+from outpace.ingest.pace import Paced
+from outpace.ingest.source import Heartbeat, Source, merge_of
+from outpace.pattern.argument import a_whole_number, an_instance, shown
 from outpace.pattern.bind.check import check_instances
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, checked_query
 from outpace.pattern.windows import LandmarkWindows
+from outpace.plan.late_events import LateEvents
 
 #: The longest wait for anything, after which it is looked whether the run was stopped.
 _TURN_S: Final = 0.1
@@ -48,6 +60,8 @@ _PROCESSES_PER_CORE: Final = 8
 
 _CONTROL: Final = RateControl()
 
+_LOG: Final = logging.getLogger("outpace.run")
+
 
 def run(
     query: Query,
@@ -56,6 +70,7 @@ def run(
     rate_control: RateControl | None = _CONTROL,
     memory: int = MEMORY,
     batch_rows: int = BLOCK_ROWS,
+    aside: Callable[[str, pa.Table], None] | None = None,
 ) -> Run:
     """Run a query over sources, with its instances in processes of their own.
 
@@ -65,13 +80,16 @@ def run(
         What to detect; `Query.over` and `Query.instances` say in which windows and in how many
         processes. Without windows each partition is one.
     sources
-        Where events come from, in the order (time, sequence number, source) of them all.
+        Where events come from, which are ordered by time, sequence number and source. Each source
+        is in order, or as far out of it as the query's disorder says.
     rate_control
         How the rate is found at which sources are read; None reads whenever there is room.
     memory
         Bytes of shared memory for events on their way to instances.
     batch_rows
         How many events are read from a source at a time.
+    aside
+        Called with "late" or "invalid" and such events, where the query has disorder.
 
     Returns
     -------
@@ -91,11 +109,6 @@ def run(
     True
     """
     checked_query(query)
-    if query.order_of_arrival is not None:
-        raise UnsupportedError(
-            "the sources of a run are in order, so its query has no disorder",
-            hint="leave out disorder, or push the rows of each source to op.open(query, sources=)",
-        )
     several = list(sources) if isinstance(sources, Iterable) else []
     listed = [sources] if isinstance(sources, Source) else several
     if not listed or not all(isinstance(source, Source) for source in listed):
@@ -105,15 +118,22 @@ def run(
     if rate_control is not None:
         hint = "write op.RateControl(aim_s=0.05), or None"
         an_instance(rate_control, RateControl, "rate control", hint=hint)
-    times = sorted({source.time for source in listed})
-    if len(times) > 1:
-        raise DataError(
-            "sources of one operator need the same time column",
-            detail=f"there are {', '.join(times)}",
+    if aside is not None and not callable(aside):
+        hint = "write aside=lambda why, rows: print(why, rows)"
+        raise BindError(f"aside is a function, not {shown(aside)}", hint=hint)
+    merge_of(listed)  # refuses sources that do not go together
+    if len(listed) > 1 and not _orders_by(query, listed[0].time):
+        raise BindError(
+            "the events of several sources are ordered by their time",
+            detail=f"the time of the sources is '{listed[0].time}'",
+            hint=f'write order_by("{listed[0].time}")',
         )
     whole = query if query.windows is not None else query.over(LandmarkWindows())
     check_instances(whole)
-    return Run(whole, listed, rate_control, memory, batch_rows)
+    if query.order_of_arrival is not None:
+        # What is out of order promises nothing by what comes next.
+        listed = [replace(one, in_order=False) if isinstance(one, Paced) else one for one in listed]
+    return Run(whole, listed, rate_control, memory, batch_rows, aside)
 
 
 def match_in_processes(query: Query, table: pa.Table, progress: Progress | None = None) -> pa.Table:
@@ -133,8 +153,8 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
         rows = in_order(spec.bound, table, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
             told(begin, rows.num_rows)
-            found += operator.push(rows.slice(begin, BLOCK_ROWS))
-        operator.step(SourceEnded())
+            found += operator.push(EventsArrived(rows.slice(begin, BLOCK_ROWS)))
+        found += operator.push(SourceEnded())
         found += operator.rest()
         told(rows.num_rows, rows.num_rows)
     return pa.concat_tables([spec.bound.output.empty_table(), *found])
@@ -160,8 +180,10 @@ class Run:
         rate_control: RateControl | None,
         memory: int,
         batch_rows: int,
+        aside: Callable[[str, pa.Table], None] | None,
     ) -> None:
         self._query = query
+        self._aside = aside
         self._sources = sources
         self._memory = memory
         self._batch_rows = batch_rows
@@ -172,8 +194,15 @@ class Run:
         self._operator: ParallelOperator | None = None
         self._stopped = threading.Event()
         self._began = 0.0
-        #: Whether the order of the sources is that of the time which closes windows.
-        self._time_is_ordered = sources[0].time in [item.column for item in query.order[:1]]
+        #: Whether the time of the sources is that of the query, and its type.
+        self._tells_time = _orders_by(query, sources[0].time)
+        self._kind: pa.DataType = pa.null()
+        #: How the front knows the sources, where there are several; and how many have ended.
+        self._names = tuple(source.id for source in sources) if len(sources) > 1 else None
+        self._ended = 0
+        #: The source whose events are taken; and what is to be item of those that it drops.
+        self._source = sources[0].id
+        self._dropped: LateEvents | None = None
         self._tables = self._run()
 
     def __repr__(self) -> str:
@@ -206,7 +235,7 @@ class Run:
         self._stopped.set()
 
     def _run(self) -> Generator[pa.Table, None, None]:
-        reader = SourceReader(self._sources, self._sources[0].time, self._batch_rows)
+        reader = SourceReader(self._sources, self._batch_rows)
         try:
             for table in self._turns(reader):
                 if self._stopped.is_set():
@@ -221,70 +250,139 @@ class Run:
 
     def _turns(self, reader: SourceReader) -> Iterator[pa.Table]:
         """Yield what each turn of the loop completes."""
-        batch: SourceBatch | None = None
-        reading = True
-        while not self._stopped.is_set():
-            if batch is None and reading and reader.ready:
-                batch = reader.take()
-                reading = batch is not None
-                self._begin(batch)
-            size = self._readable(batch)
-            if batch is not None and size:
-                yield from self._push(batch, size)
-                batch = batch.after(size)
-            elif self._operator is not None:
-                if self._operator.back.settled:
-                    return
-                empty = batch is None and reading
-                self._operator.receive(self._pause(batch), [reader.wakes] if empty else [])
-                yield self._operator.take()
-            elif reading:
-                wait([reader.wakes], _TURN_S)
-            else:
-                return
-            self._look()
-
-    def _begin(self, batch: SourceBatch | None) -> None:
-        """Take note of a new batch, or of the end of all sources."""
-        if batch is None:
-            if self._operator is not None:
-                self._operator.step(SourceEnded())
-            return
+        before = self._begin(reader)
         if self._operator is None:
-            self._operator = ParallelOperator(
-                self._query, batch.rows.schema, memory=self._memory, watch=self._answered
-            )
-            self._began = time.perf_counter()
-        for source, count in batch.counts.items():
-            self.metrics.sources[source].events = count
-            self.metrics.sources[source].buffered = batch.buffered[source]
+            return
+        operator = self._operator
+        for source, item in before.items():
+            yield from self._take(operator, source, item, 0)
+        while not self._stopped.is_set():
+            reader.listen()
+            item = None
+            if self._reading:
+                source = self._holding(operator)
+                item = reader.next(source)
+                size = self._readable(operator, item)
+                if item is not None and size is not None:
+                    reader.take(source, size)
+                    yield from self._take(operator, source, item, size)
+                    self._look(operator)
+                    continue
+                if item is None:
+                    reader.check()
+            elif operator.back.settled:
+                return
+            quiet = self._reading and item is None
+            operator.receive(self._pause(operator, item), [reader.wakes] if quiet else [])
+            yield operator.take()
+            self._look(operator)
 
-    def _readable(self, batch: SourceBatch | None) -> int:
-        """Return how many events of a batch may go to instances now."""
-        if batch is None or self._operator is None or not self._operator.room:
+    @property
+    def _reading(self) -> bool:
+        """Whether more may come from a source."""
+        return self._ended < len(self._sources)
+
+    def _begin(self, reader: SourceReader) -> dict[str, Item]:
+        """Wait for events, whose columns an operator is made for; return what came before them."""
+        before: dict[str, Item] = {}
+        while not self._stopped.is_set():
+            reader.listen()
+            for source in list(reader.ready()):
+                while (item := reader.next(source)) is not None:
+                    if isinstance(item, pa.RecordBatch):
+                        self._make_operator(item.schema)
+                        return before
+                    reader.take(source)
+                    before[source] = item
+            if sum(isinstance(item, Ended) for item in before.values()) == len(self._sources):
+                break
+            wait([reader.wakes], _TURN_S)
+        return before
+
+    def _make_operator(self, schema: pa.Schema) -> None:
+        query, disorder, time_column = self._query, None, self._sources[0].time
+        if self._tells_time and time_column not in schema.names:
+            raise missing_column(time_column, schema.names)
+        if self._tells_time:
+            self._kind = schema.field(time_column).type
+        if query.order_of_arrival is not None:
+            disorder = bind_disorder(query, schema)
+            self._dropped = LateEvents(query) if disorder.late is Late.DROP else None
+        self._operator = ParallelOperator(
+            query,
+            schema,
+            disorder=disorder,
+            sources=self._names,
+            memory=self._memory,
+            watch=self._answered,
+            aside=self._set_aside,
+        )
+        self._began = time.perf_counter()
+
+    def _holding(self, operator: ParallelOperator) -> str:
+        """Return the source that is read next: no event goes on before more comes from it."""
+        holding = operator.front.holding if self._names is not None else self._sources[0].id
+        assert holding is not None, "a source is read as long as one has not ended"
+        return holding
+
+    def _readable(self, operator: ParallelOperator, item: Item | None) -> int | None:
+        """Return how many of the events that a source has may go on now; None where it waits."""
+        if not isinstance(item, pa.RecordBatch) or not item.num_rows:
             return 0
+        if not operator.room:
+            return None
         if self._controller is None:
-            return len(batch)
-        front, now = self._operator.front, time.perf_counter()
+            return int(item.num_rows)
+        front, now = operator.front, time.perf_counter()
         assert front.schedule is not None
         self._controller.adjust(now, front.loads, front.schedule.duplication)
-        return self._controller.block(now, len(batch))
+        return self._controller.block(now, item.num_rows) or None
 
-    def _pause(self, batch: SourceBatch | None) -> float:
+    def _pause(self, operator: ParallelOperator, item: Item | None) -> float:
         """Return how long to wait for answers, until something else may be done."""
-        assert self._operator is not None
-        if batch is None or self._controller is None or not self._operator.room:
-            return _TURN_S
-        return self._controller.wait_s(len(batch))
+        if isinstance(item, pa.RecordBatch) and self._controller is not None and operator.room:
+            return self._controller.wait_s(item.num_rows)
+        return _TURN_S
 
-    def _push(self, batch: SourceBatch, size: int) -> Iterator[pa.Table]:
-        assert self._operator is not None
-        if self._controller is not None:
-            self._controller.spend(size)
-        yield from self._operator.push(batch.rows.slice(0, size))
-        if size == len(batch) and self._time_is_ordered and batch.watermark < ENDED:
-            kind = batch.rows.schema.field(self._sources[0].time).type
-            self._operator.step(TimeTold(batch.watermark // ticks_of(kind)))
+    def _take(
+        self, operator: ParallelOperator, source: str, item: Item, size: int
+    ) -> Iterator[pa.Table]:
+        """Let the operator take what came from a source, so many of its events."""
+        name = None if self._names is None else source
+        match item:
+            case Ended():
+                self._ended += 1
+                if name is not None:
+                    yield from operator.push(SourceEnded(name))
+                if not self._reading:
+                    yield from operator.push(SourceEnded())
+            case Heartbeat() if self._tells_time:
+                yield from operator.push(TimeTold(as_integer(item.time, self._kind), name))
+            case pa.RecordBatch() if size:
+                if self._controller is not None:
+                    self._controller.spend(size)
+                self._source = source
+                self.metrics.sources[source].events += size
+                rows = pa.Table.from_batches([item.slice(0, size)])
+                yield from operator.push(EventsArrived(rows, name))
+                if name is None and self._tells_time and self._query.order_of_arrival is None:
+                    # What is in order tells the time, also of windows that it is not for.
+                    last = rows.column(self._sources[0].time).slice(size - 1).drop_null()
+                    for passed in as_integers(last).tolist():
+                        yield from operator.push(TimeTold(passed))
+
+    def _set_aside(self, aside: SetAside) -> None:
+        """Count events that take no part, and say so."""
+        if self._aside is not None:
+            self._aside(aside.kind.value, aside.rows)
+        known, count = self.metrics.sources[self._source], aside.rows.num_rows
+        if aside.kind is Aside.INVALID:
+            known.invalid += count
+            return
+        known.late += count
+        warning = None if self._dropped is None else self._dropped.take(count)
+        if warning is not None:
+            _LOG.warning(warning)
 
     def _answered(self, instance: int, events: int, done: Done, answer: Answer) -> None:
         """Note what an instance did."""
@@ -297,24 +395,30 @@ class Run:
         if self._controller is not None:
             self._controller.worked(instance, events, done.seconds)
 
-    def _look(self) -> None:
+    def _look(self, operator: ParallelOperator) -> None:
         """Bring the metrics up to date and keep a sample where one is due."""
-        if self._operator is None:
-            return
-        front, back = self._operator.front, self._operator.back
+        front, back = operator.front, operator.back
         seconds = time.perf_counter() - self._began
         ended = back.settled
         if not ended and not self.metrics.due(seconds):
             return
+        for source, counted in self.metrics.sources.items():
+            counted.buffered = front.waiting(source)
         for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
-        operator = self.metrics.operator
+        total = self.metrics.operator
         assert front.schedule is not None
         assert front.splitter is not None
-        operator.events = front.schedule.events_in
-        operator.sent = front.schedule.events_sent
-        operator.open_windows = front.splitter.open_windows
-        operator.waiting_matches = back.merger.waiting
-        operator.remembered_matches = back.merger.remembered
-        operator.rate_limit = self._controller.rate if self._controller is not None else 0.0
+        total.events = front.schedule.events_in
+        total.sent = front.schedule.events_sent
+        total.open_windows = front.splitter.open_windows
+        total.waiting_matches = back.merger.waiting
+        total.remembered_matches = back.merger.remembered
+        total.rate_limit = self._controller.rate if self._controller is not None else 0.0
         self.metrics.sample(seconds)
+
+
+def _orders_by(query: Query, time: str) -> bool:
+    """Say whether a query orders its events by a rising time first."""
+    named = [(item.column.casefold(), item.descending) for item in query.order[:1]]
+    return named == [(time.casefold(), False)]

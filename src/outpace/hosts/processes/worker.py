@@ -23,6 +23,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
+from outpace.engine.event import no_events
 from outpace.engine.message import Answer, Deliver
 from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
@@ -31,6 +32,7 @@ from outpace.engine.split.windows import Split
 from outpace.engine.wire import write_answer
 from outpace.errors import OutpaceError
 from outpace.hosts.processes.ring import Ring, RingReader
+from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.query import Query
 
 #: How long a process may go on with what it is doing when nobody waits for it.
@@ -43,14 +45,16 @@ class Setup:
 
     Parameters
     ----------
-    query, schema
-        What to match, and the columns that travel.
+    query, schema, disorder, sources
+        What to match, in which input; see `OperatorSpec`.
     ring, share
         The shared memory, and how many of its slots the instance may hold.
     """
 
     query: Query
     schema: pa.Schema
+    disorder: BoundDisorder | None
+    sources: tuple[str, ...] | None
     ring: Ring
     share: int
 
@@ -148,9 +152,15 @@ class _Worker:
 
     def __init__(self, setup: Setup) -> None:
         self._reader = RingReader(setup.ring, setup.share)
-        spec = OperatorSpec(setup.query, setup.schema, instances=setup.query.instance_count)
+        spec = OperatorSpec(
+            setup.query,
+            setup.schema,
+            disorder=setup.disorder,
+            sources=setup.sources,
+            instances=setup.query.instance_count,
+        )
         self._instance = Instance(spec)
-        self._nothing = unpacked(setup.schema.empty_table(), 0)
+        self._nothing = no_events(spec.kept)
 
     def do(self, work: WorkItem) -> Done:
         """Do a piece of work."""

@@ -243,7 +243,9 @@ class Places:
         self._columns, self._keyed = tuple(spec.kept.names), spec.windows.keyed
         self._schema = spec.kept
         self._bound = spec.bound
-        self._front = SavedPart("front", lambda: Front(spec), Front.step, trace)
+        most = random.choice([1, 3, 1000])
+        make = partial(Front, spec, block_size=lambda rows: min(most, int(rows.num_rows)))
+        self._front = SavedPart("front", make, Front.step, trace)
         self._instances = [
             SavedPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace)
             for number in range(count)

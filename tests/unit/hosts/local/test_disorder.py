@@ -311,11 +311,6 @@ def test_an_event_is_late_to_its_own_source():
     assert matcher.finish()["ids"].to_pylist() == [[0, 3]]
 
 
-def test_the_sources_of_a_run_are_in_order():
-    with pytest.raises(op.BindError, match="the sources of a run are in order"):
-        op.run(kinds("A").disorder(op.KSlack(1)), op.sources.simple_events(10))
-
-
 def test_side_outputs_ask_for_disorder():
     matcher = op.open(kinds("A"))
     with pytest.raises(op.DataError, match="takes its events in order"):

@@ -22,7 +22,7 @@ import pytest
 from support.parallel_operators import Dies, Fails, Loses, Rises, Sleeps
 
 import outpace as op
-from outpace.engine.message import SourceEnded
+from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.hosts.processes.operator import ParallelOperator
 from outpace.ingest.source import Source
 
@@ -173,8 +173,8 @@ def test_small_slots_and_held_rows_change_nothing() -> None:
     query = pairs(op.windows.count(900, slide=300)).instances(2)
     expected = op.match(table(), query.instances(1))
     with ParallelOperator(query, table().schema, memory=1 << 17) as operator:
-        found = list(operator.push(table()))
-        operator.step(SourceEnded())
+        found = list(operator.push(EventsArrived(table())))
+        found += operator.push(SourceEnded())
         found += operator.rest()
     assert pa.concat_tables(found).equals(expected)
 
@@ -191,6 +191,125 @@ def test_sources_are_run_as_one_stream_in_order() -> None:
     assert run.metrics.operator.sent == sum(one.events for one in run.metrics.instances)
     assert run.metrics.operator.duplication == pytest.approx(1 + 30 / (3 * 20), abs=0.1)
     assert run.metrics.table.num_rows
+
+
+@dataclass(frozen=True)
+class Shuffled(Listed):
+    """The rows of a source, each moved by a few places."""
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        mine = pa.Table.from_batches(list(super().batches()))
+        places = np.arange(mine.num_rows) + np.random.default_rng(3).integers(0, 9, mine.num_rows)
+        mine = mine.take(pa.array(np.argsort(places, kind="stable")))
+        yield from mine.to_batches(max_chunksize=rows)
+
+
+@pytest.mark.parametrize("several", [1, 2])
+@pytest.mark.parametrize("windows", [op.windows.count(50, slide=20), op.windows.time(50, slide=20)])
+def test_sources_out_of_order_are_brought_into_order(several: int, windows: object) -> None:
+    sources = [Shuffled(f"s{first}", first=first, step=several) for first in range(several)]
+    query = pairs(windows).instances(2)
+    with op.run(query.disorder(op.KSlack(9 * several)), sources, batch_rows=150) as run:
+        found = pa.concat_tables(list(run))
+    assert found.equals(op.match(table(), query.instances(1)))
+    assert not any(source.late for source in run.metrics.sources.values())
+
+
+def test_late_and_invalid_events_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    @dataclass(frozen=True)
+    class Late(Source):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            yield pa.record_batch({"ts": [1, 2, 90], "seq": [0, 1, 2], "x": [0, 1, 2]})
+            yield pa.record_batch({"ts": [3, None, 91], "seq": [3, 4, 5], "x": [2, 3, 3]})
+
+    aside: list[tuple[str, list[int]]] = []
+    query = pairs(op.windows.count(2)).disorder(op.KSlack(5, invalid="quarantine"))
+    sources = [Late("a"), op.sources.paced(Listed("b", size=0), 1)]
+    with (
+        caplog.at_level("WARNING", "outpace"),
+        op.run(
+            query, sources, aside=lambda why, rows: aside.append((why, rows["seq"].to_pylist()))
+        ) as run,
+    ):
+        found = pa.concat_tables(list(run))
+    assert found["last"].to_pylist() == [91]
+    known = run.metrics.sources["a"]
+    assert (known.events, known.late, known.invalid) == (6, 1, 1)
+    assert aside == [("late", [3]), ("invalid", [4])]
+    assert "1 event was late and dropped so far" in caplog.text
+
+
+def test_several_sources_are_ordered_by_their_time() -> None:
+    sources = [Listed("a", first=0, step=2), Listed("b", first=1, step=2)]
+    for query in (pairs().order_by("x"), pairs().order_by("ts desc")):
+        with pytest.raises(op.BindError, match="several sources are ordered by their time"):
+            op.run(query, sources)
+
+
+def test_an_event_that_one_source_sends_alone_may_be_in_any_order_of_the_query() -> None:
+    query = pairs().order_by("seq")
+    with op.run(query, Listed("a")) as run:
+        found = pa.concat_tables(list(run))
+    rows = Listed("a").table()
+    assert found.equals(op.match(rows, query))
+
+
+def test_a_source_that_is_slow_keeps_no_other_waiting() -> None:
+    # The camera has a frame every hundredth of a second, the barrier an event in half a minute.
+    camera = op.sources.paced(Listed("camera", size=50), rate=100)
+    barrier = op.sources.paced(Listed("barrier", first=1000), rate=1 / 30)
+    with op.run(pairs(op.windows.count(10)), [camera, barrier]) as run:
+        assert next(run).num_rows
+        assert run.metrics.sources["barrier"].events == 0
+
+
+def test_a_source_that_is_quiet_promises_that_nothing_comes() -> None:
+    over = threading.Event()
+
+    @dataclass(frozen=True)
+    class Barrier(Listed):
+        def arrivals(self, rows: int = 100) -> Iterator[pa.RecordBatch | op.sources.Heartbeat]:
+            yield op.sources.Heartbeat(30)
+            over.wait(30)
+            yield from super().batches(rows)
+
+    try:
+        sources = [Barrier("barrier", first=1000), Listed("camera", size=50)]
+        with op.run(pairs(op.windows.count(10)), sources) as run:
+            found = next(run)["last"].to_pylist()
+            assert found
+            assert max(found) < 30
+            over.set()
+            found += [last for matches in run for last in matches["last"].to_pylist()]
+        assert len(found) == len(set(found))
+        assert max(found) > 1000
+    finally:
+        over.set()
+
+
+def test_a_source_that_breaks_is_told_while_another_is_quiet() -> None:
+    over = threading.Event()
+
+    @dataclass(frozen=True)
+    class Quiet(Listed):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            over.wait(30)
+            yield from super().batches(rows)
+
+    @dataclass(frozen=True)
+    class Broken(Listed):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            yield from Listed("b", size=10).batches(rows)
+            raise OSError("the cable is cut")
+
+    try:
+        with (
+            pytest.raises(OSError, match="the cable is cut"),
+            op.run(pairs(), [Quiet("a"), Broken("b")]) as run,
+        ):
+            list(run)
+    finally:
+        over.set()
 
 
 def test_a_query_without_windows_has_one_for_each_partition() -> None:
@@ -366,6 +485,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         op.RateControl(aim_s=0)
     with pytest.raises(op.DataError, match="the same time column"):
         op.run(pairs(), [Listed("a"), Listed("b", time="other")])
+    with pytest.raises(op.DataError, match="identifiers that differ"):
+        op.run(pairs(), [Listed("a"), Listed("a")])
     with pytest.raises(op.DataError, match="too large for the shared memory"):
         list(op.run(pairs(), Listed("a"), memory=1))
 
