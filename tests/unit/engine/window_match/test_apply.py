@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from support.operators import written
 
 import outpace as op
+from outpace.engine.divide.batch_match import BatchMatcher
+from outpace.engine.divide.batches import BatchCutter
 from outpace.engine.event import Events
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers
-from outpace.engine.split.windows import Split, Windows
+from outpace.engine.split.windows import Split, Windows, joined_windows
 from outpace.engine.state import State
 from outpace.engine.window_match.apply import WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
@@ -386,6 +389,24 @@ def test_an_operator_is_called_once_for_all_windows_of_a_block() -> None:
     stream.push(rows)
     stream.finish()
     assert calls == [(300, 201), (0, 99)]
+
+
+@given(streams(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 9))
+def test_batches_of_windows_share_an_operator(
+    table: pa.Table, size: int, slide: int, rows: int
+) -> None:
+    query = query_of(op.windows.count(size, slide), SharedTotal)
+    spec = OperatorSpec(query, SCHEMA)
+    assert spec.windows is not None
+    splitter = make_splitter(spec.windows)
+    split, matcher = splitter.push(numbered(query, table)), BatchMatcher(spec)
+    whole = Split(split.opened, joined_windows(split.closed, splitter.finish().closed))
+    found = [spec.bound.output.empty_table()]
+    for batch in BatchCutter(rows, neighbours=False).take(whole, ended=True):
+        low, high = batch.rows
+        found.append(matcher.match_batch(table.slice(low, high - low), batch))
+    expected = op.match(table, query_of(op.windows.count(size, slide), Total))
+    assert pa.concat_tables(found).sort_by("window").equals(expected.sort_by("window"))
 
 
 @pytest.mark.parametrize("rows", [50, 1500, 5000])
