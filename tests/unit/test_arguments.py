@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -58,6 +59,9 @@ STRANGE: dict[str, Any] = {
     "numpy int": np.int64(3),
     "numpy float": np.float32(2.5),
     "numpy bool": np.bool_(True),
+    "numpy array without dimensions": np.array("a"),
+    "half a character": "\ud800",
+    "no time": pd.NaT,
     "numpy text": np.str_("ts"),
     "numpy time": np.datetime64("2024-01-01T00:00:00", "ns"),
     "numpy duration": np.timedelta64(5, "s"),
@@ -575,3 +579,37 @@ def test_what_fails_in_an_operator_names_it_and_its_window(
     assert "operator Failing failed" in text
     assert place in text
     assert "ZeroDivisionError" in text
+
+
+class Speechless(op.Operator):
+    """An operator that does not say what it returns."""
+
+    def process(self, window):
+        return window.rows
+
+
+@pytest.mark.parametrize("operator", [Speechless, lambda: Speechless()], ids=["class", "function"])
+def test_an_operator_without_output_is_told_what_is_missing(operator: Any) -> None:
+    query = op.Query().order_by("ts").apply(operator)
+    with pytest.raises(op.BindError, match="does not say which columns it returns") as refused:
+        op.match(TABLE, query)
+    assert "output = pa.schema(" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("events", [{}, [{}]])
+def test_events_without_columns_are_said_to_have_none(events: Any) -> None:
+    with pytest.raises(op.BindError, match="unknown column 'ts'") as refused:
+        op.open(RISE).push(events)
+    assert refused.value.hint == "the rows have no columns at all"
+
+
+def test_a_lazy_frame_is_to_be_collected() -> None:
+    with pytest.raises(op.DataError, match="no rows yet") as refused:
+        op.match(pl.from_arrow(TABLE).lazy(), RISE)  # type: ignore[union-attr]
+    assert ".collect()" in str(refused.value.hint)
+
+
+def test_the_first_time_out_of_range_is_not_said_to_be_in_it() -> None:
+    with pytest.raises(op.DataError, match="out of range: 4611686018427387904") as refused:
+        op.match({"ts": [2**62], "x": [1]}, RISE)
+    assert str(refused.value.hint).endswith("to below 2^62")

@@ -12,7 +12,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from outpace.errors import DataError
 from outpace.files.find import FilePlace, find_files
-from outpace.pattern.argument import a_flag, a_path, shown
+from outpace.pattern.argument import a_flag, a_path, listed, shown
 
 #: Footers that are read at the same time; on object stores each waits for the network.
 _FOOTERS_AT_ONCE: Final = 16
@@ -93,8 +93,7 @@ def parquet(
     >>> parquet("events/2024-*.parquet")
     ParquetFiles(paths=('events/2024-*.parquet',), ordered=False)
     """
-    several = list(path) if isinstance(path, Iterable) else []
-    named = [path] if isinstance(path, str | os.PathLike) else several
+    named = (path,) if isinstance(path, str | os.PathLike) else listed(path)
     if not named or not all(isinstance(one, str | os.PathLike) for one in named):
         raise DataError(
             "expected a path or a list of paths",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -193,6 +193,10 @@ def a_path(value: Any, what: str, *, error: type[OutpaceError] = BindError) -> s
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or not path or "\0" in path:
         raise error(f"{what} is text or a pathlib.Path, not {shown(value)}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise error(f"{what} has a character that no file's name can have: {path!a}") from None
     return path
 
 
@@ -209,6 +213,40 @@ def several(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def check_characters(text: str, what: str) -> None:
+    r"""Refuse a text with half of a surrogate pair, which no file and no column can hold.
+
+    Examples
+    --------
+    >>> check_characters("\ud800", "measure 1")
+    Traceback (most recent call last):
+    ...
+    outpace.errors.BindError: [bind] half of a surrogate pair is no character
+      measure 1
+    """
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise BindError("half of a surrogate pair is no character", where=what)
+
+
+def listed(values: Any) -> tuple[Any, ...] | None:
+    """Return the values of a list, or of anything else that has some; None where there are none.
+
+    A text, bytes and a mapping are no lists, and neither is an array of NumPy without dimensions.
+
+    Examples
+    --------
+    >>> listed(["a", 3]), listed("ab"), listed(3)
+    (('a', 3), None, None)
+    """
+    if isinstance(values, str | bytes | Mapping):
+        return None
+    try:
+        found = iter(values)
+    except TypeError:
+        return None
+    return tuple(found)
+
+
 def some_names(values: Any, what: str, *, hint: str | None = None) -> tuple[str, ...]:
     """Return the texts of a list; a text alone is no list of its letters.
 
@@ -219,10 +257,11 @@ def some_names(values: Any, what: str, *, hint: str | None = None) -> tuple[str,
     ...
     outpace.errors.BindError: [bind] subset U is a list of names, not 'AB'
     """
-    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
-        names = tuple(values)
-        if all(isinstance(name, str) for name in names):
-            return tuple(map(str, names))
+    names = listed(values)
+    if names is not None and all(isinstance(name, str) for name in names):
+        for name in names:
+            check_characters(name, what)
+        return tuple(map(str, names))
     raise BindError(f"{what} is a list of names, not {shown(values)}", hint=hint)
 
 

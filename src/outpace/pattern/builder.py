@@ -255,7 +255,9 @@ def lit(value: Scalar) -> Fluent:
     True
     """
     constant = plain(value)
-    if constant is not None and not isinstance(constant, _CONSTANTS):
+    # The time that pandas gives for none calls itself a datetime, and equals nothing.
+    no_time = isinstance(constant, datetime.date) and constant != constant
+    if no_time or not (constant is None or isinstance(constant, _CONSTANTS)):
         raise BindError(f"{shown(value)} is no constant")
     return Fluent(Literal(constant))
 

@@ -169,7 +169,7 @@ def test_what_cannot_be_listed_is_named(tmp_path: Path) -> None:
         (["nonsense://x/y"], "cannot read the address 'nonsense://x/y'"),
         (["file:///%00"], "cannot list 'file:///%00'"),
         (["~nobody-of-that-name/x"], "cannot read the address '~nobody-of-that-name/x'"),
-        (["\ud800"], "cannot list"),
+        (["\ud800"], "a character that no file's name can have"),
         ([pipe], f"'{pipe}' is neither a file nor a folder"),
         ([named], f"cannot read '{named}' as Parquet"),
     ]

@@ -71,7 +71,7 @@ def valid_times(
         raise DataError(
             reason_of(column, name, first),
             detail=detail,
-            hint="event times lie in the years 1 to 9999, as integers between -2^62 and 2^62"
+            hint="event times lie in the years 1 to 9999, as integers from -2^62 to below 2^62"
             if column[first].is_valid
             else "leave such rows out, or give them a time",
         )

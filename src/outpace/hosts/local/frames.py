@@ -185,6 +185,10 @@ def _read(data: TableLike, schema: pa.Schema | None) -> pa.Table:
         return _without_index(pa.RecordBatchReader.from_stream(data).read_all())
     if hasattr(data, "__arrow_c_array__"):
         return pa.table(data)
+    if type(data).__name__ == "LazyFrame":
+        raise DataError(
+            "a lazy frame has no rows yet", hint="pass the frame that its .collect() returns"
+        )
     raise DataError(
         f"cannot read a table from an object of type {type(data).__name__}",
         hint="pass an Arrow table, a pandas or polars frame, a list of dictionaries, or a DuckDB "

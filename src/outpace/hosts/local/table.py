@@ -5,7 +5,7 @@ What most searches do not need is imported when it is asked for: a small search 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.errors import DataError, UnsupportedError
 from outpace.hosts.background import compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
-from outpace.pattern.argument import a_whole_number, shown
+from outpace.pattern.argument import a_whole_number, listed, shown
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
 from outpace.report.progress import show_progress
@@ -112,8 +112,8 @@ class Search:
         from outpace.explanation.why_not import why_not
 
         self._check_whole("why_not")
-        named = [rows] if isinstance(rows, int | np.integer) else rows
-        if isinstance(named, str | bytes) or not isinstance(named, Iterable):
+        named = (rows,) if isinstance(rows, int | np.integer) else listed(rows)
+        if named is None:
             raise DataError(
                 f"rows are whole numbers, not {shown(rows)}", hint="write why_not([0, 1, 2])"
             )

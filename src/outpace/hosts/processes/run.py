@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
 from types import TracebackType
@@ -44,7 +44,7 @@ from outpace.hosts.processes.reader import Ended, Item, SourceReader
 from outpace.hosts.processes.worker import Done
 from outpace.ingest.pace import Paced
 from outpace.ingest.source import Heartbeat, Source, merge_of
-from outpace.pattern.argument import a_whole_number, an_instance, shown
+from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
 from outpace.pattern.bind.check import check_instances
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Late
@@ -109,9 +109,8 @@ def run(
     True
     """
     checked_query(query)
-    several = list(sources) if isinstance(sources, Iterable) else []
-    listed = [sources] if isinstance(sources, Source) else several
-    if not listed or not all(isinstance(source, Source) for source in listed):
+    given = (sources,) if isinstance(sources, Source) else listed(sources)
+    if not given or not all(isinstance(source, Source) for source in given):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
     memory = a_whole_number(memory, "memory", least=1)
     batch_rows = a_whole_number(batch_rows, "batch_rows", least=1)
@@ -121,19 +120,21 @@ def run(
     if aside is not None and not callable(aside):
         hint = "write aside=lambda why, rows: print(why, rows)"
         raise BindError(f"aside is a function, not {shown(aside)}", hint=hint)
-    merge_of(listed)  # refuses sources that do not go together
-    if len(listed) > 1 and not _orders_by(query, listed[0].time):
+    merge_of(given)  # refuses sources that do not go together
+    if len(given) > 1 and not _orders_by(query, given[0].time):
         raise BindError(
             "the events of several sources are ordered by their time",
-            detail=f"the time of the sources is '{listed[0].time}'",
-            hint=f'write order_by("{listed[0].time}")',
+            detail=f"the time of the sources is '{given[0].time}'",
+            hint=f'write order_by("{given[0].time}")',
         )
     whole = query if query.windows is not None else query.over(LandmarkWindows())
     check_instances(whole)
     if query.order_of_arrival is not None:
         # What is out of order promises nothing by what comes next.
-        listed = [replace(one, in_order=False) if isinstance(one, Paced) else one for one in listed]
-    return Run(whole, listed, rate_control, memory, batch_rows, aside)
+        given = tuple(
+            replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
+        )
+    return Run(whole, list(given), rate_control, memory, batch_rows, aside)
 
 
 def match_in_processes(query: Query, table: pa.Table, progress: Progress | None = None) -> pa.Table:

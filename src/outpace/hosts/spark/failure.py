@@ -38,6 +38,11 @@ _ENDED: Final = re.compile(r"^Query [^\[]*\[id = .*?\] terminated with exception
 #: How Spark wraps the error of a task.
 _LOST: Final = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(.*?\): ")
 
+#: What gRPC says of a call that did not reach its server, among its own words.
+_CALL: Final = re.compile(
+    r'of RPC that terminated with:.*?\n\s*details = "(?P<said>.*?)"\n', re.DOTALL
+)
+
 #: Words of Spark that are kept.
 _CHARACTERS_MAX: Final = 600
 
@@ -73,6 +78,14 @@ def spark_error(error: BaseException) -> OutpaceError:
     ... py4j.protocol.Py4JJavaError: An error occurred while calling o557.save.
     ... : org.apache.spark.SparkException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012''')))
     [data] Spark: division by zero
+    >>> print(spark_error(RuntimeError('''<_InactiveRpcError of RPC that terminated with:
+    ...     status = StatusCode.UNAVAILABLE
+    ...     details = "failed to connect to all addresses"
+    ...     debug_error_string = "UNAVAILABLE:failed to connect to all addresses"
+    ... >''')))
+    [error] the Spark server does not answer
+      failed to connect to all addresses
+      hint: see whether Spark Connect runs at that address, and can be reached from here
 
     Another error of Python is told with the line that it comes from:
 
@@ -100,6 +113,13 @@ def spark_error(error: BaseException) -> OutpaceError:
     if isinstance(error, OutpaceError):
         return error
     text = str(error)
+    call = _CALL.search(text)
+    if call:
+        return OutpaceError(
+            "the Spark server does not answer",
+            detail=call["said"][:_CHARACTERS_MAX],
+            hint="see whether Spark Connect runs at that address, and can be reached from here",
+        )
     found = _OWN.search(text)
     if found:
         return _as_raised(found["kind"], found["text"])

@@ -148,6 +148,8 @@ def resolve_column(
     elif _in_double_quotes(node, text):
         quoted = name.replace("'", "''")
         hint = f"text goes into single quotes: '{quoted}'" + (f"; {hint}" if hint else "")
+    if not schema.names:
+        hint = "the rows have no columns at all"
     hint = hint or "the columns are " + ", ".join(schema.names)
     raise _error(f"unknown column '{name}'", where, node, text, hint=hint)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from outpace.errors import BindError
 from outpace.pattern import ast, types
+from outpace.pattern.argument import check_characters
 from outpace.pattern.bind.check import check_clauses, check_instances
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bound import (
@@ -114,8 +115,16 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     _check_partitions(partition_by, order_by, schema)
-    declared = getattr(query.operator, "output", None)
-    output: pa.Schema = query.operator().output if declared is None else declared
+    output = getattr(query.operator, "output", None)
+    if output is None:
+        output = getattr(query.operator(), "output", None)
+    if not isinstance(output, pa.Schema):
+        name = getattr(query.operator, "__name__", type(query.operator).__name__)
+        raise BindError(
+            f"operator {name} does not say which columns it returns",
+            where="apply",
+            hint='give the class an attribute: output = pa.schema([("mean", pa.float64())])',
+        )
     clash = set(partition_by) & set(output.names)
     if clash:
         raise BindError(f"the operator returns a partition column: {', '.join(sorted(clash))}")
@@ -367,6 +376,7 @@ def _output(
     input_names = [*leading, *(field.name for field in rest)]
     taken = {name.lower(): name for name in input_names}
     for measure in measures:
+        check_characters(measure.name, "the name of a measure")
         if measure.name.lower() in taken:
             raise BindError(
                 f"measure '{measure.name}' has the name of an output column",

@@ -283,10 +283,14 @@ def _zoned_rule(given: Sequence[BoundExpression]) -> Signature:
 
 
 def _at_zone(signature: Signature) -> Scalar:
-    if signature.arguments[0].tz:
-        return lambda value, _: value
-    function = converted(signature)
-    return lambda value, _: function(value)
+    where, function = zone(signature.result.tz), converted(signature)
+
+    def compute(value: datetime.datetime, _: str) -> datetime.datetime:
+        moment: datetime.datetime = function(value)
+        in_zone(moment, where)  # A time that its zone cannot show is refused where it is made.
+        return moment
+
+    return compute
 
 
 def _last_day(value: datetime.date) -> datetime.date:

@@ -161,3 +161,10 @@ def test_a_zone_that_differs_by_seconds_is_read_and_written_with_them() -> None:
     table = pa.table({"ts": pa.array([noon], pa.timestamp("us", "Europe/Berlin"))})
     found = op.match(table, query("second(ts) = 28", "CAST(ts AS VARCHAR)"))
     assert found["m"].to_pylist() == ["1850-06-01 12:53:28+00:53:28"]
+
+
+def test_a_time_that_its_zone_cannot_show_is_refused() -> None:
+    late = datetime.datetime(9999, 12, 31, 15, 30)
+    table = pa.table({"ts": pa.array([late], pa.timestamp("us", "UTC"))})
+    with pytest.raises(op.DataError, match="outside of the years 1 to 9999 in that time zone"):
+        op.match(table, query(measure="ts AT TIME ZONE 'Asia/Tokyo'"))
