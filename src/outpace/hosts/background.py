@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import weakref
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -114,6 +115,38 @@ class CompileNotice:
         sys.stderr.write(
             "outpace: compiling for the first use on this machine, which may take a minute;"
             " python -m outpace.hosts.compile does it ahead\n"
+        )
+
+
+class ToilNotice:
+    """Says once, on standard error, that a search takes long since it grows faster than the rows.
+
+    Parameters
+    ----------
+    name
+        The query's name.
+    patience_seconds
+        How long it may go on before it is said.
+    """
+
+    def __init__(self, name: str, patience_seconds: float = 2 * PATIENCE_SECONDS) -> None:
+        self._name = name
+        self._patience_seconds = patience_seconds
+        self._since: float | None = None
+        self._told = False
+
+    def __call__(self) -> None:
+        """Take note that the search takes far more steps than rows."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if self._told or now - self._since < self._patience_seconds:
+            return
+        self._told = True
+        sys.stderr.write(
+            f"outpace: the search for '{self._name}' takes many steps for each row, and grows"
+            " faster than the rows; WITHIN bounds how long a match may last, and op.explain says"
+            " which steps make it grow\n"
         )
 
 

@@ -9,7 +9,7 @@ it easy to check.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,6 +30,9 @@ STEPS_PER_ROW = 100
 #: and far more than what is linear ever takes. A unit is a step, or a row that was looked at.
 WORK_BUDGET = 10_000_000_000
 WORK_PER_ROW = 10_000
+
+#: With more steps for each row than this, and no WITHIN, a search grows faster than the rows.
+TOIL_PER_ROW = 200
 
 #: What a call of compiled code does at once: some milliseconds.
 WORK_AT_ONCE = 1 << 21
@@ -195,6 +198,8 @@ class Pace:
 
     work: int = WORK_AT_ONCE
     progress: Progress | None = None
+    #: Told again and again while a search takes far more steps than rows.
+    toil: Callable[[], None] | None = None
 
 
 class Matcher(Protocol):
@@ -245,6 +250,8 @@ class Turns:
             )
         if self._pace.progress is not None:
             self._pace.progress(row, self._rows)
+        if self._pace.toil is not None and self._work > TOIL_PER_ROW * self._rows:
+            self._pace.toil()
 
 
 def empty_block(task: Task) -> Block:

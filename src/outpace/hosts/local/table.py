@@ -17,7 +17,7 @@ from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.task import match_block, prepare, whole_block
 from outpace.errors import DataError, UnsupportedError
-from outpace.hosts.background import compile_in_background
+from outpace.hosts.background import ToilNotice, compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_whole_number, listed, shown
 from outpace.pattern.notebook import Text, table_html
@@ -33,7 +33,9 @@ def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -
 
 def search(data: TableLike, query: Query, *, progress: Progress | None = None) -> Search:
     """Prepare a search: it runs when something is asked of it, and only as far as needed."""
-    return Search(to_arrow(data, checked_query(query)), query, Pace(progress=progress))
+    table = to_arrow(data, checked_query(query))
+    toil = ToilNotice(query.name) if query.bound is None else None
+    return Search(table, query, Pace(progress=progress, toil=toil))
 
 
 class Search:

@@ -369,12 +369,21 @@ def test_functions_of_columns_with_few_values(condition):
     assert found.start.tolist() == ([0] if "trim" in condition else [0, 3])
 
 
-def _paced(pattern, rows, report, **definitions):
+def _paced(pattern, rows, report, toil=None, **definitions):
     """Match equal rows with a kernel that pauses after ten steps."""
     table = _letters("a" * rows)
     query = Query().order_by("ts").pattern(pattern).define(definitions).measures(n="COUNT(*)")
-    task = replace(prepare(query, table.schema), pace=Pace(10, report))
+    task = replace(prepare(query, table.schema), pace=Pace(10, report, toil))
     return match_block(task, make_kernel(task), whole_block(task, table))
+
+
+@pytest.mark.parametrize(("last", "toils"), [("b", True), ("a", False)])
+def test_a_search_that_grows_faster_than_the_rows_is_told(monkeypatch, last, toils):
+    monkeypatch.setattr(contract_module, "TOIL_PER_ROW", 20)
+    told = []
+    defined = {"A": "A.ts >= FIRST(A.ts)", "B": f"x = '{last}'"}
+    _paced("A+ B", 200, None, lambda: told.append(True), **defined)
+    assert bool(told) == toils
 
 
 @pytest.mark.parametrize(

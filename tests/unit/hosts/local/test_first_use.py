@@ -11,7 +11,7 @@ import pytest
 from numba.core.event import Event, EventStatus
 
 from outpace.engine.kernels.strict import search_strict
-from outpace.hosts.background import CompileNotice
+from outpace.hosts.background import CompileNotice, ToilNotice
 
 SCRIPT = """
 import sys
@@ -202,3 +202,14 @@ def test_a_short_compilation_is_not_told(capsys: pytest.CaptureFixture[str]) -> 
     listener.on_start(compiling)
     listener.on_end(compiling)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("patience_seconds", "times"), [(0, 1), (60, 0)])
+def test_who_waits_for_a_search_that_grows_is_told_once(
+    capsys: pytest.CaptureFixture[str], patience_seconds: float, times: int
+) -> None:
+    told = ToilNotice("dips", patience_seconds)
+    for _ in range(3):
+        told()
+    said = capsys.readouterr().err
+    assert said.count("outpace: the search for 'dips'") == said.count("WITHIN") == times
