@@ -130,6 +130,8 @@ class Answer:
         No later match has an event with a time before this; NO_TIME where nobody knows.
     open_windows
         How many windows it has open.
+    events
+        How many events it was delivered.
     idle
         Partitions that it has forgotten.
     """
@@ -140,6 +142,7 @@ class Answer:
     horizon: int
     watermark: int = NO_TIME
     open_windows: int = 0
+    events: int = 0
     idle: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
@@ -158,6 +161,11 @@ class Routed:
     arrived: int
     watermark: int = NO_TIME
     ended: bool = False
+
+
+@dataclass(frozen=True)
+class TurnEnded:
+    """All messages that there were are carried: what no due answer can change may come out."""
 
 
 @dataclass(frozen=True)

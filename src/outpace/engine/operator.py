@@ -7,7 +7,7 @@ a front and one instance in one place, whose matches are in order already; a hos
 several places carries `Deliver` and `Delivered` between them. Each part is a state machine: a step
 is a function of its state and of the message.
 
-Memory: that of the parts, see there; one small entry for each delivery without an answer.
+Memory: that of the parts, see there; the back has a number for each delivery without an answer.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -42,6 +42,7 @@ from outpace.engine.message import (
     Stimulus,
     TimerFired,
     TimeTold,
+    TurnEnded,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
@@ -50,6 +51,7 @@ from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
+from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
@@ -63,11 +65,50 @@ from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, missing_column, other_type
-from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.disorder import Watermark
 from outpace.pattern.operator import SharedOperator
 
 #: The orders of several sources.
 _SOURCES: Final = (SourceOrder, ReorderedSources)
+
+
+@dataclass(frozen=True)
+class FrontCounters:
+    """What a front has done, and what waits.
+
+    Parameters
+    ----------
+    events, sent
+        Events that had their turn, and how many went to instances, one for each that got it.
+    open_windows, partitions
+        Windows that are open, and partitions that are known.
+    buffered
+        Events that wait for their turn.
+    unanswered, loads
+        For each instance the deliveries without an answer, and the events in them.
+    """
+
+    events: int
+    sent: int
+    open_windows: int
+    partitions: int
+    buffered: int
+    unanswered: tuple[int, ...]
+    loads: tuple[int, ...]
+
+    @property
+    def duplication(self) -> float:
+        """How often an event was sent, on average over all events."""
+        return self.sent / self.events if self.events else 1.0
+
+
+@dataclass(frozen=True)
+class BackCounters:
+    """What a back holds: matches that wait for others, and those that may be found again."""
+
+    waiting: int
+    remembered: int
 
 
 class Front(Stateful):
@@ -87,7 +128,7 @@ class Front(Stateful):
         Says how many of the first of some events in order go on together; all by default.
     """
 
-    CHANGED = ("order", "_ids", "_numbers", "splitter", "schedule", "_sent", "loads")
+    CHANGED = ("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads")
 
     def __init__(
         self,
@@ -99,20 +140,22 @@ class Front(Stateful):
         self._block_size = block_size
         bound, windows = spec.bound, spec.windows
         self._ids = EventIds(spec.sources, place)
-        self.order: Order = _make_order(spec)
+        self._order: Order = _make_order(spec)
         self._numbers = EventNumbers(bound.schema, bound.partition_by, spec.time)
-        self.splitter: Splitter | None = None if windows is None else make_splitter(windows)
-        self.schedule: Schedule | None = None
+        self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
+        self._schedule: Schedule | None = None
         if spec.instances is not None:
             assert windows is not None, "only windows are shared by instances"
             query = spec.query.instances(spec.instances, spec.query.scheduler)
-            self.schedule = make_schedule(scheduler_of(query), spec.instances, windows)
-        #: For each instance the sizes of deliveries without an answer, and their sum.
-        self._sent: list[deque[int]] = [deque() for _ in range(spec.instances or 1)]
-        self.loads = [0] * len(self._sent)
+            self._schedule = make_schedule(scheduler_of(query), spec.instances, windows)
+        #: For each instance the deliveries without an answer, and the events in them.
+        self._unanswered = [0] * (spec.instances or 1)
+        self._loads = [0] * (spec.instances or 1)
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
+        #: Whether the events are the matches of another stream, which tells the time.
+        self._follows = False
         #: Whether events that were taken could not be split or matched.
         self.failed = False
 
@@ -122,14 +165,21 @@ class Front(Stateful):
         return self._numbers.arrived
 
     @property
-    def partitions(self) -> int:
-        """How many partitions are known."""
-        return self._numbers.partitions
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self._order.watermark
 
-    @property
-    def unanswered(self) -> list[int]:
-        """For each instance the number of deliveries without an answer."""
-        return [len(sent) for sent in self._sent]
+    def counters(self) -> FrontCounters:
+        """Return what there was, and what waits; it takes a look at all that is open."""
+        return FrontCounters(
+            self.arrived,
+            self.arrived if self._schedule is None else self._schedule.events_sent,
+            0 if self._splitter is None else self._splitter.open_windows,
+            self._numbers.partitions,
+            self._order.buffered,
+            tuple(self._unanswered),
+            tuple(self._loads),
+        )
 
     def step(self, message: Stimulus | Delivered) -> list[SetAside | SetTimer | Deliver | Routed]:
         """Take what happened and return what is to be done."""
@@ -145,11 +195,11 @@ class Front(Stateful):
                 released = self._arrive(message)
                 ended = message.ended
             case TimeTold():
-                released = self.order.tell(message.watermark, message.source)
+                released = self._order.tell(message.watermark, message.source)
             case TimerFired():
-                released = self.order.fire(message.at)
+                released = self._order.fire(message.at)
             case SourceEnded():
-                released = self.order.finish(message.source)
+                released = self._order.finish(message.source)
                 ended = message.source is None
                 if ended and released.rows.num_rows:
                     # What events decide comes before what their end does.
@@ -169,43 +219,44 @@ class Front(Stateful):
     @property
     def holding(self) -> str | None:
         """The source that the others wait for; None where there is one, or all have finished."""
-        return self.order.holding if isinstance(self.order, _SOURCES) else None
+        return self._order.holding if isinstance(self._order, _SOURCES) else None
 
-    def waiting(self, source: str | None) -> int:
-        """Return how many events of a source wait, or of all."""
-        if source is not None and isinstance(self.order, _SOURCES):
-            return self.order.waiting(source)
-        return self.order.buffered
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        assert isinstance(self._order, _SOURCES)
+        return self._order.wants(source)
+
+    def waiting(self, source: str) -> int:
+        """Return how many events of a source wait."""
+        if isinstance(self._order, _SOURCES):
+            return self._order.waiting(source)
+        return self._order.buffered
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""
         if self.failed:
             raise DataError("an earlier push failed", hint="resume the query from a saved state")
 
-    def follow(self, disorder: BoundDisorder) -> None:
-        """Take events in another order from now on."""
-        self.order = make_order(self._spec.bound, disorder, self._spec.schema)
-
     def take_back(self) -> bool:
         """Undo the last step, whose delivery nobody could take; say whether that is possible."""
-        if not isinstance(self.order, OrderedInput) or self.splitter is not None:
+        if not isinstance(self._order, OrderedInput) or self._splitter is not None:
             return False
-        self.order.take_back()
+        self._order.take_back()
         self._numbers.take_back()
         self._ended = False
         return True
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        parts = {"order": self.order.state(), "numbers": self._numbers.state()}
+        parts = {"order": self._order.state(), "numbers": self._numbers.state()}
         if self._spec.identified:
             parts["ids"] = self._ids.state()
-        if self.splitter is not None:
-            parts["windows"] = self.splitter.state()
-        numbers: dict[str, object] = {"ended": self._ended}
-        if self.schedule is not None:
-            numbers["loads"] = self.loads
-            parts["schedule"] = self.schedule.state()
+        if self._splitter is not None:
+            parts["windows"] = self._splitter.state()
+        numbers: dict[str, object] = {"ended": self._ended, "follows": self._follows}
+        if self._schedule is not None:
+            numbers["loads"] = self._loads
+            parts["schedule"] = self._schedule.state()
         return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
@@ -213,22 +264,24 @@ class Front(Stateful):
         ended = state.numbers.get("ended")
         require(isinstance(ended, bool), "nobody knows whether it has ended")
         self._ended = bool(ended)
-        self.order.restore(state.part("order"))
+        if state.numbers.get("follows") is True:
+            self._follow()
+        self._order.restore(state.part("order"))
         self._numbers.restore(state.part("numbers"))
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
-        if self.splitter is not None:
-            self.splitter.restore(state.part("windows"))
-            self._require_same(self.splitter)
-        if self.schedule is not None:
-            self.schedule.restore(state.part("schedule"), self.opened())
+        if self._splitter is not None:
+            self._splitter.restore(state.part("windows"))
+            self._require_same(self._splitter)
+        if self._schedule is not None:
+            self._schedule.restore(state.part("schedule"), self.opened())
             loads = state.numbers.get("loads", [])
-            require(isinstance(loads, list) and len(loads) == len(self.loads), "loads are missing")
-            self.loads = [integer({"load": load}, "load") for load in loads]
+            require(isinstance(loads, list) and len(loads) == len(self._loads), "loads are missing")
+            self._loads = [integer({"load": load}, "load") for load in loads]
 
     def opened(self) -> Windows | None:
         """Return the windows that are open."""
-        return None if self.splitter is None else self.splitter.opened()
+        return None if self._splitter is None else self._splitter.opened()
 
     @property
     def taken(self) -> Integers:
@@ -239,12 +292,36 @@ class Front(Stateful):
         """Let the order take events, with their ids."""
         rows, source = message.rows, message.source
         self._check(rows.schema)
+        given = self._spec.disorder is not None or self._spec.sources is not None
+        if message.watermark != NO_TIME and not given:
+            self._check_following(rows)
         if self._spec.identified:
             rows = self._ids.give(rows, source)
-        released = self.order.push(rows, message.spans, message.watermark, source, message.arrival)
+        released = self._order.push(rows, message.spans, message.watermark, source, message.arrival)
         if self._spec.identified:
             self._ids.take(source, rows.num_rows)
         return released
+
+    def _follow(self) -> None:
+        """Take the matches of another stream from now on, whose watermarks tell the time."""
+        bound = self._spec.bound
+        disorder = bind_disorder(self._spec.query.disorder(Watermark()), bound.schema)
+        self._order = make_order(bound, disorder, self._spec.schema)
+        self._follows = True
+
+    def _check_following(self, matches: pa.Table) -> None:
+        """Refuse matches before a time of which their stream said that it has passed."""
+        if not self._follows:
+            self._follow()
+        time = self._spec.bound.order_by[0]
+        times = as_integers(matches.column(time).drop_null())
+        if len(times) and times.min() < self.watermark:
+            raise DataError(
+                f"matches of another stream come before rows that were already taken: "
+                f"{time} is {times.min()}, after {self.watermark}",
+                hint="push the matches of one stream, each once and in the order in which they "
+                "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
+            )
 
     def _shown(self, rows: pa.Table) -> pa.Table:
         """Return events as they came."""
@@ -270,35 +347,35 @@ class Front(Stateful):
     ) -> Iterator[Deliver | Routed]:
         spec = self._spec
         events, split = self._no_events, NO_SPLIT
-        if rows.num_rows or self.splitter is None:
+        if rows.num_rows or self._splitter is None:
             try:
                 events = self._numbers.number(rows)
-                split = NO_SPLIT if self.splitter is None else self.splitter.push(events)
+                split = NO_SPLIT if self._splitter is None else self._splitter.push(events)
             except BaseException:
-                if first and isinstance(self.order, OrderedInput):
-                    self.order.take_back()
+                if first and isinstance(self._order, OrderedInput):
+                    self._order.take_back()
                 else:
                     # What was let go is lost: nobody may take the rest for the whole.
                     self.failed = True
                 raise
             self._numbers.take()
-        if self.splitter is not None:
-            split = self._close(self.splitter, split, watermark, ended=ended)
+        if self._splitter is not None:
+            split = self._close(self._splitter, split, watermark, ended=ended)
         self._ended = ended
         arrived = self.arrived
-        if self.schedule is None:
+        if self._schedule is None:
             yield Deliver(0, events, None, split, arrived, watermark, ended)
         else:
-            for one in self.schedule.route(events, split, self.loads):
+            for one in self._schedule.route(events, split, self._loads):
                 delivery = Deliver(
                     one.instance, events, one.ranges, one.split, arrived, watermark, ended
                 )
-                self._sent[one.instance].append(one.size)
-                self.loads[one.instance] += one.size
+                self._unanswered[one.instance] += 1
+                self._loads[one.instance] += one.size
                 yield delivery
-        if spec.forgets_partitions and self.splitter is not None:
+        if spec.forgets_partitions and self._splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
-            self._numbers.forget(self.splitter.idle(touched))
+            self._numbers.forget(self._splitter.idle(touched))
         yield Routed(arrived, watermark, ended)
 
     def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
@@ -313,9 +390,9 @@ class Front(Stateful):
     def _answered(self, message: Delivered) -> None:
         if len(message.answer.idle):
             self._numbers.forget(message.answer.idle, restart=True)
-        sent = self._sent[message.instance]
-        if sent:
-            self.loads[message.instance] -= sent.popleft()
+        if self._unanswered[message.instance]:
+            self._unanswered[message.instance] -= 1
+            self._loads[message.instance] -= message.answer.events
 
     def _check(self, schema: pa.Schema) -> None:
         """Refuse rows that have not the columns that are needed, or of other types."""
@@ -396,6 +473,7 @@ class Instance(Stateful):
                 delivery.arrived,
                 delivery.arrived,
                 self._told(watermark),
+                events=delivery.size,
                 idle=settled.idle,
             )
         matches = matcher.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
@@ -406,6 +484,7 @@ class Instance(Stateful):
             matcher.horizon,
             self._told(watermark),
             matcher.open_windows,
+            delivery.size,
         )
 
     def steps(self, delivery: Deliver) -> Iterator[WindowMatches]:
@@ -448,15 +527,15 @@ class Instance(Stateful):
 class Back(Stateful):
     """Puts the matches of instances together, in their order, each of them once.
 
-    With `Deliver` it hears whose answers are due, so that what no due answer can change comes out;
-    where all have answered, `AllAnswered` lets the rest out.
+    With `Deliver` it hears whose answers are due, so that `TurnEnded` lets out what no due answer
+    can change; where all have answered, `AllAnswered` lets the rest out.
     """
 
-    CHANGED = ("merger", "_due", "_answers")
+    CHANGED = ("_merger", "_due", "_answers")
 
     def __init__(self, spec: OperatorSpec) -> None:
         count = spec.instances or 1
-        self.merger = Merger(spec.bound.output, count, distinct=spec.finds_again)
+        self._merger = Merger(spec.bound.output, count, distinct=spec.finds_again)
         #: For each instance the arrival numbers that its due deliveries begin with.
         self._due: list[deque[int]] = [deque() for _ in range(count)]
         self._answers: list[Answer | None] = [None] * count
@@ -469,7 +548,11 @@ class Back(Stateful):
         """Whether the input has ended and every delivery is answered."""
         return self._ended and not any(self._due)
 
-    def step(self, message: Deliver | Routed | Delivered | AllAnswered) -> list[Emit]:
+    def counters(self) -> BackCounters:
+        """Return how many matches are held."""
+        return BackCounters(self._merger.waiting, self._merger.remembered)
+
+    def step(self, message: Deliver | Routed | Delivered | TurnEnded | AllAnswered) -> list[Emit]:
         """Take what happened and return what is complete."""
         match message:
             case Deliver():
@@ -482,34 +565,36 @@ class Back(Stateful):
             case Delivered():
                 self._take(message)
                 return []
+            case TurnEnded():
+                return self._complete()
             case AllAnswered():
-                return self._emit(self.merger.rest())
+                return self._emit(self._merger.rest())
 
-    def complete(self) -> list[Emit]:
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        return self._merger.state()
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._merger.restore(state)
+
+    def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""
         now = ENDED if self._ended else self._arrived
         for number, (due, answer) in enumerate(zip(self._due, self._answers, strict=True)):
             frontier = due[0] if due else now
             open_windows = answer is not None and answer.open_windows
             horizon = answer.horizon if answer is not None and open_windows else frontier
-            self.merger.advance(number, frontier, min(horizon, frontier))
-        return self._emit(self.merger.take())
-
-    def state(self) -> State:
-        """Return all that is kept, for `restore`."""
-        return self.merger.state()
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self.merger.restore(state)
+            self._merger.advance(number, frontier, min(horizon, frontier))
+        return self._emit(self._merger.take())
 
     def _take(self, message: Delivered) -> None:
         instance, answer = message.instance, message.answer
         due = self._due[instance]
         if due:
             due.popleft()
-        self.merger.push(instance, answer.matches)
-        self.merger.advance(instance, answer.frontier, answer.horizon)
+        self._merger.push(instance, answer.matches)
+        self._merger.advance(instance, answer.frontier, answer.horizon)
         self._answers[instance] = answer
 
     def _emit(self, matches: WindowMatches) -> list[Emit]:

@@ -124,9 +124,9 @@ class _Arriving:
 
     def unused_late(self, cells: Sequence[Cell]) -> int:
         """Count the events that no step can use, known by their times alone, that are late."""
-        order = self._front.order
+        watermark = self._front.watermark
         blocks = [cell.block for cell in cells if cell.kind is CellKind.UNUSED]
-        return sum(int(np.searchsorted(read_times(block), order.watermark)) for block in blocks)
+        return sum(int(np.searchsorted(read_times(block), watermark)) for block in blocks)
 
     def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
         """Return the events that are set aside, by why."""
@@ -147,14 +147,16 @@ class _Arriving:
     def counters(
         self, stimulus: EventsArrived, aside: dict[Aside, pa.Table], late: int, before: int
     ) -> Counters:
-        """Return what became of the events of a batch, and how many wait."""
+        """Return what became of the events of a batch, how many wait, and all keys."""
         sizes = {kind: rows.num_rows for kind, rows in aside.items()}
+        counters = self._front.counters()
         return Counters(
             events=stimulus.rows.num_rows,
-            released=self._front.arrived - before,
+            released=counters.events - before,
             late=sizes.get(Aside.LATE, 0) + late,
             invalid=sizes.get(Aside.INVALID, 0),
-            buffered=self._front.order.buffered,
+            buffered=counters.buffered,
+            keys=counters.partitions,
         )
 
     def _read(self, cell: Cell) -> pa.Table:
@@ -216,9 +218,7 @@ class FrontStage:
         aside = arriving.aside(messages)
         (routed,) = [one for one in messages if isinstance(one, Routed)]
         given = {one.instance: one for one in messages if isinstance(one, Deliver)}
-        self.counters = replace(
-            arriving.counters(stimulus, aside, late, before), keys=self.part.partitions
-        )
+        self.counters = arriving.counters(stimulus, aside, late, before)
         idle = Deliver(0, self._nothing, None, NO_SPLIT, routed.arrived)
         deliveries = [given.get(number, idle) for number in range(self._instances)]
         return [

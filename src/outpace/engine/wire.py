@@ -48,8 +48,8 @@ from outpace.pattern.bound import BoundQuery
 
 _HEADER: Final = struct.Struct("<qq3Q")
 
-#: What an answer knows beside its promises: time, and how many windows are open.
-_KNOWN: Final = struct.Struct("<qq")
+#: What an answer says beside its promises: time, open windows, and events delivered.
+_KNOWN: Final = struct.Struct("<qqq")
 
 _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
@@ -98,7 +98,10 @@ def read_delivery(data: pa.Buffer, schema: pa.Schema, bound: BoundQuery) -> Deli
 
 def write_answer(answer: Answer) -> bytes:
     """Write an answer."""
-    matches, known = answer.matches, _KNOWN.pack(answer.watermark, answer.open_windows)
+    matches, known = (
+        answer.matches,
+        _KNOWN.pack(answer.watermark, answer.open_windows, answer.events),
+    )
     if not len(matches):
         return _joined(answer.frontier, answer.horizon, [b"", b"", known])
     numbers: dict[str, pa.Array] = {

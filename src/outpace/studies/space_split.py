@@ -161,9 +161,10 @@ def _duplicating(
     """Return the rate, and how often an event is sent, after the first events."""
     stream = SplitStream(query, blocks)
     stream.run_until(first)
-    came, sent = stream.schedule.events_in, stream.schedule.events_sent
+    before = stream.front.counters()
     (rate,) = _rates([stream], seconds)
-    return rate, (stream.schedule.events_sent - sent) / (stream.schedule.events_in - came)
+    after = stream.front.counters()
+    return rate, (after.sent - before.sent) / (after.events - before.events)
 
 
 def _over(size: int, slide: int | None = None) -> Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from outpace.engine.message import (
 from outpace.engine.operator import Front, Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
-from outpace.engine.split.schedule import Schedule
 from outpace.engine.window_match.result import WindowMatches
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import Source
@@ -62,12 +62,6 @@ class SplitStream:
         self._blocks = blocks
         self._turns = -1
         self._answer = empty_answer(spec)
-
-    @property
-    def schedule(self) -> Schedule:
-        """Who gives windows to instances."""
-        assert self.front.schedule is not None
-        return self.front.schedule
 
     def prepare(self) -> None:
         """Let the times of the blocks go on."""
@@ -164,7 +158,7 @@ def step_and_answer(front: Front, stimulus: Stimulus, answer: Answer) -> list[De
     """Let a front take what happened, and each instance answer what it is given."""
     deliveries = [message for message in front.step(stimulus) if isinstance(message, Deliver)]
     for delivery in deliveries:
-        front.step(Delivered(delivery.instance, answer))
+        front.step(Delivered(delivery.instance, replace(answer, events=delivery.size)))
     return deliveries
 
 

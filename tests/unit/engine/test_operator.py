@@ -14,6 +14,7 @@ from outpace.engine.message import (
     EventsArrived,
     SetAside,
     Stimulus,
+    TurnEnded,
 )
 from outpace.engine.operator import Back, Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
@@ -69,7 +70,7 @@ class Driver:
         return replace(delivery, events=unpacked(rows, first))
 
     def _take(self) -> None:
-        self.results += [emit.matches.table for emit in self.back.complete()]
+        self.results += [emit.matches.table for emit in self.back.step(TurnEnded())]
 
 
 def test_an_instance_that_gets_nothing_holds_nobody_back() -> None:
@@ -109,7 +110,7 @@ def test_a_match_is_remembered_while_another_instance_may_find_it_again() -> Non
             driver.answer(driver.busy[0])
     found = pa.concat_tables(driver.results).to_pylist()
     assert [(row["first"], row["last"], row["window"]) for row in found] == [(2, 3, 0)]
-    assert driver.back.merger.remembered == 0
+    assert driver.back.counters().remembered == 0
 
 
 def test_loads_are_the_events_without_an_answer() -> None:
@@ -117,10 +118,10 @@ def test_loads_are_the_events_without_an_answer() -> None:
     driver = Driver(query)
     rows = pa.table({"ts": range(6), "key": ["a"] * 6, "x": range(6)}, schema=SCHEMA)
     driver.push(rows)
-    assert driver.front.loads == [4, 2]
-    assert driver.front.unanswered == [1, 1]
+    assert driver.front.counters().loads == (4, 2)
+    assert driver.front.counters().unanswered == (1, 1)
     driver.answer(0)
-    assert driver.front.loads == [0, 2]
+    assert driver.front.counters().loads == (0, 2)
 
 
 @pytest.mark.parametrize("keyed", [False, True])

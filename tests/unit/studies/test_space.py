@@ -90,10 +90,11 @@ def test_a_stream_goes_on_over_the_same_blocks(scheduler: Scheduler, copies: flo
     query = discarding().over(CountWindows(400, 100)).instances(5, schedule=scheduler)
     stream = SplitStream(query, blocks_of("SimpleEvent", 300))
     stream.run_until(9_000)
-    came, sent = stream.schedule.events_in, stream.schedule.events_sent
+    before = stream.front.counters()
     stream.run_until(18_000)
-    assert stream.schedule.events_in == 18_000
-    assert (stream.schedule.events_sent - sent) / (18_000 - came) == pytest.approx(copies)
+    after = stream.front.counters()
+    assert after.events == 18_000
+    assert (after.sent - before.sent) / (18_000 - before.events) == pytest.approx(copies)
 
 
 def test_a_timed_source_numbers_its_events_and_repeats_their_payload() -> None:

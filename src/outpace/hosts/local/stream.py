@@ -44,10 +44,9 @@ from outpace.engine.message import (
 from outpace.engine.operator import Operator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import with_reasons
-from outpace.engine.order.source_order import ReorderedSources, SourceOrder
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
-from outpace.engine.rows.times import as_integer, as_integers, from_integers
+from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
@@ -56,7 +55,7 @@ from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Late, Watermark
+from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, Rows, checked_query
 from outpace.plan.late_events import LateEvents
 
@@ -232,8 +231,6 @@ class StreamMatcher:
         self._dropped: LateEvents | None = None
         #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()
-        #: Whether the events are the matches of another stream, which tells the time.
-        self._follows = False
         self._last: Emit | None = None
         #: When the operator wants to hear from the clock.
         self._timer: int | None = None
@@ -324,9 +321,7 @@ class StreamMatcher:
         if self._operator is None and self._identifiers is not None:
             return source in self._identifiers
         self._check_source(source)
-        order = self._bound("ask for a source").front.order
-        assert isinstance(order, SourceOrder | ReorderedSources)
-        return order.wants(source)
+        return self._bound("ask for a source").front.wants(source)
 
     def advance(self, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row has a time before `time`; return what became final.
@@ -378,7 +373,7 @@ class StreamMatcher:
     @property
     def buffered(self) -> int:
         """How many rows wait for others that may come before them."""
-        return 0 if self._operator is None else self._operator.front.order.buffered
+        return 0 if self._operator is None else self._operator.front.counters().buffered
 
     @property
     def rows_kept(self) -> int:
@@ -393,7 +388,7 @@ class StreamMatcher:
     @property
     def partitions(self) -> int:
         """How many partitions are known."""
-        return 0 if self._operator is None else self._operator.front.partitions
+        return 0 if self._operator is None else self._operator.front.counters().partitions
 
     @property
     def watermark(self) -> int | None:
@@ -401,7 +396,7 @@ class StreamMatcher:
 
         None where it is not known: rows in order tell it only where WITHIN or windows ask for it.
         """
-        told = NO_TIME if self._operator is None else self._operator.front.order.watermark
+        told = NO_TIME if self._operator is None else self._operator.front.watermark
         return None if told == NO_TIME else int(told)
 
     def time_text(self, time: int) -> str:
@@ -418,7 +413,6 @@ class StreamMatcher:
         header = {
             "sources": self._identifiers and list(self._identifiers),
             "disorder": self._query.order_of_arrival is not None,
-            "follows": self._follows,
         }
         if self._operator is None:
             return State(header).encode()
@@ -449,8 +443,6 @@ class StreamMatcher:
             self.bind(schema.schema)
             self._begun = True
             assert self._operator is not None
-            if header.get("follows"):
-                self._begin_to_follow()
             self._operator.restore(saved.part("operator"))
 
     def take(self, stimulus: Stimulus) -> list[Instruction]:
@@ -462,8 +454,6 @@ class StreamMatcher:
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         operator = self._bound("go on")
         self._begun = True
-        if isinstance(stimulus, EventsArrived) and stimulus.watermark != NO_TIME:
-            self._follow(stimulus.rows, stimulus.watermark)
         return operator.step(stimulus)
 
     def _step(self, stimulus: Stimulus) -> pa.Table:
@@ -505,27 +495,6 @@ class StreamMatcher:
         if source is None:
             raise DataError("the source of the rows is missing", hint='push(data, source="a")')
         a_text(source, "the identifier of a source", error=DataError)
-
-    def _follow(self, matches: pa.Table, time: int) -> None:
-        """Take matches of another stream, of which no later one has an event before a time."""
-        operator = self._bound("follow")
-        if not self._follows:
-            self._begin_to_follow()
-        order, bound = operator.front.order, operator.spec.bound
-        times = as_integers(matches.column(bound.order_by[0]).drop_null())
-        if len(times) and times.min() < order.watermark:
-            raise DataError(
-                f"matches of another stream come before rows that were already taken: "
-                f"{bound.order_by[0]} is {times.min()}, after {order.watermark}",
-                hint="push the matches of one stream, each once and in the order in which they "
-                "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
-            )
-
-    def _begin_to_follow(self) -> None:
-        operator = self._bound("follow")
-        schema = operator.spec.bound.schema
-        operator.front.follow(bind_disorder(self._query.disorder(Watermark()), schema))
-        self._follows = True
 
     def _bound(self, action: str) -> Operator:
         if self._operator is None:

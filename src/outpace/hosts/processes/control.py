@@ -103,6 +103,10 @@ class RateController:
         speed, before = events / seconds, self._speeds[instance]
         self._speeds[instance] = speed if not before else before + _NEWNESS * (speed - before)
 
+    def due(self, now: float) -> bool:
+        """Say whether it is time to set the rate anew."""
+        return not now - self._adjusted_at < self._control.interval_s
+
     def adjust(self, now: float, loads: Sequence[float], duplication: float) -> None:
         """Set the rate anew, where it is time to.
 
@@ -115,7 +119,7 @@ class RateController:
         duplication
             How many instances an event goes to on average.
         """
-        if now - self._adjusted_at < self._control.interval_s:
+        if not self.due(now):
             return
         first = math.isnan(self._adjusted_at)
         self._adjusted_at = now

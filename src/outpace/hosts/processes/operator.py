@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus
+from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus, TurnEnded
 from outpace.engine.operator import Back, Front
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.travel import packed
@@ -53,8 +53,7 @@ class ParallelOperator:
     memory
         Bytes of shared memory.
     watch
-        Told of every answer: the instance, the events that it answers for, what it did, and the
-        answer.
+        Told of every answer: the instance, what it did, and the answer.
     aside
         Told of the events that are set aside.
     """
@@ -67,7 +66,7 @@ class ParallelOperator:
         disorder: BoundDisorder | None = None,
         sources: tuple[str, ...] | None = None,
         memory: int = MEMORY,
-        watch: Callable[[int, int, Done, Answer], None] = lambda *answered: None,
+        watch: Callable[[int, Done, Answer], None] = lambda *answered: None,
         aside: Callable[[SetAside], None] = lambda aside: None,
     ) -> None:
         count = query.instance_count
@@ -137,7 +136,7 @@ class ParallelOperator:
 
     def take(self) -> pa.Table:
         """Return the matches that are complete, in their order."""
-        (emit,) = self.back.complete()
+        (emit,) = self.back.step(TurnEnded())
         return emit.matches.table
 
     def rest(self) -> Iterator[pa.Table]:
@@ -149,7 +148,6 @@ class ParallelOperator:
     def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
         for instance, done in self._processes.receive(timeout, also):
-            before = self.front.loads[instance]
             answer = read_answer(pa.py_buffer(done.answer), self._output)
             answered = Delivered(instance, answer)
             self._parcels[instance] -= 1
@@ -157,7 +155,7 @@ class ParallelOperator:
             self.back.step(answered)
             for slot in done.released:
                 self._slots.release(slot)
-            self._watch(instance, before - self.front.loads[instance], done, answer)
+            self._watch(instance, done, answer)
 
     def _block_size(self, rows: pa.Table) -> int:
         return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._columns))

@@ -334,9 +334,10 @@ class Run:
             return None
         if self._controller is None:
             return int(item.num_rows)
-        front, now = operator.front, time.perf_counter()
-        assert front.schedule is not None
-        self._controller.adjust(now, front.loads, front.schedule.duplication)
+        now = time.perf_counter()
+        if self._controller.due(now):
+            counters = operator.front.counters()
+            self._controller.adjust(now, counters.loads, counters.duplication)
         return self._controller.block(now, item.num_rows) or None
 
     def _pause(self, operator: ParallelOperator, item: Item | None) -> float:
@@ -385,36 +386,31 @@ class Run:
         if warning is not None:
             _LOG.warning(warning)
 
-    def _answered(self, instance: int, events: int, done: Done, answer: Answer) -> None:
+    def _answered(self, instance: int, done: Done, answer: Answer) -> None:
         """Note what an instance did."""
         known = self.metrics.instances[instance]
-        known.events += events
+        known.events += answer.events
         known.matches += len(answer.matches)
         known.open_windows = answer.open_windows
         known.rows_kept, known.state_bytes = done.rows_kept, done.bytes_kept
         known.busy_s += done.seconds
         if self._controller is not None:
-            self._controller.worked(instance, events, done.seconds)
+            self._controller.worked(instance, answer.events, done.seconds)
 
     def _look(self, operator: ParallelOperator) -> None:
         """Bring the metrics up to date and keep a sample where one is due."""
-        front, back = operator.front, operator.back
         seconds = time.perf_counter() - self._began
-        ended = back.settled
-        if not ended and not self.metrics.due(seconds):
+        if not operator.back.settled and not self.metrics.due(seconds):
             return
+        front, back = operator.front.counters(), operator.back.counters()
         for source, counted in self.metrics.sources.items():
-            counted.buffered = front.waiting(source)
+            counted.buffered = operator.front.waiting(source)
         for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
         total = self.metrics.operator
-        assert front.schedule is not None
-        assert front.splitter is not None
-        total.events = front.schedule.events_in
-        total.sent = front.schedule.events_sent
-        total.open_windows = front.splitter.open_windows
-        total.waiting_matches = back.merger.waiting
-        total.remembered_matches = back.merger.remembered
+        total.events, total.sent = front.events, front.sent
+        total.open_windows = front.open_windows
+        total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
         self.metrics.sample(seconds)
 

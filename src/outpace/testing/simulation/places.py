@@ -33,6 +33,7 @@ from outpace.engine.message import (
     Stimulus,
     TimerFired,
     TimeTold,
+    TurnEnded,
 )
 from outpace.engine.operator import Back, Front, Instance, Operator
 from outpace.engine.operator_spec import OperatorSpec
@@ -206,7 +207,7 @@ def run_in_one_place(
             kept.crash()
     operator: Operator = kept.part
     check(not operator.instance.open_windows, "windows are open after the end")
-    check(not operator.front.order.buffered, "events wait after the end")
+    check(not operator.front.counters().buffered, "events wait after the end")
     return outcome
 
 
@@ -250,7 +251,7 @@ class Places:
             SavedPart(f"instance {number}", lambda: Instance(spec), Instance.step, trace)
             for number in range(count)
         ]
-        self._back = SavedPart("back", lambda: Back(spec), _back_step, trace)
+        self._back = SavedPart("back", lambda: Back(spec), Back.step, trace)
         #: Deliveries, and answers to front and back, that are on their way.
         self._sent: list[deque[Deliver]] = [deque() for _ in range(count)]
         self._to_front: list[deque[Delivered]] = [deque() for _ in range(count)]
@@ -314,7 +315,7 @@ class Places:
         self._emit()
 
     def _emit(self) -> None:
-        answer = self._back.take("complete")
+        answer = self._back.take(TurnEnded())
         self.outcome.take(answer)
         if any(len(emit.matches) for emit in answer):
             self._trace.say(f"  {text_of(answer)}")
@@ -325,7 +326,7 @@ class Places:
         if self._saves and random.random() < 0.15:
             random.choice(self._instances).save()
         # The sizes of deliveries without an answer are not part of what is saved of the front.
-        quiet = not any(self._front.part.unanswered)
+        quiet = not any(self._front.part.counters().unanswered)
         if self._saves and quiet and not ended and random.random() < 0.3:
             self._front.save()
         if random.random() < 0.1:
@@ -352,15 +353,11 @@ class Places:
     def _check_end(self) -> None:
         front, back = self._front.part, self._back.part
         check(back.settled, "the back waits for an answer")
-        check(not back.merger.waiting, "matches wait after the end")
-        check(not any(front.loads), "an instance has a load after the end")
+        check(not back.counters().waiting, "matches wait after the end")
+        check(not any(front.counters().loads), "an instance has a load after the end")
         for kept in self._instances:
             check(not kept.part.open_windows, f"{kept.name} has windows open after the end")
             check(not kept.part.rows_kept, f"{kept.name} keeps rows after the end")
-
-
-def _back_step(back: Back, message: Any) -> list[Emit]:
-    return back.complete() if message == "complete" else back.step(message)
 
 
 # --- Stages --------------------------------------------------------------------------------------

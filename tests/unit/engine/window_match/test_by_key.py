@@ -77,7 +77,7 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
         assert isinstance(strategy, TouchedWindows)
         assert operator.operator.instance._matcher._kind == kind
         aside.add(strategy._aside is not None)
-        assert strategy.open_windows == operator.operator.front.splitter.open_windows
+        assert strategy.open_windows == operator.operator.front.counters().open_windows
         assert strategy.begun_at >= 0
         if begin % 240 == 180:
             state = operator.state()
