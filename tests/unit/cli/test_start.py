@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from outpace.cli.main import app
 from outpace.errors import OutpaceError
-from outpace.hosts.spark.session import session
+from outpace.hosts.spark.session import _not_started, session
 
 #: Runs a program in which some modules cannot be imported.
 WITHOUT = """
@@ -161,3 +161,13 @@ def test_what_does_not_fit_into_memory_is_said(monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(app, ["bench", "--n", "10"])
     assert done.exit_code == 2
     assert "this does not fit into memory" in done.stderr
+
+
+def test_a_server_that_does_not_answer_is_told_without_the_words_of_grpc() -> None:
+    said = """<_InactiveRpcError of RPC that terminated with:
+    status = StatusCode.UNAVAILABLE
+    details = "Received http2 header with status: 404"
+    debug_error_string = "UNKNOWN:Error received from peer"
+>"""
+    error = _not_started(RuntimeError(said), "sc://host", [])
+    assert error.detail == "Received http2 header with status: 404"

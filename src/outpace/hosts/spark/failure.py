@@ -113,11 +113,11 @@ def spark_error(error: BaseException) -> OutpaceError:
     if isinstance(error, OutpaceError):
         return error
     text = str(error)
-    call = _CALL.search(text)
-    if call:
+    call = call_details(text)
+    if call is not None:
         return OutpaceError(
             "the Spark server does not answer",
-            detail=call["said"][:_CHARACTERS_MAX],
+            detail=call,
             hint="see whether Spark Connect runs at that address, and can be reached from here",
         )
     found = _OWN.search(text)
@@ -130,6 +130,12 @@ def spark_error(error: BaseException) -> OutpaceError:
         frames = re.findall(r"^ +(File .*)$", trace["frames"], re.MULTILINE)
         return OutpaceError(f"a task failed: {trace['error']}", detail=(frames or [None])[-1])
     return _in_spark_words(text)
+
+
+def call_details(text: str) -> str | None:
+    """Return what gRPC says of a call that failed, without its own words; None if it is no call."""
+    call = _CALL.search(text)
+    return None if call is None else call["said"][:_CHARACTERS_MAX]
 
 
 def comes_from_spark(error: Exception) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from outpace.errors import BindError, OutpaceError
+from outpace.hosts.spark.failure import call_details
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -319,7 +320,8 @@ def _tail(output: IO[bytes]) -> list[str]:
 
 
 def _not_started(error: Exception, address: str | None, lines: list[str]) -> OutpaceError:
-    detail = "\n".join(lines or str(error).strip().splitlines()[:1])
+    text = str(error).strip()
+    detail = "\n".join(lines or [call_details(text) or text.partition("\n")[0]])
     if address:
         return _not_reached(address, detail)
     return OutpaceError(
