@@ -66,7 +66,7 @@ def demo(
     page = out / "demo.html"
     page.write_text(page_of(found), encoding="utf-8")
     console.print(Text(f"The trades: {file}"), soft_wrap=True)
-    console.print(Text(f"The page: {page}"), soft_wrap=True)
+    console.print(Text(f"The page, with the plan: {page}"), soft_wrap=True)
 
 
 @contextmanager
@@ -94,7 +94,9 @@ def _host(
 
 
 def _report(console: Console, found: Findings) -> None:
-    console.print(Panel(Text(found.plan), title="the plan", expand=False))
+    # The page has the whole plan: here it would push the matches off the screen.
+    query = found.plan.partition("\n\n")[0]
+    console.print(Panel(Text(query), title="one of the queries", expand=False))
     console.print(f"{found.ticks.num_rows:,} trades, searched {found.host}\n")
     # A terminal of 80 columns has no room for the times in the middle; the page shows them.
     dips = deepest(found.dips, SHOWN).drop_columns("bottom_at")

@@ -44,12 +44,17 @@ def test_the_demo_writes_a_page_and_says_where(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_the_demo_shows_counts_and_a_plan(tmp_path: Path, found: Findings) -> None:
+def test_the_demo_shows_counts_and_a_query(tmp_path: Path, found: Findings) -> None:
     _, out, _ = demo(ROWS, tmp_path)
     assert f"{ROWS:,} trades, searched in process" in out
     assert f"{found.dips.num_rows:,} dips" in out
     assert f"{found.rotations.num_rows:,} rotations" in out
     assert "STRT DOWN+ UP+" in out
+    # The matches are in sight; the plan is on the page.
+    assert out.index("trades, searched") < out.index("dips; the deepest")
+    assert len(out.split("trades, searched")[0].splitlines()) < 25
+    assert "automaton" not in out
+    assert "automaton" in (tmp_path / "demo.html").read_text(encoding="utf-8")
     assert "on Spark" not in out
 
 
