@@ -105,7 +105,6 @@ from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 import outpace as op
-from outpace.hosts.spark.schema import with_schema
 
 spark = SparkSession.active()
 TICKS = StructType().add("symbol", StringType()).add("ts", TimestampType())
@@ -114,7 +113,7 @@ TICKS = TICKS.add("price", DoubleType())
 @dp.table
 def falls():
     trades = spark.readStream.schema(TICKS).json({folder!r})
-    return op.match(with_schema(trades, TICKS), {query})
+    return op.match(op.spark.with_schema(trades, TICKS), {query})
 """
 FALL = (
     op.Query("fall")

@@ -18,7 +18,6 @@ from pyspark.sql.types import (
 )
 
 import outpace as op
-from outpace.hosts.spark.schema import with_schema
 
 spark = SparkSession.active()
 TRADES = Path(__file__).resolve().parents[1] / "data" / "trades.json"
@@ -61,13 +60,13 @@ def ticks() -> DataFrame:
 @dp.materialized_view
 def dips() -> DataFrame:
     """Return each fall with the rise that follows it."""
-    return op.match(with_schema(spark.read.table("ticks"), TICKS), DIP)
+    return op.match(op.spark.with_schema(spark.read.table("ticks"), TICKS), DIP)
 
 
 @dp.materialized_view
 def double_dips() -> DataFrame:
     """Return two dips in a row, the second one lower: a pattern over matches."""
-    found = op.match(with_schema(spark.read.table("ticks"), TICKS), DIP)
+    found = op.match(op.spark.with_schema(spark.read.table("ticks"), TICKS), DIP)
     return op.match(found, DOUBLE_DIP)
 
 

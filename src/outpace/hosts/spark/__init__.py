@@ -5,8 +5,23 @@ Importing this package does not import PySpark.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from outpace.hosts.spark import metrics as metrics
 from outpace.hosts.spark import postgres as postgres
-from outpace.hosts.spark.session import session
+from outpace.hosts.spark.session import require_spark, session
 
-__all__ = ["metrics", "postgres", "session"]
+if TYPE_CHECKING:
+    from outpace.hosts.spark.schema import with_schema
+else:
+
+    def __getattr__(name: str) -> object:
+        if name != "with_schema":
+            raise AttributeError(f"module 'outpace.spark' has no attribute '{name}'")
+        require_spark()
+        from outpace.hosts.spark.schema import with_schema
+
+        return with_schema
+
+
+__all__ = ["metrics", "postgres", "session", "with_schema"]

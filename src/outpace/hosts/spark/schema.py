@@ -85,6 +85,6 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
             raise
         raise UnsupportedError(
             "inside a flow of a pipeline, Spark does not say which columns there are",
-            hint="tell them: op.match(with_schema(frame, schema), query), with_schema from "
-            "outpace.hosts.spark.schema; op.sql goes outside the flow's function",
+            hint="tell them: op.match(op.spark.with_schema(frame, schema), query); op.sql goes "
+            "outside the flow's function",
         ) from error
