@@ -169,6 +169,12 @@ class Front(Stateful):
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._order.watermark
 
+    def watermark_of(self, source: str | None) -> int:
+        """Return the time before which an event of a source, or of the only one, is late."""
+        if source is not None and isinstance(self._order, ReorderedSources):
+            return self._order.watermark_of(source)
+        return self.watermark
+
     def counters(self) -> FrontCounters:
         """Return what there was, and what waits; it takes a look at all that is open."""
         return FrontCounters(

@@ -39,7 +39,7 @@ class OperatorSpec:
         How far events are out of order, and what becomes of those that are late or invalid; None
         where they come in order, and are refused where they do not.
     sources
-        The identifiers of several sources whose events are in order; None where there is one.
+        The identifiers of several sources; None where there is one.
     instances
         How many instances share the windows; None where one has all, in the place of the front.
     timeouts

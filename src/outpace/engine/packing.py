@@ -1,9 +1,10 @@
 """Packing: the rows of a batch become cells of events, one for each instance of the first stage.
 
 Every instance gets a cell for every piece of rows, with the times of all of them, so that each
-knows how far time has come although it has only the events of its own keys. Of rows that no step
+knows how far time has come although it has only the events of its own keys. Where several sources
+send the rows, each has cells of its own, as time comes by source. Of rows that no step
 can use only the times go on, to one instance, which counts those that are late. Rows without a time
-are refused, or set aside.
+are refused, or set aside, and so are those of an unknown source.
 
 Packing takes time linear in the rows and memory for two copies of them.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,6 +31,7 @@ from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
+from outpace.pattern.bind.disorder import SOURCE
 
 #: Spark's readers put the text of a record that they cannot read into a column of this name.
 CORRUPT: Final = "_corrupt_record"
@@ -58,6 +61,8 @@ class Packing:
         Times that are further apart than this are told apart; None where it does not matter.
     told
         Whether time is told by who sends the rows, so that their own times say nothing.
+    sources
+        The identifiers of several sources, one of which each row names; None where there is one.
     """
 
     schema: pa.Schema
@@ -70,6 +75,7 @@ class Packing:
     quarantine: bool
     ahead: int | None
     told: bool
+    sources: tuple[str, ...] | None = None
 
     @property
     def reads(self) -> pa.Schema:
@@ -77,6 +83,8 @@ class Packing:
         names = {*self.columns, *self.keys, self.time, CORRUPT}
         if self.bits is not None:
             names.update(self.bits.reads)
+        if self.sources is not None:
+            names.add(SOURCE)
         whole = self.quarantine
         return pa.schema([field for field in self.schema if whole or field.name in names])
 
@@ -88,31 +96,43 @@ class Packing:
         table
             The rows.
         watermark
-            What is promised of later rows, if anything.
+            What is promised of later rows, if anything, of whatever source.
         """
         good, invalid = self._without_invalid(table)
         times = as_integers(one_array(good.column(self.time)))
-        spans = b"" if self.told else spans_of(times, self.ahead).astype("<i8").tobytes()
         columns, used = self._computed(good)
-        instance = np.zeros(good.num_rows, np.int32)
+        bucket = np.zeros(good.num_rows, np.int32)
         if self.keys and self.instances > 1:
-            instance = key_buckets([good.column(name) for name in self.keys], self.instances)
+            bucket = key_buckets([good.column(name) for name in self.keys], self.instances)
+        senders, buckets = [(-1, times, used)], self.instances
+        if self.sources is not None:
+            owners = self._owners(good)
+            bucket += owners * np.int32(self.instances)
+            senders, buckets = _by_owner(owners, times, used), len(self.sources) * self.instances
         if used is not None:
-            np.putmask(instance, used == 0, self.instances)
-        packed = pack(columns, instance, self.instances, position=0)
+            np.putmask(bucket, used == 0, buckets)
+        packed = pack(columns, bucket, buckets, position=0)
         blocks = dict(zip(packed["bucket"].to_pylist(), packed["block"], strict=True))
-        cells = [
-            Cell(
-                CellKind.EVENTS,
-                number,
-                blocks[number].as_buffer() if number in blocks else b"",
-                watermark=watermark,
-                spans=spans,
-            )
-            for number in range(self.instances)
-        ]
-        if used is not None and not used.all():
-            cells.append(Cell(CellKind.UNUSED, block=write_times(times[used == 0])))
+        cells = []
+        for source, own, wanted in senders:
+            spans = b"" if self.told else spans_of(own, self.ahead).astype("<i8").tobytes()
+            first = max(source, 0) * self.instances
+            for number in range(self.instances):
+                block = blocks.get(first + number)
+                content = b"" if block is None else block.as_buffer()
+                cells.append(
+                    Cell(
+                        CellKind.EVENTS,
+                        number,
+                        content,
+                        watermark=watermark,
+                        spans=spans,
+                        source=source,
+                    )
+                )
+            if wanted is not None and not wanted.all():
+                unused = write_times(own[wanted == 0])
+                cells.append(Cell(CellKind.UNUSED, block=unused, source=source))
         if invalid.num_rows:
             cells.append(Cell(CellKind.INVALID, block=write_table(invalid)))
         counters = Counters(events=table.num_rows, invalid=invalid.num_rows)
@@ -126,26 +146,44 @@ class Packing:
         """Return the rows that can be used, and the others with the reason."""
         times = table.column(self.time)
         missing = invalid_times(times)
+        stray = np.zeros(len(missing), np.bool_)
+        if self.sources is not None:
+            stray = self._owners(table) < 0
         corrupt = np.zeros(len(missing), np.bool_)
         if CORRUPT in table.column_names:
             corrupt = _flags(pc.is_valid(table.column(CORRUPT)))
-        bad = np.flatnonzero(missing | corrupt)
+        bad = np.flatnonzero(missing | corrupt | stray)
         kept = table.column_names
         empty = pa.schema([pa.field(REASON, pa.string()), *self.schema]).empty_table()
         if not len(bad):
             return table, empty
-        unread = "the record cannot be read"
-        reasons = [unread if corrupt[row] else reason_of(times, self.time, int(row)) for row in bad]
+        reasons = [
+            "the record cannot be read"
+            if corrupt[row]
+            else reason_of(times, self.time, int(row))
+            if missing[row]
+            else _stray_reason(table.column(SOURCE)[int(row)].as_py())
+            for row in bad
+        ]
         if not self.quarantine:
+            hint = 'set such events aside with disorder(op.KSlack(..., invalid="quarantine"))'
+            if self.sources is not None and stray[bad[0]]:
+                hint = f"the sources are {', '.join(self.sources[:10])}; or {hint}"
             raise DataError(
                 reasons[0],
                 detail=f"row {bad[0]} of a batch of {len(missing)}: "
                 + str({name: table.column(name)[int(bad[0])].as_py() for name in kept}),
-                hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
+                hint=hint,
             )
         aside = table.take(pa.array(bad)).select(self.schema.names)
         aside = aside.add_column(0, REASON, pa.array(reasons, pa.string()))
-        return table.filter(pa.array(~(missing | corrupt))), aside.cast(empty.schema)
+        return table.filter(pa.array(~(missing | corrupt | stray))), aside.cast(empty.schema)
+
+    def _owners(self, table: pa.Table) -> npt.NDArray[np.int32]:
+        """Return the number of the source of each row; -1 where there is no such source."""
+        named = one_array(table.column(SOURCE)).cast(pa.string())
+        found = pc.index_in(named, value_set=pa.array(self.sources, pa.string()))
+        return np.asarray(found.fill_null(-1), np.int32)
 
     def _computed(self, table: pa.Table) -> tuple[dict[str, pa.Array], Integers | None]:
         """Return the columns that travel, and which rows do where not all have to."""
@@ -159,6 +197,25 @@ class Packing:
                 if name not in self.schema.names:
                     used |= columns[name].to_numpy(zero_copy_only=False)
         return {name: columns[name] for name in self.columns}, used
+
+
+def _stray_reason(source: str | None) -> str:
+    return f"'{SOURCE}' is NULL" if source is None else f"there is no source '{source}'"
+
+
+def _by_owner(
+    owners: npt.NDArray[np.int32], times: Integers, used: Integers | None
+) -> list[tuple[int, Integers, Integers | None]]:
+    """Return each source that has rows, with their times and which are used; -1 where none has."""
+    order = np.argsort(owners, kind="stable")
+    present, starts = np.unique(owners[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    if not len(present):
+        return [(-1, times, used)]
+    return [
+        (source, times[own], None if used is None else used[own])
+        for source, own in zip(present.tolist(), parts, strict=True)
+    ]
 
 
 def _flags(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

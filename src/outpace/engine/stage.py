@@ -108,29 +108,48 @@ class _Arriving:
         assert spec.disorder is not None
         self._schema = spec.schema
         self._front = front
+        self._sources = spec.sources
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._to_side = spec.disorder.late is Late.SIDE
 
-    def stimulus(self, cells: Sequence[Cell]) -> EventsArrived:
-        """Return the cells of a batch as one piece of the stream."""
+    def stimuli(self, cells: Sequence[Cell]) -> list[EventsArrived]:
+        """Return the cells of a batch as one piece of the stream, or of each source that has any.
+
+        What is told of time holds for every source.
+        """
         events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
-        blocks = [self._read(cell) for cell in events if len(cell.block)]
-        rows = pa.concat_tables([self._schema.empty_table(), *blocks])
-        spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in events)])
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
         told = min(promised, default=int(NO_TIME))
-        return EventsArrived(rows, spans=spans, watermark=told)
+        if self._sources is None:
+            return [self._piece(events, None, told)]
+        own: dict[int, list[Cell]] = {}
+        for cell in events:
+            own.setdefault(cell.source, []).append(cell)
+        spoken = [
+            number for number in range(len(self._sources)) if number in own or told != NO_TIME
+        ]
+        # Where nobody has spoken one says nothing, so that who waits for this stage hears of it.
+        return [
+            self._piece(own.get(number, []), self._sources[number], told)
+            for number in spoken or [0]
+        ]
 
     def unused_late(self, cells: Sequence[Cell]) -> int:
         """Count the events that no step can use, known by their times alone, that are late."""
-        watermark = self._front.watermark
-        blocks = [cell.block for cell in cells if cell.kind is CellKind.UNUSED]
-        return sum(int(np.searchsorted(read_times(block), watermark)) for block in blocks)
+        unused = [cell for cell in cells if cell.kind is CellKind.UNUSED]
+        return sum(
+            int(np.searchsorted(read_times(cell.block), self._watermark(cell.source)))
+            for cell in unused
+        )
 
     def aside(self, instructions: Iterable[object]) -> dict[Aside, pa.Table]:
         """Return the events that are set aside, by why."""
-        return {one.kind: one.rows for one in instructions if isinstance(one, SetAside)}
+        found: dict[Aside, list[pa.Table]] = {}
+        for one in instructions:
+            if isinstance(one, SetAside):
+                found.setdefault(one.kind, []).append(one.rows)
+        return {kind: pa.concat_tables(tables) for kind, tables in found.items()}
 
     def cells(self, aside: dict[Aside, pa.Table]) -> list[Cell]:
         """Return the events that go to side outputs; they have no columns of bits any more."""
@@ -145,19 +164,33 @@ class _Arriving:
         return given
 
     def counters(
-        self, stimulus: EventsArrived, aside: dict[Aside, pa.Table], late: int, before: int
+        self,
+        stimuli: Sequence[EventsArrived],
+        aside: dict[Aside, pa.Table],
+        late: int,
+        before: int,
     ) -> Counters:
         """Return what became of the events of a batch, how many wait, and all keys."""
         sizes = {kind: rows.num_rows for kind, rows in aside.items()}
         counters = self._front.counters()
         return Counters(
-            events=stimulus.rows.num_rows,
+            events=sum(stimulus.rows.num_rows for stimulus in stimuli),
             released=counters.events - before,
             late=sizes.get(Aside.LATE, 0) + late,
             invalid=sizes.get(Aside.INVALID, 0),
             buffered=counters.buffered,
             keys=counters.partitions,
         )
+
+    def _piece(self, cells: Sequence[Cell], source: str | None, told: int) -> EventsArrived:
+        blocks = [self._read(cell) for cell in cells if len(cell.block)]
+        rows = pa.concat_tables([self._schema.empty_table(), *blocks])
+        spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
+        return EventsArrived(rows, source, spans=spans, watermark=told)
+
+    def _watermark(self, source: int) -> int:
+        """Return the time before which an event of a source is late."""
+        return self._front.watermark_of(None if self._sources is None else self._sources[source])
 
     def _read(self, cell: Cell) -> pa.Table:
         columns = read_block(pa.py_buffer(cell.block), self._schema)
@@ -177,26 +210,28 @@ class WholeStage:
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before = self._arriving, self.part.front.arrived
-        late, stimulus = arriving.unused_late(cells), arriving.stimulus(cells)
-        instructions = self.part.step(stimulus)
+        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells)
+        instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(instructions)
-        (emit,) = [one for one in instructions if isinstance(one, Emit)]
+        emits = [one for one in instructions if isinstance(one, Emit)]
         instance = self.part.instance
         self.counters = replace(
-            arriving.counters(stimulus, aside, late, before),
-            matches=emit.matches.table.num_rows,
-            timed_out=emit.timed_out.num_rows,
+            arriving.counters(stimuli, aside, late, before),
+            matches=sum(emit.matches.table.num_rows for emit in emits),
+            timed_out=sum(emit.timed_out.num_rows for emit in emits),
             kept=instance.rows_kept,
             partials=instance.starts_kept(),
             open_windows=instance.open_windows,
             keys=instance.partitions_kept,
         )
-        told = [Cell(CellKind.PULSE, watermark=emit.watermark)] if emit.watermark != NO_TIME else []
-        return [*_emitted(emit), *arriving.cells(aside), *told]
+        watermark = emits[-1].watermark
+        told = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
+        found = [cell for emit in emits for cell in _emitted(emit)]
+        return [*found, *arriving.cells(aside), *told]
 
 
 class FrontStage:
-    """The front alone: each instance of the next stage gets one cell in every batch."""
+    """The front alone: each instance of the next stage gets a cell in every batch, or several."""
 
     takes = _Arriving.takes
 
@@ -213,23 +248,27 @@ class FrontStage:
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
         """Take the events of a batch, in any order."""
         arriving, before = self._arriving, self.part.arrived
-        late, stimulus = arriving.unused_late(cells), arriving.stimulus(cells)
-        messages = self.part.step(stimulus)
+        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells)
+        messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
-        (routed,) = [one for one in messages if isinstance(one, Routed)]
-        given = {one.instance: one for one in messages if isinstance(one, Deliver)}
-        self.counters = arriving.counters(stimulus, aside, late, before)
-        idle = Deliver(0, self._nothing, None, NO_SPLIT, routed.arrived)
-        deliveries = [given.get(number, idle) for number in range(self._instances)]
+        # How far time has come counts after the last delivery of a batch alone.
+        routed = [one for one in messages if isinstance(one, Routed)][-1]
+        deliveries = [one for one in messages if isinstance(one, Deliver)]
+        self.counters = arriving.counters(stimuli, aside, late, before)
+        idle = set(range(self._instances)) - {one.instance for one in deliveries}
+        deliveries += [
+            Deliver(number, self._nothing, None, NO_SPLIT, routed.arrived)
+            for number in sorted(idle)
+        ]
         return [
             *(
                 Cell(
                     CellKind.EVENTS,
-                    number,
+                    delivery.instance,
                     write_delivery(delivery, self._columns, keyed=self._keyed),
                     watermark=routed.watermark,
                 )
-                for number, delivery in enumerate(deliveries)
+                for delivery in deliveries
             ),
             *arriving.cells(aside),
         ]
@@ -248,20 +287,26 @@ class InstanceStage:
 
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
         """Take the events of a batch, with the windows that they open and close."""
-        return [self._answer(cell) for cell in cells]
-
-    def _answer(self, cell: Cell) -> Cell:
-        delivery = read_delivery(pa.py_buffer(cell.block), self._schema, self._bound)
-        answer = self.part.step(replace(delivery, watermark=cell.watermark))
+        deliveries = [
+            replace(
+                read_delivery(pa.py_buffer(cell.block), self._schema, self._bound),
+                watermark=cell.watermark,
+            )
+            for cell in cells
+        ]
+        answers = [self.part.step(delivery) for delivery in deliveries]
         self.counters = Counters(
-            events=delivery.size,
-            matches=len(answer.matches),
+            events=sum(delivery.size for delivery in deliveries),
+            matches=sum(len(answer.matches) for answer in answers),
             kept=self.part.rows_kept,
             partials=self.part.starts_kept(),
             open_windows=self.part.open_windows,
             keys=self.part.partitions_kept,
         )
-        return Cell(CellKind.EVENTS, block=write_answer(answer), watermark=answer.watermark)
+        return [
+            Cell(CellKind.EVENTS, block=write_answer(answer), watermark=answer.watermark)
+            for answer in answers
+        ]
 
 
 class BackStage:

@@ -8,7 +8,7 @@ take three stages: one instance orders and splits, several match, one merges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import pyarrow as pa
@@ -21,14 +21,15 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
-from outpace.errors import UnsupportedError
-from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
+from outpace.errors import BindError, UnsupportedError
+from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bind.windows import ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query, Rows
+from outpace.pattern.types import is_string, type_name, value_type
 from outpace.plan.crossing import Crossing, computed_by_catalyst
 from outpace.plan.windows import shows_first_window
 
@@ -52,6 +53,8 @@ class StreamLayout:
         The columns that travel.
     drop
         Whether rows without any bit are left out.
+    sources
+        The identifiers of several sources, in their order; None where there is one.
     """
 
     bound: BoundQuery
@@ -61,6 +64,7 @@ class StreamLayout:
     disorder: BoundDisorder
     columns: tuple[str, ...]
     drop: bool
+    sources: tuple[str, ...] | None = None
 
     @property
     def events(self) -> pa.Schema:
@@ -79,7 +83,8 @@ class StreamLayout:
             make = query.operator
             kind = make if isinstance(make, type) else type(make())
             read = f"{kind.__module__}.{kind.__qualname__}"
-        return f"{read} {query.name} {self.events}"
+        sources = "" if self.sources is None else f" sources={self.sources}"
+        return f"{read} {query.name} {self.events}{sources}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +156,10 @@ class StreamPlan(Crossing):
         return ["on Spark, as a stream", *(f"  {line}" for line in self._lines())]
 
     def _lines(self) -> list[str]:
-        disorder = self.layout.disorder
-        named = ", ".join(print_name(name) for name in self.columns if name != CORRUPT)
-        bits = " and bits" if self.layout.bits is not None else ""
+        layout = self.layout
+        disorder = layout.disorder
+        named = ", ".join(map(print_name, filter(self.bound.schema.names.count, layout.columns)))
+        bits = " and bits" if layout.bits is not None else ""
         dropped = "; rows that fit no condition only tell the time" if self.packing.drop else ""
         lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
         keyed = ", by key" if self.bound.partition_by and len(self.stages) == 1 else ""
@@ -168,14 +174,19 @@ class StreamPlan(Crossing):
         invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
         return [
             *lines,
-            f"order: {disorder!s}",
+            f"order: {_of_sources(layout.sources)}{disorder!s}",
             f"late events are {late[disorder.late]}; invalid events are"
             f" {invalid[disorder.invalid]}",
         ]
 
 
 def plan_stream(
-    query: Query, schema: pa.Schema, partitions: int, *, timeouts: bool = False
+    query: Query,
+    schema: pa.Schema,
+    partitions: int,
+    *,
+    timeouts: bool = False,
+    sources: tuple[str, ...] | None = None,
 ) -> StreamPlan:
     """Plan a query over a stream with rows of a schema.
 
@@ -189,6 +200,9 @@ def plan_stream(
         How many instances share the keys where the user has not said.
     timeouts
         Whether partial matches that WITHIN ended are asked for.
+    sources
+        The identifiers of several sources, in their order, where the column `source` says who sent
+        a row.
 
     Raises
     ------
@@ -205,7 +219,7 @@ def plan_stream(
     >>> [(spec.name, spec.instances) for spec in plan.stages]
     [('order + split', 1), ('match', 4), ('merge', 1)]
     """
-    layout = lay_out(query, schema, timeouts=timeouts)
+    layout = lay_out(query, schema, timeouts=timeouts, sources=sources)
     bound, disorder = layout.bound, layout.disorder
     stages = _stages(query, schema, layout, partitions, timeouts=timeouts)
     packing = Packing(
@@ -219,13 +233,14 @@ def plan_stream(
         quarantine=disorder.invalid is Invalid.QUARANTINE,
         ahead=disorder.ahead,
         told=disorder.told,
+        sources=sources,
     )
     columns = [name for name in layout.columns if name in schema.names]
-    corrupt = [CORRUPT] if CORRUPT in schema.names and CORRUPT not in columns else []
+    packed = [*([] if sources is None else [SOURCE]), CORRUPT]
     return StreamPlan(
         bound=bound,
         computed=layout.computed,
-        columns=(*columns, *corrupt),
+        columns=(*columns, *(n for n in packed if n in schema.names and n not in columns)),
         # Time passes with events that no step can use, so they cross and are left out after.
         drop_unused=False,
         layout=layout,
@@ -236,16 +251,27 @@ def plan_stream(
 
 
 @lru_cache(maxsize=64)
-def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> StreamLayout:
+def lay_out(
+    query: Query,
+    schema: pa.Schema,
+    *,
+    timeouts: bool = False,
+    sources: tuple[str, ...] | None = None,
+) -> StreamLayout:
     """Decide what travels; a task that has seen the query before knows it still."""
     _check(query, timeouts=timeouts)
     disorder = bind_disorder(query, schema)
+    if sources is not None:
+        _check_source(schema)
+        # Who sent an event is known by its cell, and breaks ties without a column.
+        ties = tuple(name for name in disorder.ties if name != SOURCE)
+        disorder = replace(disorder, ties=ties)
     windows = None if query.windows is None else bind_windows(query, schema)
     side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
     if query.operator is not None:
         bound = bind_operator(query, schema)
         names = tuple(schema.names)
-        return StreamLayout(bound, None, None, (), disorder, names, drop=False)
+        return StreamLayout(bound, None, None, (), disorder, names, drop=False, sources=sources)
     task = prepare(query, schema, timeouts=timeouts)
     bits, computed = computed_by_catalyst(task)
     known = bits.task.bound.schema
@@ -269,23 +295,30 @@ def lay_out(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Strea
         and timed
         and disorder.late is not Late.SIDE
         and disorder.ahead is None,
+        sources=sources,
     )
 
 
 @lru_cache(maxsize=64)
 def operator_of(
-    query: Query, schema: pa.Schema, count: int | None, *, timeouts: bool = False
+    query: Query,
+    schema: pa.Schema,
+    count: int | None,
+    sources: tuple[str, ...] | None,
+    *,
+    timeouts: bool = False,
 ) -> OperatorSpec:
     """Return the operator, with so many instances that share its windows, or one that has all.
 
     A process that has made it before has it still, with what is compiled.
     """
-    layout = lay_out(query, schema, timeouts=timeouts)
+    layout = lay_out(query, schema, timeouts=timeouts, sources=sources)
     return OperatorSpec(
         query,
         layout.events,
         layout.task,
         layout.disorder,
+        sources,
         instances=count,
         timeouts=timeouts,
         forgets=True,
@@ -302,6 +335,26 @@ def _check(query: Query, *, timeouts: bool) -> None:
         raise UnsupportedError("only patterns without windows have partial matches that time out")
 
 
+def _check_source(schema: pa.Schema) -> None:
+    """Refuse rows that do not say who sent them."""
+    hint = f"give the stream a column '{SOURCE}' with the identifier of who sent each row"
+    if SOURCE not in schema.names:
+        raise BindError(
+            f"the stream of several sources has no column '{SOURCE}'",
+            detail=f"it has {', '.join(schema.names)}",
+            hint=hint,
+        )
+    kind = value_type(schema.field(SOURCE).type)
+    if not is_string(kind):
+        raise BindError(f"the column '{SOURCE}' has {type_name(kind)}, not text", hint=hint)
+
+
+def _of_sources(sources: tuple[str, ...] | None) -> str:
+    if sources is None:
+        return ""
+    return f"of {len(sources)} source{'s' * (len(sources) != 1)}, each by itself: "
+
+
 def _stages(
     query: Query, schema: pa.Schema, layout: StreamLayout, partitions: int, *, timeouts: bool
 ) -> tuple[StageSpec, ...]:
@@ -309,7 +362,7 @@ def _stages(
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
     numbered = query.windows is not None and query.numbered and keyed
     if query.windows is not None and (numbered or (not keyed and count > 1)):
-        make = partial(operator_of, query, schema, count)
+        make = partial(operator_of, query, schema, count, layout.sources)
         # What the one instance of a stage keeps depends on how many there are beside it.
         identity = f"{layout.identity} instances={count}"
         return (
@@ -317,5 +370,5 @@ def _stages(
             StageSpec(StagePart.INSTANCE, count, make, identity),
             StageSpec(StagePart.BACK, 1, make, identity),
         )
-    make = partial(operator_of, query, schema, None, timeouts=timeouts)
+    make = partial(operator_of, query, schema, None, layout.sources, timeouts=timeouts)
     return (StageSpec(StagePart.WHOLE, count if keyed else 1, make, layout.identity),)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ UNNUMBERED = SCHEMA.remove(SCHEMA.get_field_index("seq"))
 
 @dataclass
 class Simulated:
-    """A chain of one stage, run batch by batch as a cluster would, with re-runs of a batch."""
+    """A chain of stages, run batch by batch as a cluster would, with re-runs of a batch."""
 
     plan: StreamPlan
     random: random.Random
@@ -61,7 +62,7 @@ class Simulated:
         while self.random.random() < 0.4:
             assert self.run(cells) == (given, states)
         self.chain.states = states
-        [self.counters] = given.counters
+        self.counters, *_ = given.counters
         for cell in given.cells:
             if cell.kind is not CellKind.PULSE:
                 self.out[cell.kind] += read_table(cell.block).to_pylist()
@@ -326,3 +327,201 @@ def test_undecided_starts_are_counted(define, partials):
     assert operator.starts_kept() == partials
     operator.push(pa.table({"ts": [30], "v": [-1]}, schema=schema))
     assert operator.starts_kept() <= 1
+
+
+# --- Several sources -----------------------------------------------------------------------------
+
+SOURCES = ("east", "north", "west")
+SOURCED = SCHEMA.append(pa.field("source", pa.string()))
+
+#: Events of one batch: time, kind, key, number and source.
+Batch = list[tuple[int, str, str, int, str]]
+
+
+def sourced(batch: Batch, first: int = 0) -> pa.Table:
+    rows = [
+        (number, time, seq, key, kind, seq, source)
+        for number, (time, kind, key, seq, source) in enumerate(batch, first)
+    ]
+    return pa.Table.from_pylist(
+        [dict(zip(SOURCED.names, row, strict=True)) for row in rows], SOURCED
+    )
+
+
+class Compared:
+    """A chain of stages, and one operator in process that is fed the same."""
+
+    def __init__(
+        self, query: op.Query, instances: int, seed: int, sources: tuple[str, ...]
+    ) -> None:
+        plan = plan_stream(query, SOURCED, instances, sources=sources)
+        self.chain = Simulated(plan, random.Random(seed))
+        self.matcher = op.open(query, sources=sources, schema=SOURCED)
+        self.sources = sources
+        self.found: list[Any] = []
+        self.late: list[Any] = []
+        self.counted = 0
+
+    def batch(self, rows: pa.Table) -> None:
+        """Run a batch, and check that what has come out by now is the same."""
+        self.chain.batch(rows)
+        for source in self.sources:
+            own = rows.filter(pc.equal(rows["source"], source))
+            if own.num_rows:
+                self.take(self.matcher.push(own, source=source))
+                self.late += self.matcher.late.to_pylist()
+        self.counted += sum(counters.late for counters in self.chain.counters)
+        assert self.counted == len(self.late)
+        self.check()
+
+    def take(self, matches: pa.Table) -> None:
+        self.found += matches.to_pylist()
+
+    def check(self) -> None:
+        given = self.chain.out[CellKind.MATCHES]
+        assert sorted(map(repr, given)) == sorted(map(repr, self.found))
+
+    def end(self) -> None:
+        """Let every source come to a time that decides all that time can."""
+        self.batch(sourced([(END, "x", "p", END, source) for source in self.sources], END))
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Batch]:
+    """Draw batches of events of all sources, each at most 3 behind what it sent before."""
+    greatest = dict.fromkeys(SOURCES, 0)
+    drawn = []
+    for _ in range(draw(st.integers(0, 4))):
+        batch: Batch = []
+        event = st.tuples(
+            st.sampled_from(SOURCES),
+            st.integers(-3, 3),
+            st.sampled_from("aabbcx"),
+            st.sampled_from("pqr"),
+            st.integers(0, 3),
+        )
+        for source, step, kind, key, seq in draw(st.lists(event, max_size=9)):
+            time = max(greatest[source] + step, 0)
+            greatest[source] = max(greatest[source], time)
+            batch.append((time, kind, key, seq, source))
+        drawn.append(batch)
+    return drawn
+
+
+SOURCED_QUERIES = {
+    **{name: QUERIES[name] for name in ("strict", "next", "deadline", "path", "all rows")},
+    "time windows": QUERIES["time windows"],
+    "operator": QUERIES["operator"],
+    "shared windows": kinds("A -> B").over(op.windows.count(4, slide=2)).instances(3),
+    "shared time windows": QUERIES["time windows"].instances(2),
+}
+
+
+@examples(30)
+@given(
+    name=st.sampled_from(sorted(SOURCED_QUERIES)),
+    keyed=st.booleans(),
+    drawn=batches(),
+    seed=st.integers(0, 99),
+    instances=st.integers(1, 3),
+)
+def test_sources_give_what_they_give_in_process(name, keyed, drawn, seed, instances):
+    query = SOURCED_QUERIES[name].disorder(op.KSlack(3, late="side"))
+    query = query.partition_by("key") if keyed else query
+    compared = Compared(query, instances, seed, SOURCES)
+    for number, batch in enumerate(drawn):
+        compared.batch(sourced(batch, 100 * number))
+    compared.end()
+    assert not compared.late
+    assert not sum(counters.buffered for counters in compared.chain.counters) - len(SOURCES)
+
+
+@examples(20)
+@given(
+    late=st.sampled_from(["drop", "side", "pass"]),
+    drawn=batches(),
+    slack=st.integers(0, 2),
+    seed=st.integers(0, 99),
+    keyed=st.booleans(),
+)
+def test_an_event_is_late_to_its_own_source_wherever_it_is_matched(late, drawn, slack, seed, keyed):
+    query = kinds("A -> B").disorder(op.KSlack(slack, late=late))
+    query = query.partition_by("key") if keyed else query
+    compared = Compared(query, 2, seed, SOURCES)
+    for number, batch in enumerate(drawn):
+        compared.batch(sourced(batch, 100 * number))
+    compared.end()
+    side = compared.late if late == "side" else []
+    given = compared.chain.out[CellKind.LATE]
+    assert sorted(map(repr, given)) == sorted(map(repr, side))
+
+
+def test_a_source_that_says_nothing_holds_the_others_back():
+    query = kinds("A -> B").partition_by("key").disorder(op.KSlack(0))
+    compared = Compared(query, 3, 1, ("east", "west"))
+    compared.batch(sourced([(1, "a", "p", 0, "east"), (2, "b", "p", 1, "east")]))
+    compared.batch(sourced([(9, "x", "q", 2, "east")], 10))
+    assert compared.found == []
+    assert sum(counters.buffered for counters in compared.chain.counters) == 2
+    # An event of any key, and of no use, tells every instance how far its source has come.
+    compared.batch(sourced([(5, "x", "r", 0, "west")], 20))
+    assert len(compared.found) == 1
+
+
+def test_time_that_is_told_holds_for_every_source():
+    query = kinds("A -> !B").disorder(op.Watermark())
+    compared = Compared(query, 1, 1, ("east", "west"))
+    for told, found in ((1, 0), (2, 0), (20, 1)):
+        rows = sourced([(2, "a", "p", 0, "east")] if told == 1 else [])
+        compared.chain.batch(rows, told)
+        if rows.num_rows:
+            compared.take(compared.matcher.push(rows, source="east"))
+        for source in compared.sources:
+            compared.take(compared.matcher.heartbeat(source, told))
+        compared.check()
+        assert len(compared.found) == found
+
+
+def test_an_event_too_far_ahead_is_so_of_its_source():
+    disorder = op.KSlack(0, ahead=50, invalid="quarantine")
+    compared = Compared(kinds("A -> B").disorder(disorder), 1, 1, ("east", "west"))
+    compared.batch(sourced([(10, "a", "p", 0, "east"), (1000, "x", "p", 0, "west")]))
+    compared.batch(sourced([(500, "x", "p", 0, "east"), (1010, "x", "p", 0, "west")], 10))
+    [invalid] = compared.chain.out[CellKind.INVALID]
+    assert (invalid["source"], invalid["reason"]) == ("east", "the time 500 is too far ahead of 10")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"), [(None, "'source' is NULL"), ("wset", "there is no source 'wset'")]
+)
+def test_events_of_an_unknown_source_cannot_be_used(source, reason):
+    rows = sourced([(1, "a", "p", 0, "east"), (1, "a", "p", 0, source)])
+    query = kinds("A -> B")
+    with pytest.raises(DataError, match=reason) as error:
+        plan_stream(query, SOURCED, 1, sources=("east", "west")).packing.pack(rows)
+    assert "the sources are east, west" in str(error.value)
+    guarded = query.disorder(op.InOrder(invalid="quarantine"))
+    chain = Simulated(plan_stream(guarded, SOURCED, 1, sources=("east",)), random.Random(1))
+    chain.batch(rows)
+    [invalid] = chain.out[CellKind.INVALID]
+    assert invalid == {"reason": reason, **rows.to_pylist()[1]}
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_source_is_any_kind_of_text(kind):
+    schema = SOURCED.set(6, pa.field("source", kind))
+    plan = plan_stream(kinds("A -> B"), schema, 1, sources=("east", "west"))
+    rows = sourced([(1, "a", "p", 0, "west"), (2, "a", "p", 0, "east")]).cast(schema)
+    cells = plan.packing.pack(rows)
+    assert [cell.source for cell in cells if cell.kind is CellKind.EVENTS] == [0, 1]
+
+
+def test_a_state_of_other_sources_is_refused():
+    one, other = (
+        plan_stream(kinds("A -> B"), SOURCED, 1, sources=sources)
+        for sources in (("east", "west"), ("east", "north"))
+    )
+    saved = Simulated(one, random.Random(1))
+    saved.batch(sourced([(1, "a", "p", 0, "east")]))
+    with pytest.raises(StateError, match="belongs to another query"):
+        restore_stage(other.stages[0], saved.chain.states[0][0])

@@ -93,8 +93,8 @@ CELLS: Final = pa.schema(
 )
 
 #: The head of a cell: the checksum of its kind, all that follows and its block; stage, sender,
-#: position and watermark; the spans follow.
-_HEAD: Final = struct.Struct("<Iiiqq")
+#: position, source and watermark; the spans follow.
+_HEAD: Final = struct.Struct("<Iiiiiq")
 #: Where in it the checksum ends.
 _CHECKED: Final = 4
 
@@ -122,6 +122,8 @@ class Cell:
     spans
         The times that were seen, as stretches without a large gap: pairs of the least and the
         greatest time, rising, 16 bytes each.
+    source
+        The number of the source whose events and times it has; -1 where nobody tells sources apart.
     counters
         Of a report.
     """
@@ -134,6 +136,7 @@ class Cell:
     position: int = 0
     watermark: int = NO_TIME
     spans: bytes = b""
+    source: int = -1
     counters: Counters = field(default=Counters())
 
     @property
@@ -198,7 +201,7 @@ def cell_of(
         If the row is no cell, or not as it was written.
     """
     try:
-        checksum, stage, sender, position, watermark = _HEAD.unpack_from(head)
+        checksum, stage, sender, position, source, watermark = _HEAD.unpack_from(head)
         cell_kind = CellKind(kind)
         counters = Counters() if report is None else Counters(*[int(count) for count in report][1:])
     except (struct.error, ValueError, TypeError) as error:
@@ -208,12 +211,14 @@ def cell_of(
             "a cell of the stream is damaged", detail="its checksum does not fit its content"
         )
     spans = head[_HEAD.size :]
-    return Cell(cell_kind, instance, block, stage, sender, position, watermark, spans, counters)
+    return Cell(
+        cell_kind, instance, block, stage, sender, position, watermark, spans, source, counters
+    )
 
 
 def _head(cell: Cell) -> bytes:
-    fixed = _HEAD.pack(0, cell.stage, cell.sender, cell.position, cell.watermark)[_CHECKED:]
-    checked = fixed + cell.spans
+    fixed = _HEAD.pack(0, cell.stage, cell.sender, cell.position, cell.source, cell.watermark)
+    checked = fixed[_CHECKED:] + cell.spans
     return struct.pack("<I", _checksum(cell.kind, checked, cell.block)) + checked
 
 

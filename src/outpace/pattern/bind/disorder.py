@@ -15,8 +15,11 @@ from outpace.pattern.disorder import Disorder, Duration, InOrder, Invalid, Late,
 from outpace.pattern.query import Query
 from outpace.pattern.types import type_name
 
+#: The column that says who sent an event.
+SOURCE: Final = "source"
+
 #: Columns that break ties where the input has them and the query does not order by them.
-TIES: Final = ("seq", "source")
+TIES: Final = ("seq", SOURCE)
 
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
