@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -58,7 +58,7 @@ from outpace.engine.split.number import EventNumbers, in_order
 from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
-from outpace.engine.state import State, integer, require
+from outpace.engine.state import NATURAL, State, integer, require
 from outpace.engine.window_match.apply import Applied, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import WindowMatcher
@@ -68,6 +68,7 @@ from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Watermark
 from outpace.pattern.operator import SharedOperator
+from outpace.pattern.schedulers import Scheduler
 
 #: The orders of several sources.
 _SOURCES: Final = (SourceOrder, ReorderedSources)
@@ -147,7 +148,8 @@ class Front(Stateful):
         if spec.instances is not None:
             assert windows is not None, "only windows are shared by instances"
             query = spec.query.instances(spec.instances, spec.query.scheduler)
-            self._schedule = make_schedule(scheduler_of(query), spec.instances, windows)
+            self._scheduler = scheduler_of(query)
+            self._schedule = make_schedule(self._scheduler, spec.instances, windows)
         #: For each instance the deliveries without an answer, and the events in them.
         self._unanswered = [0] * (spec.instances or 1)
         self._loads = [0] * (spec.instances or 1)
@@ -198,6 +200,10 @@ class Front(Stateful):
         ended = False
         match message:
             case EventsArrived():
+                if message.ended and not isinstance(self._order, OrderedInput):
+                    # What waits comes before the end.
+                    events = replace(message, ended=False)
+                    return [*self.step(events), *self.step(SourceEnded())]
                 released = self._arrive(message)
                 ended = message.ended
             case TimeTold():
@@ -261,7 +267,8 @@ class Front(Stateful):
             parts["windows"] = self._splitter.state()
         numbers: dict[str, object] = {"ended": self._ended, "follows": self._follows}
         if self._schedule is not None:
-            numbers["loads"] = self._loads
+            numbers["scheduler"] = _name_of(self._scheduler)
+            numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
             parts["schedule"] = self._schedule.state()
         return State(numbers, parts=parts)
 
@@ -280,10 +287,21 @@ class Front(Stateful):
             self._splitter.restore(state.part("windows"))
             self._require_same(self._splitter)
         if self._schedule is not None:
-            self._schedule.restore(state.part("schedule"), self.opened())
-            loads = state.numbers.get("loads", [])
-            require(isinstance(loads, list) and len(loads) == len(self._loads), "loads are missing")
-            self._loads = [integer({"load": load}, "load") for load in loads]
+            self._restore_schedule(self._schedule, state)
+
+    def _restore_schedule(self, schedule: Schedule, state: State) -> None:
+        saved, now = state.numbers.get("scheduler"), _name_of(self._scheduler)
+        if saved != now:
+            raise StateError(
+                "the saved state belongs to another scheduler",
+                detail=f"saved with {saved}, now {now}",
+                hint="go on with the scheduler that it was started with, or start from the input",
+            )
+        schedule.restore(state.part("schedule"), self.opened())
+        loads, unanswered = (
+            _counts(state.numbers.get(name), len(self._loads)) for name in ("loads", "unanswered")
+        )
+        self._loads, self._unanswered = loads, unanswered
 
     def opened(self) -> Windows | None:
         """Return the windows that are open."""
@@ -299,7 +317,7 @@ class Front(Stateful):
         rows, source = message.rows, message.source
         self._check(rows.schema)
         given = self._spec.disorder is not None or self._spec.sources is not None
-        if message.watermark != NO_TIME and not given:
+        if (message.watermark != NO_TIME or self._follows) and not given:
             self._check_following(rows)
         if self._spec.identified:
             rows = self._ids.give(rows, source)
@@ -310,24 +328,27 @@ class Front(Stateful):
 
     def _follow(self) -> None:
         """Take the matches of another stream from now on, whose watermarks tell the time."""
-        bound = self._spec.bound
+        bound, before = self._spec.bound, self._order
         disorder = bind_disorder(self._spec.query.disorder(Watermark()), bound.schema)
         self._order = make_order(bound, disorder, self._spec.schema)
         self._follows = True
+        if isinstance(before, OrderedInput):
+            self._order.tell(before.latest)
 
     def _check_following(self, matches: pa.Table) -> None:
-        """Refuse matches before a time of which their stream said that it has passed."""
-        if not self._follows:
-            self._follow()
-        time = self._spec.bound.order_by[0]
+        """Refuse events, matches of another stream or others, before the time that has passed."""
+        order, time = self._order, self._spec.bound.order_by[0]
+        passed = order.latest if isinstance(order, OrderedInput) else order.watermark
         times = as_integers(matches.column(time).drop_null())
-        if len(times) and times.min() < self.watermark:
+        if len(times) and times.min() < passed:
             raise DataError(
                 f"matches of another stream come before rows that were already taken: "
-                f"{time} is {times.min()}, after {self.watermark}",
+                f"{time} is {times.min()}, after {passed}",
                 hint="push the matches of one stream, each once and in the order in which they "
                 "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
             )
+        if not self._follows:
+            self._follow()
 
     def _shown(self, rows: pa.Table) -> pa.Table:
         """Return events as they came."""
@@ -578,11 +599,14 @@ class Back(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        return self._merger.state()
+        numbers = {"arrived": self._arrived, "ended": self._ended}
+        return State(numbers, parts={"merger": self._merger.state()})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._merger.restore(state)
+        self._arrived = integer(state.numbers, "arrived", NATURAL)
+        self._ended = state.numbers.get("ended") is True
+        self._merger.restore(state.part("merger"))
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""
@@ -699,6 +723,20 @@ def match_whole(
                 matches += len(part)
                 progress(number)
     return pa.concat_tables(found), matches
+
+
+def _name_of(scheduler: Scheduler) -> str:
+    """Return what tells schedulers apart; those of users count by their names."""
+    if is_dataclass(scheduler):
+        return repr(scheduler)
+    return f"{type(scheduler).__module__}.{type(scheduler).__qualname__}"
+
+
+def _counts(saved: object, size: int) -> list[int]:
+    """Return a number for each instance from a saved state."""
+    require(isinstance(saved, list) and len(saved) == size, "counts of instances are missing")
+    assert isinstance(saved, list)
+    return [integer({"count": count}, "count") for count in saved]
 
 
 def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | Applied:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, compile_program
@@ -16,6 +17,7 @@ from outpace.engine.rows.partition import (
     sort_table,
 )
 from outpace.engine.rows.times import time_values
+from outpace.errors import BindError
 from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.notation.print_query import print_identity
@@ -24,6 +26,11 @@ from outpace.pattern.query import Query
 
 def prepare(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Task:
     """Bind and compile a query for a schema."""
+    if EVENT_ID.name in schema.names:
+        raise BindError(
+            f"a column cannot have the name '{EVENT_ID.name}', which means the ids of events",
+            hint="give the column another name",
+        )
     bound = bind(query, schema)
     assert bound.query.tree is not None
     names = tuple(predicate.name for predicate in bound.predicates)

@@ -14,6 +14,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integers, require
+from outpace.errors import UnsupportedError
 
 
 class EventIds(Stateful):
@@ -41,6 +42,11 @@ class EventIds(Stateful):
         names = (None,) if sources is None else sources
         self._numbers = {name: number for number, name in enumerate(names)}
         self._first = place * len(names)
+        if self._first + len(names) > 1 << (63 - SEQUENCE_BITS):
+            raise UnsupportedError(
+                f"there are too many sources to tell their events apart: {len(names):,}",
+                hint=f"give a stream at most {1 << (63 - SEQUENCE_BITS):,} of them",
+            )
         #: How many events each source has sent.
         self._counts: Integers = np.zeros(len(names), np.int64)
 

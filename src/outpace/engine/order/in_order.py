@@ -59,6 +59,14 @@ class OrderedInput(Order):
         return self._watermark
 
     @property
+    def latest(self) -> int:
+        """The time that the last row or promise has come to; NO_TIME where nobody knows."""
+        rows = self._arrival.latest
+        if self._time is None or not rows.num_rows or rows.column(self._time).null_count:
+            return self._watermark
+        return max(self._watermark, int(as_integers(rows.column(self._time)).max()))
+
+    @property
     def buffered(self) -> int:
         """None: nothing waits."""
         return 0
@@ -89,6 +97,7 @@ class OrderedInput(Order):
 
     def finish(self, source: str | None = None) -> Released:
         """Say that no more rows come."""
+        self._before = self._arrival.latest, self._watermark
         return Released(self._nothing, self._watermark)
 
     def take_back(self) -> None:

@@ -4,8 +4,8 @@ An event has an id that stays what it is wherever other events come in (`outpace
 the id of a match does, too. The same match in two windows has one id, and comes out once; where a
 query wants duplicates, the window counts as well. Rows that a user-defined operator gives are known
 by the key and the window, and by how many rows it gave before. A window is known by the time at
-which it starts; of windows by count and by content, of which several may start at the same time,
-the number counts too.
+which it starts; of windows by count, content and landmark, of which several may start at the same
+time, the number counts too.
 
 An id has 128 bits, two sums over well mixed numbers: of a thousand million matches two are alike
 with a chance of one in 10^21. So ids are compared, and not what they are made of.
@@ -29,7 +29,7 @@ from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.rows.buckets import key_hashes
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
-from outpace.pattern.windows import BetweenWindows, CountWindows
+from outpace.pattern.windows import BetweenWindows, CountWindows, LandmarkWindows
 
 Unsigned = npt.NDArray[np.uint64]
 
@@ -148,7 +148,7 @@ def query_words(query: Query) -> Unsigned:
 def _window_words(query: Query, start_time: Integers, number: Integers) -> Unsigned:
     """Return a number for each window of a partition."""
     words = start_time.view(np.uint64) * _GOLDEN
-    if isinstance(query.windows, CountWindows | BetweenWindows):
+    if isinstance(query.windows, CountWindows | BetweenWindows | LandmarkWindows):
         words += number.view(np.uint64)
     return words
 

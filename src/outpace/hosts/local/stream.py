@@ -436,7 +436,11 @@ class StreamMatcher:
                 f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
+        self._last, self._timer, self._aside, self._begun = None, None, {}, False
+        self._operator = None
         if not saved.tables:
+            if self._schema is not None:
+                self.bind(self._schema)
             return
         with reading():
             (schema,) = saved.tables

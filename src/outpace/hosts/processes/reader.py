@@ -83,7 +83,7 @@ class SourceReader:
                 self._woken = False
 
     def next(self, source: str) -> Item | None:
-        """Return what comes next from a source, which stays there; None where it is quiet.
+        """Return the next that a source sends, which stays with it; None where it is quiet.
 
         Raises what reading the source raised.
         """
@@ -97,7 +97,7 @@ class SourceReader:
         return (source for source, lane in self._lanes.items() if lane.items)
 
     def take(self, source: str, rows: int = 0) -> None:
-        """Take what comes next from a source; of events so many."""
+        """Take the next that a source sends; of events so many."""
         lane = self._lanes[source]
         item = lane.items[0]
         if isinstance(item, pa.RecordBatch) and rows < item.num_rows:

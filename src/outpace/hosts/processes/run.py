@@ -130,7 +130,7 @@ def run(
     whole = query if query.windows is not None else query.over(LandmarkWindows())
     check_instances(whole)
     if query.order_of_arrival is not None:
-        # What is out of order promises nothing by what comes next.
+        # The next event of a source that is out of order promises nothing.
         given = tuple(
             replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
         )

@@ -1,0 +1,145 @@
+"""What parts of an operator keep is saved, and what does not fit a saved state is refused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from support.operators import written
+
+import outpace as op
+from outpace.engine.message import (
+    Deliver,
+    Delivered,
+    Emit,
+    EventsArrived,
+    SourceEnded,
+    Stimulus,
+    TurnEnded,
+)
+from outpace.engine.operator import Back, Front, Instance, Operator
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.identify import EventIds
+from outpace.errors import BindError, DataError, StateError, UnsupportedError
+from outpace.pattern.bind.disorder import bind_disorder
+
+ROWS = pa.table({"ts": [1, 2, 3, 4, 5, 6], "x": [1, 2, 1, 2, 1, 2]})
+PAIRS = (
+    op.Query("pairs").order_by("ts").pattern("A B").define(A="x = 1", B="x = 2").measures(at="B.ts")
+)
+WINDOWS = PAIRS.over(op.windows.count(4, slide=1))
+
+
+def spec_of(query: op.Query, **more: object) -> OperatorSpec:
+    return OperatorSpec(query, ROWS.schema, instances=query.instance_count, **more)  # type: ignore[arg-type] # as asked for
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (op.schedulers.Batches(2), op.schedulers.ByKey()),
+        (op.schedulers.Batches(4), op.schedulers.Batches(1)),
+        (op.schedulers.RoundRobin(), op.schedulers.Batches(2)),
+    ],
+)
+def test_another_scheduler_is_refused(
+    before: op.schedulers.Scheduler, after: op.schedulers.Scheduler
+) -> None:
+    front = Front(spec_of(WINDOWS.instances(2, before)))
+    front.step(EventsArrived(ROWS))
+    with pytest.raises(StateError, match="belongs to another scheduler"):
+        Front(spec_of(WINDOWS.instances(2, after))).restore(written(front.state()))
+
+
+def test_answers_after_a_restore_lower_the_loads() -> None:
+    spec = spec_of(WINDOWS.instances(2))
+    front, instances = Front(spec), [Instance(spec), Instance(spec)]
+    deliveries = [one for one in front.step(EventsArrived(ROWS)) if isinstance(one, Deliver)]
+    again = Front(spec)
+    again.restore(written(front.state()))
+    for one in deliveries:
+        again.step(Delivered(one.instance, instances[one.instance].step(one)))
+    assert again.counters().loads == (0, 0)
+    assert again.counters().unanswered == (0, 0)
+
+
+def test_a_back_goes_on_where_it_was_saved() -> None:
+    spec = spec_of(WINDOWS.instances(2))
+    front, back = Front(spec), Back(spec)
+    instances = [Instance(spec), Instance(spec)]
+    found: list[int] = []
+
+    def step(stimulus: Stimulus) -> None:
+        for message in front.step(stimulus):
+            back.step(message)  # type: ignore[arg-type] # nothing is set aside here
+            if isinstance(message, Deliver):
+                answer = instances[message.instance].step(message)
+                back.step(Delivered(message.instance, answer))
+        for emit in back.step(TurnEnded()):
+            found.extend(emit.matches.table["at"].to_pylist())
+
+    step(EventsArrived(ROWS.slice(0, 3)))
+    saved = written(back.state())
+    back = Back(spec)
+    back.restore(saved)
+    assert len(back.step(TurnEnded())[0].matches) == 0
+    step(EventsArrived(ROWS.slice(3)))
+    step(SourceEnded())
+    assert found == [2, 4, 6]
+
+
+def test_the_end_with_the_last_events_lets_out_what_waits() -> None:
+    query = PAIRS.disorder(op.KSlack(100))
+    operator = Operator(
+        OperatorSpec(query, ROWS.schema, disorder=bind_disorder(query, ROWS.schema))
+    )
+    said = operator.step(EventsArrived(ROWS, ended=True))
+    assert [one.matches.table["at"].to_pylist() for one in said if isinstance(one, Emit)] == [
+        [2, 4, 6]
+    ]
+
+
+def test_a_column_cannot_be_taken_for_ids() -> None:
+    named = ROWS.append_column("__outpace_id", pa.array([7] * 6))
+    for match in (op.match, lambda table, query: op.open(query).push(table)):
+        with pytest.raises(BindError, match="cannot have the name '__outpace_id'"):
+            match(named, WINDOWS)
+
+
+def test_there_are_only_so_many_sources() -> None:
+    with pytest.raises(UnsupportedError, match="too many sources"):
+        EventIds(tuple(map(str, range(40_000))))
+
+
+def test_a_state_from_before_the_first_push_forgets_all() -> None:
+    empty = op.open(PAIRS).state()
+    stream = op.open(PAIRS)
+    stream.push(ROWS.slice(0, 1))
+    stream.restore(empty)
+    assert stream.push(ROWS.slice(1, 1)).num_rows == 0
+    assert stream.rows_kept == 0 or stream.finish().num_rows == 0
+
+
+def test_a_stream_that_follows_another_does_not_go_back() -> None:
+    first = op.open(PAIRS.within(10))
+    follows = (
+        op.Query("next").order_by("at").pattern("C D").measures(c="C.at", d="D.at").within(100)
+    )
+    second = op.open(follows)
+    second.push({"at": [20]})
+    with pytest.raises(DataError, match="at is 2, after 20"):
+        second.push(first.push(ROWS))
+    assert second.push({"at": [21]})["d"].to_pylist() == [21]
+    third = op.open(follows)
+    third.push(first.push({"ts": [30, 31], "x": [1, 2]}))
+    with pytest.raises(DataError, match="after"):
+        third.push({"at": [1]})
+
+
+def test_an_end_that_fails_takes_back_nothing_but_itself() -> None:
+    query = op.Query("q").order_by("ts").pattern("A $").measures(n="CAST(LAST(A.s) AS BIGINT)")
+    stream = op.open(query)
+    stream.push({"ts": [10], "s": ["x"]})
+    with pytest.raises(DataError, match="cannot cast"):
+        stream.finish()
+    with pytest.raises(DataError, match="comes before"):
+        stream.push({"ts": [5], "s": ["1"]})
