@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeGuard, overload
 
 import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
+from outpace.engine.order.sources import source_names
 from outpace.errors import DataError, UnsupportedError
 from outpace.explanation.explain import Explanation
 from outpace.explanation.explain import explain as explain_plan
@@ -16,7 +18,7 @@ from outpace.hosts.local.table import Search
 from outpace.hosts.local.table import match as match_table
 from outpace.hosts.local.table import search as search_table
 from outpace.hosts.spark.session import require_spark
-from outpace.pattern.argument import a_text
+from outpace.pattern.argument import a_text, some_names
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.plan import plan_query
 
@@ -29,12 +31,20 @@ if TYPE_CHECKING:
 
 @overload
 def match(
-    data: DataFrame | ParquetFiles, query: Query, *, progress: bool | Progress = False
+    data: DataFrame | ParquetFiles,
+    query: Query,
+    *,
+    progress: bool | Progress = False,
+    sources: Iterable[str] | None = None,
 ) -> DataFrame: ...
 @overload
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
 def match(
-    data: TableLike | ParquetFiles, query: Query, *, progress: bool | Progress = False
+    data: TableLike | ParquetFiles,
+    query: Query,
+    *,
+    progress: bool | Progress = False,
+    sources: Iterable[str] | None = None,
 ) -> object:
     """Find the matches of a query.
 
@@ -50,6 +60,11 @@ def match(
         when the work takes longer than two seconds, or a function that is called now and then with
         the rows that are done and the rows that there are. On Spark it is refused: nothing runs
         before the result is used, and then Spark shows its own.
+    sources
+        Of a streaming DataFrame: the identifiers of several sources. The column `source` says who
+        sent a row. Each source is in the order that the query's disorder says, by itself; a row
+        waits until those of no other source can come before it. A table is sorted as a whole, so
+        there they are refused.
 
     Returns
     -------
@@ -74,6 +89,7 @@ def match(
             detail="on Spark nothing runs before the result is used",
             hint="leave progress out; spark.ui.showConsoleProgress lets Spark show its own",
         )
+    names = _sources(sources, data)
     if isinstance(data, ParquetFiles):
         require_spark()
         from outpace.hosts.spark.files import match_files
@@ -82,16 +98,18 @@ def match(
     if _is_spark_frame(data):
         from outpace.hosts.spark.frame import match_frame
 
-        return match_frame(data, query)
+        return match_frame(data, query, names)
     return match_table(data, query, progress=progress)
 
 
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
-def search(data: DataFrame, query: Query) -> StreamSearch: ...  # type: ignore[overload-overlap]
+def search(  # type: ignore[overload-overlap]
+    data: DataFrame, query: Query, *, sources: Iterable[str] | None = None
+) -> StreamSearch: ...
 @overload
 def search(data: TableLike, query: Query) -> Search: ...
-def search(data: TableLike, query: Query) -> object:
+def search(data: TableLike, query: Query, *, sources: Iterable[str] | None = None) -> object:
     """Prepare a search: it runs when something is asked of it.
 
     Parameters
@@ -100,6 +118,8 @@ def search(data: TableLike, query: Query) -> object:
         A table, or a streaming DataFrame of Spark.
     query
         What to detect and what to return.
+    sources
+        Of a stream: the identifiers of several sources, as for `match`.
 
     Returns
     -------
@@ -115,17 +135,20 @@ def search(data: TableLike, query: Query) -> object:
     (1, [{'at': 3}])
     """
     checked_query(query)
-    if _is_spark_frame(data):
-        from outpace.hosts.spark.schema import is_streaming
+    names = _sources(sources, data)
+    if _is_stream(data):
+        from outpace.hosts.spark.stream import StreamSearch
 
-        if is_streaming(data):
-            from outpace.hosts.spark.stream import StreamSearch
-
-            return StreamSearch(data, query)
+        return StreamSearch(data, query, names)
     return search_table(data, query)
 
 
-def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = None) -> Explanation:
+def explain(
+    query: Query,
+    data: TableLike | ParquetFiles | pa.Schema | None = None,
+    *,
+    sources: Iterable[str] | None = None,
+) -> Explanation:
     """Explain a query: what it finds, how it is matched, and where each part of it runs.
 
     Parameters
@@ -136,6 +159,8 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
         files the explanation says what Spark computes, what crosses to Python and how rows are
         divided. Without it, what depends on types is left out.
+    sources
+        Of a stream: the identifiers of several sources, as for `match`.
 
     Examples
     --------
@@ -144,6 +169,7 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
     'kernel'
     """
     checked_query(query)
+    names = _sources(sources, data)
     if data is None or isinstance(data, pa.Schema):
         return explain_plan(query, data)
     if isinstance(data, ParquetFiles):
@@ -153,12 +179,12 @@ def explain(query: Query, data: TableLike | ParquetFiles | pa.Schema | None = No
         plan = plan_session_files(active_session(), data, query)
         return explain_plan(query, plan.files.schema, plan.lines())
     if _is_spark_frame(data):
-        from outpace.hosts.spark.schema import arrow_schema, is_streaming
+        from outpace.hosts.spark.schema import arrow_schema
 
-        if is_streaming(data):
+        if _is_stream(data):
             from outpace.hosts.spark.stream import plan_frame
 
-            streamed = plan_frame(data, query)
+            streamed = plan_frame(data, query, names)
             return explain_plan(query, streamed.bound.schema, streamed.lines())
         schema = arrow_schema(data)
         return explain_plan(query, schema, plan_query(query, schema).lines())
@@ -227,6 +253,27 @@ def sql(
 def _is_spark_frame(value: object) -> TypeGuard[DataFrame]:
     # The classic and the Connect class are told by their module: neither is imported without need.
     return type(value).__module__.startswith("pyspark.sql")
+
+
+def _is_stream(value: object) -> TypeGuard[DataFrame]:
+    if not _is_spark_frame(value):
+        return False
+    from outpace.hosts.spark.schema import is_streaming
+
+    return is_streaming(value)
+
+
+def _sources(sources: Iterable[str] | None, data: object) -> tuple[str, ...] | None:
+    """Return the identifiers of the sources of a stream, in their order; a table has none."""
+    if sources is None:
+        return None
+    if not _is_stream(data):
+        raise UnsupportedError(
+            "only a stream has several sources",
+            detail="a table is sorted as a whole, whoever sent its rows",
+            hint="leave sources out; in process, op.open(query, sources=[...]) opens a stream",
+        )
+    return source_names(some_names(sources, "sources", hint='write sources=["east", "west"]'))
 
 
 def _is_duckdb_connection(value: object) -> TypeGuard[duckdb.DuckDBPyConnection]:

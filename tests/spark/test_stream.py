@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -246,6 +247,34 @@ def test_instances_fall_into_the_partitions_that_they_are_meant_for(spark: Spark
         placed = numbers.select("id", sf.expr(f"pmod(hash(id), {partitions})").alias("place"))
         for row in placed.collect():
             assert partition_of(row["id"], partitions) == row["place"]
+
+
+def test_sources_out_of_order_find_what_the_table_has(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    table, rng = events(120, 5), np.random.default_rng(5)
+    east = np.arange(table.num_rows) % 2 == 0
+    table = table.append_column("seq", table["id"])
+    table = table.append_column("source", pa.array(np.where(east, "east", "west")))
+    last = [{**table.to_pylist()[-1], "source": source} for source in ("east", "west")]
+    # Up to 20 behind in its source; the east comes a batch behind the west.
+    piece = (table["ts"].to_numpy() + rng.integers(0, 21, table.num_rows)) // 250 + east
+    piece[-1] = -1
+    parts = [table.filter(pa.array(piece == number)) for number in range(piece.max() + 1)]
+    ends = pa.Table.from_pylist(last, table.schema)
+    write_pieces([*(part for part in parts if part.num_rows), ends], tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    asked = QUERIES["keyed"].disorder(op.KSlack(20))
+    run(op.match(stream, asked, sources=["west", "east"]), tmp_path)
+    found = rows_of(streaming, tmp_path)
+    assert ordered(found) == ordered(op.match(table, asked).to_pylist())
+    assert found
+    text = op.explain(asked, stream, sources=["west", "east"]).text
+    assert "order: of 2 sources, each by itself: an event waits until one is seen" in text
+    with pytest.raises(BindError, match="has no column 'source'"):
+        op.match(stream.drop("source"), asked, sources=["west", "east"])
+    with pytest.raises(UnsupportedError, match="only a stream has several sources"):
+        op.match(streaming.read.parquet(str(tmp_path / "in")), asked, sources=["west"])
 
 
 def test_explain_shows_the_stages(streaming: SparkSession, tmp_path: Path) -> None:

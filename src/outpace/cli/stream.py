@@ -45,6 +45,7 @@ from outpace.cli.stream_output import (
 from outpace.cli.stream_query import Additions, check_query, found
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
+from outpace.engine.order.sources import source_names
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.duration import parse_duration
 from outpace.pattern.query import Query
@@ -115,6 +116,10 @@ def stream(
     slack: Annotated[
         str | None, typer.Option(help='How long to wait for late events: "2 s".')
     ] = None,
+    sender: Annotated[
+        list[str] | None,
+        typer.Option("--source", help="A source that the column source names; each by itself."),
+    ] = None,
     max_events: Annotated[
         int | None, typer.Option(min=1, help="The most events of one batch.")
     ] = None,
@@ -141,14 +146,18 @@ def stream(
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
     A clause or a query over a small source runs in process if its rows go to the console. A folder
-    or another output, --checkpoint, side outputs, --metrics-port and statements need Spark. Only a
-    stream in process is recorded.
+    or another output, --checkpoint, --source, side outputs, --metrics-port and statements need
+    Spark. Only a stream in process is recorded.
     """
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
     request = read_query(query, name=name, dialect=dialect)
     additions = Additions(
-        slack, late_to is not None, invalid_to is not None, timed_out_to is not None
+        slack,
+        late_to is not None,
+        invalid_to is not None,
+        timed_out_to is not None,
+        source_names(sender) if sender else (),
     )
     columns = TextOptions(schema, options.one_character(delimiter), header)
     read = input_of(

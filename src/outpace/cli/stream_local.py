@@ -49,6 +49,8 @@ def why_spark(
         return "a statement runs there"
     if additions.sides:
         return "side outputs are written there"
+    if additions.sources:
+        return "sources are told apart there"
     if request.operator is not None or request.instance_count > 1 or not request.order:
         return "the query is divided there"
     if isinstance(request.order_of_arrival, Watermark):

@@ -31,12 +31,15 @@ class Additions:
         How long to wait for late events, in place of what the query says.
     late, invalid, timed_out
         Whether these outputs have a folder.
+    sources
+        The identifiers of several sources, which the column `source` names; none where it is one.
     """
 
     slack: str | None = None
     late: bool = False
     invalid: bool = False
     timed_out: bool = False
+    sources: tuple[str, ...] = ()
 
     @property
     def sides(self) -> bool:
@@ -87,9 +90,10 @@ def check_query(request: Query | SqlText, source: StreamInput, additions: Additi
         if additions.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
             raise BindError("--invalid-to does not go with this input", hint="name a local folder")
         return
-    if additions.sides:
+    if additions.sides or additions.sources:
+        what = "side outputs" if additions.sides else "sources that are told apart"
         raise BindError(
-            "a statement has no side outputs",
+            f"a statement has no {what}",
             where=str(request.path),
             hint="write the MATCH_RECOGNIZE clause alone, or a query in Python",
         )
@@ -116,7 +120,10 @@ def found(
         frame = source.with_broken_lines(query.order[0].column, session)
     else:
         frame = source.blocks(session)
-    return op.search(frame, query).outputs() if additions.sides else op.match(frame, query)
+    sources = additions.sources or None
+    if additions.sides:
+        return op.search(frame, query, sources=sources).outputs()
+    return op.match(frame, query, sources=sources)
 
 
 def _statement(

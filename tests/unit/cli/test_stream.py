@@ -18,10 +18,12 @@ from rich.console import Console
 
 import outpace as op
 from outpace.cli.run_input import TextOptions
+from outpace.cli.run_query import SqlText
 from outpace.cli.stream_input import input_of
 from outpace.cli.stream_listener import StatusListener
+from outpace.cli.stream_local import why_spark
 from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
-from outpace.cli.stream_query import Additions
+from outpace.cli.stream_query import Additions, check_query
 from outpace.cli.stream_status import status_view
 from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import BindError
@@ -155,6 +157,16 @@ def test_options_change_the_disorder_of_a_query_and_keep_the_rest() -> None:
     assert Additions(slack="2 s").of(QUERY).order_of_arrival == op.KSlack("2 s")
     with pytest.raises(BindError, match="invalid events of 'q' have no place"):
         Additions(late=True).of(QUERY.disorder(op.InOrder(invalid="quarantine")))
+
+
+def test_sources_are_told_apart_on_spark(tmp_path: Path) -> None:
+    op.log.create(str(tmp_path / "t.log"), pa.schema({"ts": pa.int64(), "source": pa.string()}))
+    read = input_of(f"log:{tmp_path}/t.log")
+    additions = Additions(sources=("east", "west"))
+    assert why_spark(QUERY, read, additions, TextOptions()) == "sources are told apart there"
+    statement = SqlText("SELECT 1", "outpace", tmp_path / "s.sql")
+    with pytest.raises(BindError, match="a statement has no sources that are told apart"):
+        check_query(statement, read, additions)
 
 
 def test_inputs_have_a_name_for_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

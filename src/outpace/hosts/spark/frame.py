@@ -49,12 +49,17 @@ PACK_BYTES: Final = 64 << 20
 _BLOCKS_MAX: Final = 1 << 32
 
 
-def match_frame(frame: DataFrame, query: Query) -> DataFrame:
-    """Find the matches of a query in a DataFrame; nothing runs before the result is used."""
+def match_frame(
+    frame: DataFrame, query: Query, sources: tuple[str, ...] | None = None
+) -> DataFrame:
+    """Find the matches of a query in a DataFrame; nothing runs before the result is used.
+
+    Only a stream has several sources.
+    """
     if is_streaming(frame):
         from outpace.hosts.spark.stream import StreamSearch
 
-        return StreamSearch(frame, query).matches()
+        return StreamSearch(frame, query, sources).matches()
     plan = plan_query(query, arrow_schema(frame))
     rows = crossing_rows(frame, plan)
     if by_windows(query):

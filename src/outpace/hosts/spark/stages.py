@@ -45,11 +45,12 @@ def packed(
     schema: pa.Schema,
     partitions: int,
     timeouts: bool,
+    sources: tuple[str, ...] | None,
     places: list[int],
     parts: Callable[[StreamPlan], Parts],
 ) -> Iterator[pa.RecordBatch]:
     """Pack parts of the input, each rows with what is promised of later ones."""
-    plan = plan_stream(query, schema, partitions, timeouts=timeouts)
+    plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
     context = TaskContext.get()
     sender = 0 if context is None else context.partitionId()
     position = 0

@@ -79,31 +79,35 @@ class StreamSearch:
         The stream.
     query
         What to detect and what to return.
+    sources
+        The identifiers of several sources, in their order, where the column `source` says who sent
+        a row.
     """
 
     frame: DataFrame
     query: Query
+    sources: tuple[str, ...] | None = None
 
     def matches(self) -> DataFrame:
         """Return the matches."""
-        chain = _chain(self.frame, self.query)
+        chain = self._chain()
         found = chain.rows(CellKind.MATCHES, chain.plan.bound.output)
         _chains[found] = chain
         return found
 
     def timed_out(self) -> DataFrame:
         """Return the partial matches that WITHIN ended."""
-        chain = _chain(self.frame, self.query, timeouts=True)
+        chain = self._chain(timeouts=True)
         return chain.rows(CellKind.TIMED_OUT, chain.plan.timed_out)
 
     def late(self) -> DataFrame:
         """Return the events that came late, where the query's disorder has `late="side"`."""
-        chain = _chain(self.frame, self.query)
+        chain = self._chain()
         return chain.rows(CellKind.LATE, chain.plan.bound.schema)
 
     def invalid(self) -> DataFrame:
         """Return events that cannot be used, where disorder has `invalid="quarantine"`."""
-        chain = _chain(self.frame, self.query)
+        chain = self._chain()
         return chain.rows(CellKind.INVALID, chain.plan.invalid)
 
     def outputs(self) -> DataFrame:
@@ -113,7 +117,10 @@ class StreamSearch:
         columns with these names the one that it says is filled.
         """
         timeouts = self.query.bound is not None and self.query.windows is None
-        return _chain(self.frame, self.query, timeouts=timeouts).outputs()
+        return self._chain(timeouts=timeouts).outputs()
+
+    def _chain(self, *, timeouts: bool = False) -> _Chain:
+        return _chain(self.frame, self.query, self.sources, timeouts=timeouts)
 
 
 @dataclass(frozen=True)
@@ -151,21 +158,26 @@ class _Chain:
 _chains: WeakKeyDictionary[DataFrame, _Chain] = WeakKeyDictionary()
 
 
-def plan_frame(frame: DataFrame, query: Query) -> StreamPlan:
+def plan_frame(
+    frame: DataFrame, query: Query, sources: tuple[str, ...] | None = None
+) -> StreamPlan:
     """Return how a query would run on a stream."""
     before = _chains.get(frame)
     schema = _input_schema(frame, before)
-    return plan_stream(_with_clock(frame, query, before), schema, _check_session(frame))
+    clocked, partitions = _with_clock(frame, query, before), _check_session(frame)
+    return plan_stream(clocked, schema, partitions, sources=sources)
 
 
-def _chain(frame: DataFrame, query: Query, *, timeouts: bool = False) -> _Chain:
+def _chain(
+    frame: DataFrame, query: Query, sources: tuple[str, ...] | None, *, timeouts: bool = False
+) -> _Chain:
     before = _chains.get(frame)
     schema = _input_schema(frame, before)
     query = _with_clock(frame, query, before)
     partitions = _check_session(frame)
-    plan = plan_stream(query, schema, partitions, timeouts=timeouts)
+    plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
     places = [labels(spec.instances, partitions) for spec in plan.stages]
-    pack = partial(packed, query, schema, partitions, timeouts, places[0])
+    pack = partial(packed, query, schema, partitions, timeouts, sources, places[0])
     title = f"outpace {query.name}: pack"
     if before is not None:
         timed = before.plan.shows_time_in(plan.layout.disorder.time)

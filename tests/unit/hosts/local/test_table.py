@@ -291,3 +291,13 @@ def test_the_bar_appears_after_a_while_and_goes_away() -> None:
 def test_progress_is_refused_on_spark() -> None:
     with pytest.raises(op.UnsupportedError, match="progress is shown in process, not on Spark"):
         op.match(op.parquet("nowhere.parquet"), DIP, progress=True)
+
+
+@pytest.mark.parametrize(
+    "run", [op.match, op.search, lambda data, q, **of: op.explain(q, data, **of)]
+)
+def test_only_a_stream_has_several_sources(run):
+    table = pa.table({"ts": [1], "source": ["a"]})
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
+    with pytest.raises(op.UnsupportedError, match="only a stream has several sources"):
+        run(table, query, sources=["a", "b"])
