@@ -224,9 +224,14 @@ class Front(Stateful):
                 for kind, rows in aside
                 if rows is not None and rows.num_rows
             ),
-            *([] if released.timer is None else [SetTimer(released.timer)]),
+            *([] if self.timer is None else [SetTimer(self.timer)]),
             *self._blocks(released, ended=ended),
         ]
+
+    @property
+    def timer(self) -> int | None:
+        """When `TimerFired` is due, also after `restore`; None where never."""
+        return None if self._ended else self._order.timer
 
     @property
     def holding(self) -> str | None:

@@ -32,15 +32,12 @@ class Released:
         none can be.
     invalid
         Those that cannot be used, with the reason in the first column; None where none can be.
-    timer
-        When, by the clock of the host, the order wants to be asked again; None where never.
     """
 
     rows: pa.Table | RearrangedRows
     watermark: int
     late: pa.Table | None = None
     invalid: pa.Table | None = None
-    timer: int | None = None
 
 
 class Order(Stateful, ABC):
@@ -59,6 +56,11 @@ class Order(Stateful, ABC):
     @abstractmethod
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
+
+    @property
+    def timer(self) -> int | None:
+        """When, by the clock of the host, it wants to be asked again; None where never."""
+        return None
 
     @abstractmethod
     def push(

@@ -138,7 +138,7 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = ("_each", "_waiting", "_first", "_watermarks", "_finished", "_timers")
+    CHANGED = ("_each", "_waiting", "_first", "_watermarks", "_finished")
 
     def __init__(
         self,
@@ -158,8 +158,6 @@ class ReorderedSources(Order):
         self._watermarks = dict.fromkeys(self._each, int(NO_TIME))
         self._finished: set[str] = set()
         self._watermark = int(NO_TIME)
-        #: When the order of each source wants to be asked again.
-        self._timers: dict[str, int | None] = {}
 
     @property
     def buffered(self) -> int:
@@ -180,6 +178,12 @@ class ReorderedSources(Order):
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._watermark
+
+    @property
+    def timer(self) -> int | None:
+        """When the order of any source wants to be asked again."""
+        timers = [order.timer for one, order in self._each.items() if one not in self._finished]
+        return min((timer for timer in timers if timer is not None), default=None)
 
     def watermark_of(self, source: str) -> int:
         """Return a time that no later event of a source lies before, unless it is late."""
@@ -281,10 +285,9 @@ class ReorderedSources(Order):
         """Let events that a source lets go wait for those of the others."""
         self._hand_over(source, released)
         ready = self._released()
-        return Released(ready.rows, ready.watermark, released.late, released.invalid, ready.timer)
+        return Released(ready.rows, ready.watermark, released.late, released.invalid)
 
     def _hand_over(self, source: str, released: Released) -> None:
-        self._timers[source] = released.timer
         self._watermarks[source] = max(self._watermarks[source], released.watermark)
         if released.rows.num_rows:
             rows = released.rows
@@ -313,5 +316,4 @@ class ReorderedSources(Order):
                 due.append(runs.take(bound))
                 self._note_first(source)
         rows = self._order.without_ties(joined(due)) if due else self._schema.empty_table()
-        timers = [timer for timer in self._timers.values() if timer is not None]
-        return Released(rows, self._watermark, timer=min(timers, default=None))
+        return Released(rows, self._watermark)

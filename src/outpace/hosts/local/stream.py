@@ -35,7 +35,6 @@ from outpace.engine.message import (
     EventsArrived,
     Instruction,
     SetAside,
-    SetTimer,
     SourceEnded,
     Stimulus,
     TimerFired,
@@ -232,8 +231,6 @@ class StreamMatcher:
         #: The columns of matches that hold the time of an event, where it is known how far back.
         self._timed: tuple[str, ...] = ()
         self._last: Emit | None = None
-        #: When the operator wants to hear from the clock.
-        self._timer: int | None = None
         self._aside: dict[Aside, pa.Table] = {}
 
     def __repr__(self) -> str:
@@ -345,12 +342,11 @@ class StreamMatcher:
     @property
     def timer(self) -> int | None:
         """When, in microseconds of the clock, `wake` is due; None where the query asks for none."""
-        return self._timer
+        return None if self._operator is None else self._operator.front.timer
 
     def wake(self) -> pa.Table:
         """Let time pass by the clock, where nothing is pushed, and return what became final."""
         self._bound("wake")
-        self._timer = None
         return self._step(TimerFired(_now()))
 
     @property
@@ -436,7 +432,7 @@ class StreamMatcher:
                 f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        self._last, self._timer, self._aside, self._begun = None, None, {}, False
+        self._last, self._aside, self._begun = None, {}, False
         self._operator = None
         if not saved.tables:
             if self._schema is not None:
@@ -468,8 +464,6 @@ class StreamMatcher:
                     self._last = instruction
                 case SetAside():
                     self._aside[instruction.kind] = instruction.rows
-                case SetTimer():
-                    self._timer = instruction.at
         if self._dropped is not None:
             late = self._aside.get(Aside.LATE)
             warning = self._dropped.take(0 if late is None else late.num_rows)

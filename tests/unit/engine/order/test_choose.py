@@ -50,6 +50,10 @@ class PatientOrder(Order):
     def buffered(self) -> int:
         return int(self._waiting.num_rows)
 
+    @property
+    def timer(self) -> int | None:
+        return self._due
+
     def push(
         self,
         rows: pa.Table,
@@ -91,7 +95,7 @@ class PatientOrder(Order):
         ordered = rows.sort_by(self._time)
         if ordered.num_rows:
             self._watermark = int(as_integers(ordered.column(self._time))[-1])
-        return Released(ordered, self._watermark, timer=self._due)
+        return Released(ordered, self._watermark)
 
 
 @pytest.fixture
@@ -138,6 +142,7 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     clock[0] += 10
     assert push(stream, [1], second) == []
     assert stream.timer == 6 * SECOND
+    assert op.resume(patient, stream.state()).timer == 6 * SECOND
     assert stream.wake().num_rows == 0
     assert stream.timer == 6 * SECOND
     clock[0] = 6 * SECOND + 10
