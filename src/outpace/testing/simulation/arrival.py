@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimeTold
@@ -129,6 +130,46 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
     return DrawnArrival(
         query, names, tuple(steps), taken, max([int(NO_TIME), *_times(query, taken)])
     )
+
+
+def draw_batched_sources(
+    random: Random, query: Query, events: pa.Table, pieces: int
+) -> DrawnArrival:
+    """Give events to sources, each out of order by itself, whose events come in common batches."""
+    names = tuple(f"s{number}" for number in range(random.randint(1, 3)))
+    owners = pa.array([random.choice(names) for _ in range(events.num_rows)], pa.string())
+    events = events.append_column("source", owners)
+    unit = _unit(query, events)
+    delay = random.randint(0, 5) * unit
+    query = query.disorder(KSlack(_duration(delay, unit), late="side"))
+    sent: dict[str, pa.Table] = {}
+    count = random.randint(1, pieces)
+    bounds: dict[str, list[int]] = {}
+    for name in names:
+        own = events.filter(pc.equal(owners, name))
+        own = own.take(pa.array(_delayed(random, _times(query, own), delay, ties=True), pa.int64()))
+        # A source numbers its events as it sends them, so numbers do not rise with time.
+        place, size = own.schema.get_field_index("seq"), own.num_rows
+        sent[name] = own.set_column(place, "seq", pa.array(range(size), pa.int64()))
+        cuts = sorted(random.randint(0, size) for _ in range(count - 1))
+        bounds[name] = [0, *cuts, size]
+    whole = pa.concat_tables(sent.values())
+    columns = (_times(query, whole), whole["seq"].to_pylist(), whole["source"].to_pylist())
+    order = sorted(range(whole.num_rows), key=lambda row: [column[row] for column in columns])
+    taken = whole.take(pa.array(order, pa.int64()))
+    steps, progress = [], []
+    greatest = dict.fromkeys(names, int(NO_TIME))
+    for batch in range(count):
+        parts = []
+        for name in random.sample(names, len(names)):
+            low, high = bounds[name][batch : batch + 2]
+            parts.append(sent[name].slice(low, high - low))
+            greatest[name] = max([greatest[name], *_times(query, parts[-1])])
+        steps.append(EventsArrived(pa.concat_tables(parts)))
+        least = min(greatest.values())
+        time = least if least == NO_TIME else least - delay
+        progress.append((sum(one < time for one in _times(query, taken)), time))
+    return DrawnArrival(query, names, tuple(steps), taken, progress[-1][1], tuple(progress))
 
 
 def draw_disorder(

@@ -29,6 +29,7 @@ from outpace.plan.stream import plan_stream
 from outpace.testing.simulation.arrival import (
     END,
     DrawnArrival,
+    draw_batched_sources,
     draw_disorder,
     draw_in_order,
     draw_sources,
@@ -202,8 +203,7 @@ def _draw(random: Random) -> _Scenario:
         draw_in_order,
         partial(draw_disorder, own=True, whole=place != STAGES),
     ]
-    if place != STAGES:
-        ways.append(draw_sources)
+    ways.append(draw_batched_sources if place == STAGES else draw_sources)
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     timeouts = query.operator is None and query.windows is None and query.bound is not None
@@ -342,7 +342,13 @@ def _simulate_stages(
 ) -> RunOutcome:
     """Run stages, which never end: what is final when time has come to its end is expected."""
     query, arrival = scenario.query, scenario.arrival
-    plan = plan_stream(query, scenario.schema, random.randint(1, 3), timeouts=scenario.timeouts)
+    plan = plan_stream(
+        query,
+        scenario.schema,
+        random.randint(1, 3),
+        timeouts=scenario.timeouts,
+        sources=arrival.sources,
+    )
 
     def by_now(released: int, time: int) -> list[Any]:
         return fed_at_once(query, arrival.events.slice(0, released), time)[0]
