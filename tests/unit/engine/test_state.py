@@ -130,3 +130,9 @@ def test_compressed_tables_are_not_decoded(column: pa.Array, version: str) -> No
 def test_numbers_have_a_type_and_bounds(table: pa.Table, why: str) -> None:
     with pytest.raises(StateError, match=why):
         integers(table, x=range(3))
+
+
+def test_a_column_that_ends_within_a_value_is_refused() -> None:
+    longer = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(bytes(13))])
+    with pytest.raises(StateError, match="ends within a value"):
+        State.decode(State({}, [pa.table({"x": longer})]).encode())
