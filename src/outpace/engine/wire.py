@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Final
 
 import numpy as np
@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.block import block_cells, narrow_rows, read_block, wide_columns
 from outpace.engine.codec.table import read_table, write_table
-from outpace.engine.event import no_events
+from outpace.engine.event import Events, chosen, no_events
 from outpace.engine.message import (
     Answer,
     Deliver,
@@ -37,9 +37,8 @@ from outpace.engine.message import (
     TimerFired,
     TimeTold,
 )
-from outpace.engine.rows.partition import column_arrays, one_array
+from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
-from outpace.engine.split.travel import NUMBERS, packed, unpacked
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import reading, require
 from outpace.engine.window_match.identity import MATCH_ID, MatchIds
@@ -50,6 +49,12 @@ _HEADER: Final = struct.Struct("<qq3Q")
 
 #: What an answer says beside its promises: time, open windows, and events delivered.
 _KNOWN: Final = struct.Struct("<qqq")
+
+#: Columns that travel beside those of the events.
+_PARTITION: Final = "__outpace_partition"
+_ORDINAL: Final = "__outpace_ordinal"
+_ARRIVAL: Final = "__outpace_arrival"
+_NUMBERS: Final = pa.schema([(name, pa.int64()) for name in (_PARTITION, _ORDINAL, _ARRIVAL)])
 
 _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
@@ -64,7 +69,7 @@ _MATCHES: Final = pa.schema(
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _ENDED, _ARRIVAL = 4, 8, 16, 32
+_SOURCE, _SPANS, _ENDED, _CLOCK = 4, 8, 16, 32
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -73,13 +78,50 @@ _TEXTS: Final = (
 _LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
+def pack_events(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.RecordBatch:
+    """Return events as the block that travels, with these columns of theirs.
+
+    Numbers that can be told from others do not travel, nor do times, which a column has.
+    """
+    packed = {name: one_array(events.rows.column(name)) for name in columns}
+    if keyed:
+        packed |= {_PARTITION: pa.array(events.partition), _ORDINAL: pa.array(events.ordinal)}
+    arrival = events.arrival
+    gaps = len(arrival) and int(arrival[-1]) - int(arrival[0]) >= len(arrival)
+    if gaps or not packed:
+        packed[_ARRIVAL] = pa.array(arrival)
+    return narrow_rows(packed, numbered=True)
+
+
+def unpack_events(
+    block: pa.RecordBatch, first: int, ranges: Integers, schema: pa.Schema, bound: BoundQuery
+) -> Events:
+    """Return the events in ranges of rows of a block that `pack_events` returned.
+
+    Parameters
+    ----------
+    block
+        The block; what it has of others is left where it is.
+    first
+        The arrival number of its first event.
+    ranges
+        Pairs of a first row and the one behind the last, rising, one at least.
+    schema, bound
+        The columns of the events, and the query.
+    """
+    low, high = int(ranges[0, 0]), int(ranges[-1, 1])
+    columns = wide_columns(block.slice(low, high - low), pa.schema([*schema, *_NUMBERS]))
+    return chosen(_events(columns, first + low, bound), ranges - low)
+
+
 def write_delivery(delivery: Deliver, columns: tuple[str, ...], *, keyed: bool) -> bytes:
     """Write a delivery; only these columns of its own events travel, times in theirs."""
-    events, split = replace(delivery.own_events, times=np.zeros(0, np.int64)), delivery.split
-    first = int(events.arrival[0]) if len(events.arrival) else delivery.arrived
-    rows = column_arrays(packed(events, columns, keyed=keyed))
-    parts = [_block(rows) if len(events.arrival) else b""]
-    parts += [write_windows(split.opened), write_windows(split.closed)]
+    events, split = delivery.own_events, delivery.split
+    first, block = delivery.arrived, b""
+    if len(events.arrival):
+        first = int(events.arrival[0])
+        block = block_cells([pack_events(events, columns, keyed=keyed)])[0].as_buffer()
+    parts = [block, write_windows(split.opened), write_windows(split.closed)]
     return _joined(delivery.arrived, first, parts)
 
 
@@ -88,10 +130,7 @@ def read_delivery(data: pa.Buffer, schema: pa.Schema, bound: BoundQuery) -> Deli
     arrived, first, (rows, opened, closed) = _parted(data)
     events = no_events(schema)
     if len(rows):
-        columns = read_block(rows, pa.schema([*schema, *NUMBERS]))
-        events = unpacked(pa.table(columns), first)
-        known = {name: events.rows.column(name) for name in events.rows.column_names}
-        events = replace(events, times=time_values(bound, known))
+        events = _events(read_block(rows, pa.schema([*schema, *_NUMBERS])), first, bound)
     split = Split(read_windows(opened), read_windows(closed))
     return Deliver(0, events, None, split, arrived)
 
@@ -152,7 +191,7 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     if isinstance(stimulus, EventsArrived):
         rows, flags = write_table(stimulus.rows), flags | _ENDED * stimulus.ended
         if stimulus.arrival != NO_TIME:
-            flags, times = flags | _ARRIVAL, np.array([stimulus.arrival], "<i8").tobytes()
+            flags, times = flags | _CLOCK, np.array([stimulus.arrival], "<i8").tobytes()
         if stimulus.spans is not None:
             flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
     return _joined(watermark, flags, [rows, source, times])
@@ -162,7 +201,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
         watermark, flags, (rows, text, clock) = _parted(data)
-        require(0 <= flags < 2 * _ARRIVAL, "")
+        require(0 <= flags < 2 * _CLOCK, "")
         require(len(data) == _HEADER.size + len(rows) + len(text) + len(clock), "")
         kind = flags & _KIND_BITS
         if kind == _STIMULI.index(TimerFired):
@@ -174,7 +213,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
             return TimeTold(watermark, source)
         times = np.frombuffer(clock, "<i8").astype(np.int64)
         arrival, spans = NO_TIME, None
-        if flags & _ARRIVAL:
+        if flags & _CLOCK:
             arrival, times = int(times[0]), times[1:]
         if flags & _SPANS:
             spans = times.reshape(-1, 2)
@@ -292,6 +331,24 @@ def read_windows(block: pa.Buffer) -> Windows:
     if not len(block):
         return Windows.none()
     return Windows(*map(_integers, read_block(block, _WINDOWS).values()))
+
+
+def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Events:
+    """Return events that travelled; `first` is the arrival number of the first of them."""
+    beside = {
+        name: np.asarray(columns[name].to_numpy(), np.int64)
+        for name in _NUMBERS.names
+        if name in columns
+    }
+    rows = pa.table(columns)
+    arrival = beside.get(_ARRIVAL, np.arange(first, first + rows.num_rows, dtype=np.int64))
+    return Events(
+        rows.drop_columns(list(beside)),
+        beside.get(_PARTITION, np.zeros(len(arrival), np.int64)),
+        beside.get(_ORDINAL, arrival),
+        arrival,
+        time_values(bound, columns),
+    )
 
 
 def _integers(column: pa.Array) -> Integers:

@@ -1,7 +1,7 @@
 """Section 5.1 of the study `space`: how large serialised events are, and how fast that goes.
 
-Blocks are what travels on Spark (`outpace.engine.codec.block`). They are compared with
-serialisations that go event by event.
+Blocks are what travels between processes and on Spark (`outpace.engine.wire`). They are compared
+with serialisations that go event by event.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
-from outpace.engine.rows.partition import one_array
+from outpace.engine.codec.block import block_cells, read_block
+from outpace.engine.split.number import EventNumbers
+from outpace.engine.wire import pack_events
 from outpace.studies.measure import rate_of
 from outpace.studies.report import Row
 from outpace.studies.space_codecs import Codec, Event, json_codec, protobuf_codec
@@ -59,16 +60,17 @@ def serialisation(seconds: float) -> Iterator[Row]:
 
 def _of_blocks(kind: str, size: int, seconds: float) -> Iterator[Row]:
     rows = events_of(kind, size)
+    events = EventNumbers(rows.schema, (), None).number(rows)
 
     def write() -> pa.Buffer:
-        columns = {name: one_array(rows[name]) for name in rows.column_names}
-        return block_cells([narrow_rows(columns)])[0].as_buffer()
+        block = pack_events(events, tuple(rows.column_names), keyed=False)
+        return block_cells([block])[0].as_buffer()
 
     block = write()
     curve = f"blocks of {size:,}"
     yield _size_row(kind, curve, len(block) / size, PROTOBUF_BYTES[kind])
     written = rate_of(write, size, seconds)
-    read = rate_of(lambda: read_block(block, rows.schema, checked=True), size, seconds)
+    read = rate_of(lambda: read_block(block, rows.schema), size, seconds)
     yield _rate_row(kind, curve, "write", written)
     yield _rate_row(kind, curve, "read", read)
 

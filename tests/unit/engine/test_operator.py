@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.event import no_events
 from outpace.engine.message import (
     Deliver,
     Delivered,
@@ -18,7 +20,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import Back, Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.split.travel import packed, unpacked
+from outpace.engine.wire import pack_events, unpack_events
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
     RoundRobin,
@@ -35,7 +37,7 @@ class Driver:
     """Front, instances and back; an instance answers when it is told to."""
 
     def __init__(self, query: Query) -> None:
-        spec = OperatorSpec(query, SCHEMA, instances=query.instance_count)
+        self.spec = spec = OperatorSpec(query, SCHEMA, instances=query.instance_count)
         self.front, self.back = Front(spec), Back(spec)
         self._instances = [Instance(spec) for _ in range(query.instance_count)]
         self._sent: list[deque[Deliver]] = [deque() for _ in self._instances]
@@ -64,10 +66,14 @@ class Driver:
         self._take()
 
     def _travelled(self, delivery: Deliver) -> Deliver:
-        events = delivery.events
-        first = int(events.arrival[0]) if len(events.arrival) else 0
-        rows = packed(events, self._columns, keyed=self._keyed)
-        return replace(delivery, events=unpacked(rows, first))
+        events, ranges = delivery.events, delivery.ranges
+        if not delivery.size:
+            return replace(delivery, events=no_events(self.spec.kept), ranges=None)
+        assert ranges is not None
+        block = pack_events(events, self._columns, keyed=self._keyed)
+        first = int(events.arrival[0])
+        own = unpack_events(block, first, ranges, self.spec.kept, self.spec.bound)
+        return replace(delivery, events=own, ranges=None)
 
     def _take(self) -> None:
         self.results += [emit.matches.table for emit in self.back.step(TurnEnded())]
@@ -125,18 +131,32 @@ def test_loads_are_the_events_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_events_travel_as_one_table(keyed: bool) -> None:
-    query = Query().order_by("ts").pattern("A").measures(x="A.x").over(TimeWindows(5, 5))
+def test_events_travel_as_one_block(keyed: bool) -> None:
+    query = Query().order_by("ts").pattern("A B").measures(x="B.x").over(TimeWindows(5, 5))
     query = query.partition_by("key") if keyed else query
-    driver = Driver(query)
+    driver = Driver(query.within(3))
     rows = pa.table({"ts": [1, 2, 3], "key": list("aba"), "x": [1, 2, 3]}, schema=SCHEMA)
     driver.push(rows)
     later = rows.set_column(0, "ts", pa.array([4, 5, 6]))
     messages = driver.front.step(EventsArrived(later))
     events = next(one.events for one in messages if isinstance(one, Deliver))
-    got = unpacked(packed(events, ("x",), keyed=keyed), 3)
-    assert got.rows.to_pylist() == [{"x": 1}, {"x": 2}, {"x": 3}]
-    assert got.partition.tolist() == events.partition.tolist() == ([0, 1, 0] if keyed else [0] * 3)
-    assert got.ordinal.tolist() == events.ordinal.tolist()
-    assert got.arrival.tolist() == [3, 4, 5]
-    assert got.times.tolist() == [4, 5, 6]
+    block = pack_events(events, ("ts", "x"), keyed=keyed)
+    assert block.nbytes == block.num_rows * len(block.schema)
+    schema, bound = SCHEMA.remove(1), driver.spec.bound
+    own = unpack_events(block, 3, np.array([[0, 1], [2, 3]]), schema, bound)
+    assert own.rows.to_pylist() == [{"ts": 4, "x": 1}, {"ts": 6, "x": 3}]
+    assert own.partition.tolist() == events.partition[[0, 2]].tolist()
+    assert own.ordinal.tolist() == events.ordinal[[0, 2]].tolist()
+    assert own.arrival.tolist() == [3, 5]
+    assert own.times.tolist() == [4, 6]
+
+
+def test_events_without_columns_travel() -> None:
+    query = Query().pattern("A").over(CountWindows(2, 2))
+    driver = Driver(query)
+    rows = pa.table({"ts": range(3), "key": ["a"] * 3, "x": range(3)}, schema=SCHEMA)
+    messages = driver.front.step(EventsArrived(rows))
+    events = next(one.events for one in messages if isinstance(one, Deliver))
+    block = pack_events(events, (), keyed=False)
+    own = unpack_events(block, 0, np.array([[1, 3]]), pa.schema([]), driver.spec.bound)
+    assert (own.rows.num_rows, own.arrival.tolist()) == (2, [1, 2])

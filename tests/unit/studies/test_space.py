@@ -29,7 +29,7 @@ def test_blocks_are_smaller_than_the_papers_events() -> None:
     found = values(list(serialisation(seconds=0)))
     for size in ("1,000", "10,000"):
         assert found["5.1b", f"SimpleEvent, blocks of {size}"] <= 12
-        assert found["5.1b", f"StockEvent, blocks of {size}"] <= 30
+        assert found["5.1b", f"StockEvent, blocks of {size}"] <= 24
     assert ("5.1a", "StockEvent, read, blocks of 1,000") in found
     assert ("5.1a", "StockEvent, write, JSON text") in found
 

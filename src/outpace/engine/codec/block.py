@@ -11,18 +11,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.rows.narrow import narrow, widen
+from outpace.engine.rows.narrow import is_text, narrow, widen
 from outpace.engine.uncompressed import check_uncompressed
 
 #: Kernels want their numbers aligned, and a cell lies wherever the one before it ends.
 _ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 
-def narrow_rows(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Return rows in as few bytes as they need; slices of them can be blocks."""
+def narrow_rows(columns: Mapping[str, pa.Array], *, numbered: bool = False) -> pa.RecordBatch:
+    """Return rows in as few bytes as they need; slices of them can be blocks; see `narrow`."""
     fields, arrays = [], []
     for name, column in columns.items():
-        field, narrowed = narrow(name, column)
+        field, narrowed = narrow(name, column, numbered=numbered)
         fields.append(field)
         arrays.append(narrowed)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -59,6 +59,15 @@ def read_block(cell: pa.Buffer, schema: pa.Schema, *, checked: bool = False) -> 
         rows = reader.read_next_batch()
     if checked:
         rows.validate(full=True)
+        types = {field.name: field.type for field in schema}
+        texts = [one.type for one in rows.schema if is_text(types.get(one.name, pa.null()))]
+        if any(map(pa.types.is_dictionary, texts)):
+            raise ValueError("texts are numbered, which those of others are not")
+    return wide_columns(rows, schema)
+
+
+def wide_columns(rows: pa.RecordBatch, schema: pa.Schema) -> dict[str, pa.Array]:
+    """Return the columns of narrow rows that a schema has, which tells their types."""
     return {
         field.name: widen(field, column, schema.field(field.name).type)
         for field, column in zip(rows.schema, rows.columns, strict=True)

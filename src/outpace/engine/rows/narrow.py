@@ -2,8 +2,9 @@
 
 Integers, times and dates become the distance of each value from the least one, in one, two or four
 bytes where they suffice. Numbers that are decimals with few places, as prices are, become integers
-first; each must come back bit by bit. Texts of one length need no offsets. A column with NULLs, and
-any other, stays as it is. Field metadata says what was done, so a narrow column can be widened
+first; each must come back bit by bit. Texts of one length need no offsets; of few texts in many
+rows each is there once, where that is asked for, and a number for each row. A column with NULLs,
+and any other, stays as it is. Field metadata says what was done, so a narrow column can be widened
 alone, and a slice of it too.
 """
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import pooled
 from outpace.engine.kernels.scale import scale_exactly
+from outpace.engine.kernels.texts import number_texts
 
 _LEAST: Final = b"outpace.least"
 _SCALE: Final = b"outpace.scale"
@@ -27,11 +29,23 @@ _KINDS: Final = ((0xFF, pa.uint8()), (0xFFFF, pa.uint16()), (0xFFFFFFFF, pa.uint
 _SCALES: Final = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 _TRIED: Final = 32
 
+#: In so many rows, or more, texts are numbered where no more than so many differ.
+_MANY: Final = 4096
+_FEW: Final = 256
+
 Numbers = npt.NDArray[Any]
 
 
-def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+def narrow(name: str, column: pa.Array, *, numbered: bool = False) -> tuple[pa.Field, pa.Array]:
     """Return a column in fewer bytes, and the field that tells how to widen it.
+
+    Parameters
+    ----------
+    name, column
+        The column.
+    numbered
+        Whether few texts are there once. Only for who reads nothing but what was written here: a
+        long text by many numbers would be much larger than its bytes.
 
     Examples
     --------
@@ -50,8 +64,10 @@ def narrow(name: str, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     if not len(column) or column.null_count:
         return pa.field(name, kind), column
     if is_text(kind):
-        column = without_offsets(column)
-        return pa.field(name, column.type), column
+        short = without_offsets(column)
+        if numbered and short is column and len(column) >= _MANY:
+            short = _numbered(column)
+        return pa.field(name, short.type), short
     values, scale = _integers(column)
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     for limit, small in _KINDS if len(values) else ():
@@ -68,6 +84,8 @@ def widen(field: pa.Field, column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column that `narrow` made as the type that it had."""
     if pa.types.is_fixed_size_binary(column.type) and is_text(kind):
         return with_offsets(column, kind)
+    if pa.types.is_dictionary(column.type) and is_text(kind):
+        return column.dictionary_decode()
     if field.metadata is None or _LEAST not in field.metadata:
         return column
     least, scale = int(field.metadata[_LEAST]), field.metadata.get(_SCALE)
@@ -99,6 +117,21 @@ def _decimals(values: Numbers) -> tuple[Numbers, float | None]:
             exact = scale_exactly(values, scale, integers)
             return (integers, scale) if exact else (integers[:0], None)
     return integers[:0], None
+
+
+def _numbered(column: pa.Array) -> pa.Array:
+    """Return texts by number, or as they are where too many differ."""
+    _, offsets, data = column.buffers()
+    if data is None:
+        return column
+    bounds = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
+    numbers, firsts = pooled(len(column), np.uint8), np.empty(_FEW, np.int64)
+    count = number_texts(bounds, np.frombuffer(data, np.uint8), numbers, firsts)
+    if count < 0:
+        return column
+    texts = column.take(pa.array(firsts[:count]))
+    small = pa.Array.from_buffers(pa.uint8(), len(column), [None, pa.py_buffer(numbers)])
+    return pa.DictionaryArray.from_arrays(small, texts)
 
 
 def without_offsets(column: pa.Array) -> pa.Array:

@@ -80,8 +80,9 @@ class OperatorMetrics:
     ----------
     events, matches
         What came in, and the rows that came out.
-    sent
-        Events sent to instances, one for each instance that gets it.
+    sent, bytes
+        Events sent to instances, one for each instance that gets it; and the bytes of all events in
+        shared memory, where each lies once.
     open_windows
         Windows that are open.
     waiting_matches, remembered_matches
@@ -94,6 +95,7 @@ class OperatorMetrics:
     events: int = 0
     matches: int = 0
     sent: int = 0
+    bytes: int = 0
     open_windows: int = 0
     waiting_matches: int = 0
     remembered_matches: int = 0

@@ -17,8 +17,7 @@ import pyarrow as pa
 from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus, TurnEnded
 from outpace.engine.operator import Back, Front
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.split.travel import packed
-from outpace.engine.wire import read_answer
+from outpace.engine.wire import pack_events, read_answer
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
@@ -83,6 +82,7 @@ class ParallelOperator:
         self._watch, self._aside = watch, aside
         #: Parcels of each instance without an answer.
         self._parcels = [0] * count
+        self.bytes_written = 0
         self._slots = RingSlots(slots)
         self._ring = Ring(context, slots, memory // slots)
         # A scheduler decides here, so it need not be something that another process can import.
@@ -168,8 +168,9 @@ class ParallelOperator:
         if readers:
             events = deliveries[0].events
             slot = self._slots.take(readers)
-            size = self._ring.write(slot, packed(events, self._columns, keyed=self._keyed))
+            size = self._ring.write(slot, pack_events(events, self._columns, keyed=self._keyed))
             first = int(events.arrival[0])
+            self.bytes_written += size
         for delivery in deliveries:
             self.back.step(delivery)
             at = slot if delivery.size else -1

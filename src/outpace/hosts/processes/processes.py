@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Final
 
+from outpace.engine.kernels.compiled import load_numba
 from outpace.errors import BindError, InstanceError
 from outpace.hosts.processes.worker import Done, Failed, Ready, Setup, WorkItem, run_instance
 
@@ -59,6 +60,8 @@ class Processes:
         #: Ends of pipes that only this process has, by which instances know that it is there.
         self._alive: list[Connection] = []
         self._ready: set[int] = set()
+        # What the front needs is loaded while they start.
+        threading.Thread(target=load_numba, daemon=True).start()
         try:
             for number, setup in enumerate(setups):
                 self._start(context, number, setup)

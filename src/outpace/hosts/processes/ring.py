@@ -1,4 +1,4 @@
-"""Blocks of events in shared memory: written once, read by every instance without a copy.
+"""Blocks of events in shared memory: written once, and read there by every instance.
 
 The memory is a number of slots of one size; a block fits into one. A slot is free again when every
 instance that was sent to it has let go of its rows. The memory has no name in the file system, so
@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 
-#: Bytes of what travels beside the columns of events: three integers a row, and their description.
-_BESIDE_ROW: Final = 24
+#: Bytes of what travels beside the columns of events: two integers a row, and what describes them.
+_BESIDE_ROW: Final = 16
+_BESIDE_COLUMN: Final = 256
 _BESIDE_BLOCK: Final = 4096
 
 
@@ -80,10 +81,10 @@ class Ring:
 
     def fits(self, rows: pa.Table) -> bool:
         """Say whether rows fit into a slot, with the numbers that travel beside them."""
-        beside = _BESIDE_ROW * int(rows.num_rows) + _BESIDE_BLOCK
-        return _size(rows) + beside <= self.slot_bytes
+        beside = _BESIDE_ROW * int(rows.num_rows) + _BESIDE_COLUMN * len(rows.column_names)
+        return _size(rows) + beside + _BESIDE_BLOCK <= self.slot_bytes
 
-    def write(self, slot: int, rows: pa.Table) -> int:
+    def write(self, slot: int, rows: pa.RecordBatch) -> int:
         """Write rows into a slot that nobody reads, and return their size in bytes."""
         first = self._address(slot) - ctypes.addressof(self._memory)
         space = memoryview(self._memory).cast("B")[first : first + self.slot_bytes]
@@ -131,7 +132,7 @@ class RingReader:
         """How many slots are in use."""
         return len(self._leases)
 
-    def read(self, slot: int, size: int) -> pa.Table:
+    def read(self, slot: int, size: int) -> pa.RecordBatch:
         """Return the rows in a slot."""
         if len(self._leases) >= self._share:
             # What was copied is independent of the slot at once.
@@ -187,11 +188,11 @@ def _size(rows: pa.Table) -> int:
     return size
 
 
-def _write(rows: pa.Table, sink: pa.NativeFile) -> None:
+def _write(rows: pa.Table | pa.RecordBatch, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
+        writer.write(rows)
 
 
-def _read(buffer: pa.Buffer) -> pa.Table:
+def _read(buffer: pa.Buffer) -> pa.RecordBatch:
     with pa.ipc.open_stream(buffer) as reader:
-        return reader.read_all()
+        return reader.read_next_batch()

@@ -408,7 +408,7 @@ class Run:
         for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
         total = self.metrics.operator
-        total.events, total.sent = front.events, front.sent
+        total.events, total.sent, total.bytes = front.events, front.sent, operator.bytes_written
         total.open_windows = front.open_windows
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0

@@ -27,9 +27,8 @@ from outpace.engine.event import no_events
 from outpace.engine.message import Answer, Deliver
 from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.split.travel import unpacked
 from outpace.engine.split.windows import Split
-from outpace.engine.wire import write_answer
+from outpace.engine.wire import unpack_events, write_answer
 from outpace.errors import OutpaceError
 from outpace.hosts.processes.ring import Ring, RingReader
 from outpace.pattern.bind.disorder import BoundDisorder
@@ -160,6 +159,7 @@ class _Worker:
             instances=setup.query.instance_count,
         )
         self._instance = Instance(spec)
+        self._schema, self._bound = spec.kept, spec.bound
         self._nothing = no_events(spec.kept)
 
     def do(self, work: WorkItem) -> Done:
@@ -178,9 +178,9 @@ class _Worker:
         # A call of its own: when it returns, nothing but the instance refers to the slot.
         events = self._nothing
         if work.slot >= 0:
-            events = unpacked(self._reader.read(work.slot, work.size), work.first)
-        delivery = Deliver(0, events, work.ranges, work.split, work.arrived)
-        return self._instance.step(delivery)
+            block = self._reader.read(work.slot, work.size)
+            events = unpack_events(block, work.first, work.ranges, self._schema, self._bound)
+        return self._instance.step(Deliver(0, events, None, work.split, work.arrived))
 
 
 def _end_with(parent: Connection) -> None:

@@ -14,11 +14,13 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.codec.table import read_table
+from outpace.engine.event import no_events
 from outpace.engine.message import (
     Answer,
     Aside,
@@ -37,10 +39,9 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import Back, Front, Instance, Operator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.split.travel import packed, unpacked
 from outpace.engine.split.windows import Windows
 from outpace.engine.state import State
-from outpace.engine.wire import read_delivery, write_delivery
+from outpace.engine.wire import pack_events, read_delivery, unpack_events, write_delivery
 from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
 from outpace.testing.simulation.arrival import END, DrawnArrival, batches
@@ -345,10 +346,15 @@ class Places:
                 watermark=delivery.watermark,
                 ended=delivery.ended,
             )
-        events = delivery.events
-        first = int(events.arrival[0]) if len(events.arrival) else 0
-        rows = packed(events, self._columns, keyed=self._keyed)
-        return replace(delivery, events=unpacked(rows, first))
+        if not delivery.size:
+            return replace(delivery, events=no_events(self._schema), ranges=None)
+        events, ranges = delivery.events, delivery.ranges
+        if ranges is None:
+            ranges = np.array([[0, delivery.size]])
+        block = pack_events(events, self._columns, keyed=self._keyed)
+        first = int(events.arrival[0])
+        own = unpack_events(block, first, ranges, self._schema, self._bound)
+        return replace(delivery, events=own, ranges=None)
 
     def _check_end(self) -> None:
         front, back = self._front.part, self._back.part

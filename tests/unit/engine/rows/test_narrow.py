@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.rows.narrow import narrow, widen
 
 decimals = st.builds(
@@ -83,3 +84,20 @@ def test_texts_of_one_length_need_no_offsets():
     assert widen(field, small, pa.string()).to_pylist() == ["BBB", "CCC"]
     assert narrow("symbol", pa.array(["A", "BB"]))[1].type == pa.string()
     assert narrow("symbol", pa.array(["", ""]))[1].type == pa.string()
+
+
+@pytest.mark.parametrize(("differ", "kept"), [(2, True), (256, True), (257, False)])
+def test_few_texts_in_many_rows_are_there_once(differ, kept):
+    texts = [f"text {number % (differ - 1)}" for number in range(5000)]
+    column = pa.array(["another", *texts, ""]).slice(1)
+    field, small = narrow("x", column, numbered=True)
+    assert pa.types.is_dictionary(small.type) == kept
+    assert widen(field, small, column.type).equals(column)
+    assert widen(field, small.slice(7, 5), column.type).equals(column.slice(7, 5))
+    assert not pa.types.is_dictionary(narrow("x", column)[1].type)
+    cell = block_cells([narrow_rows({"x": column}, numbered=True)])[0].as_buffer()
+    schema = pa.schema({"x": pa.string()})
+    assert read_block(cell, schema)["x"].equals(column)
+    if kept:
+        with pytest.raises(ValueError, match="texts are numbered"):
+            read_block(cell, schema, checked=True)

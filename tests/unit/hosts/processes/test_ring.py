@@ -20,11 +20,11 @@ def ring(slots: int = 4, slot_bytes: int = 1 << 14) -> Ring:
     return Ring(CONTEXT, slots, slot_bytes)
 
 
-def rows(size: int = 100, first: int = 0) -> pa.Table:
+def rows(size: int = 100, first: int = 0) -> pa.RecordBatch:
     names = pa.array([f"n{n % 3}" for n in range(size)]).dictionary_encode()
     values = [None if n % 7 == 0 else first + n for n in range(size)]
     nested = [[n] * (n % 3) for n in range(size)]
-    return pa.table({"value": values, "name": names, "nested": nested})
+    return pa.record_batch({"value": values, "name": names, "nested": nested})
 
 
 def test_rows_are_read_as_they_were_written() -> None:
@@ -49,8 +49,8 @@ def test_rows_that_are_read_lie_in_the_shared_memory() -> None:
 def test_a_slot_is_released_when_nothing_refers_to_its_rows() -> None:
     memory = ring()
     reader = RingReader(memory, share=4)
-    kept = reader.read(0, memory.write(0, rows())).slice(10, 5)["value"].chunk(0)
-    numbers = reader.read(1, memory.write(1, pa.table({"x": range(9)})))["x"].chunk(0).to_numpy()
+    kept = reader.read(0, memory.write(0, rows())).slice(10, 5)["value"]
+    numbers = reader.read(1, memory.write(1, pa.record_batch({"x": range(9)})))["x"].to_numpy()
     reader.read(2, memory.write(2, rows()))
     gc.collect()
     assert reader.released() == (2,)

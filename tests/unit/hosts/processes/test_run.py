@@ -25,6 +25,7 @@ import outpace as op
 from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.hosts.processes.operator import ParallelOperator
 from outpace.ingest.source import Source
+from outpace.studies.space_processes import discarding
 
 SHARED_MEMORY = Path("/dev/shm")
 #: What this process has mapped; shared memory of multiprocessing has this in its name.
@@ -213,6 +214,18 @@ def test_sources_out_of_order_are_brought_into_order(several: int, windows: obje
         found = pa.concat_tables(list(run))
     assert found.equals(op.match(table(), query.instances(1)))
     assert not any(source.late for source in run.metrics.sources.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "most"),
+    [(op.sources.simple_events(20_000), 12), (op.sources.stock_events(20_000), 24)],
+)
+def test_events_travel_in_few_bytes(source: Source, most: int) -> None:
+    # An operator of a user gets all columns.
+    query = discarding().over(op.windows.count(1000)).instances(2)
+    with op.run(query, source, rate_control=None) as run:
+        assert list(run) == []
+    assert 0 < run.metrics.operator.bytes / run.metrics.operator.events <= most
 
 
 def test_late_and_invalid_events_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
