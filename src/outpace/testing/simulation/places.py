@@ -31,6 +31,7 @@ from outpace.engine.message import (
     Instruction,
     Routed,
     SetAside,
+    SetTimer,
     SourceEnded,
     Stimulus,
     TimerFired,
@@ -145,7 +146,7 @@ def text_of(answer: object) -> str:
             return f"emit {tables} {answer.watermark}"
         case SetAside():
             return f"aside {answer.kind.value} {text_of(answer.rows)}"
-        case Routed():
+        case Routed() | SetTimer():
             return repr(answer)
         case Deliver():
             events, split = answer.own_events, answer.split
