@@ -51,10 +51,12 @@ _HEADER: Final = struct.Struct("<qq3Q")
 _KNOWN: Final = struct.Struct("<qqq")
 
 #: Columns that travel beside those of the events.
-_PARTITION: Final = "__outpace_partition"
-_ORDINAL: Final = "__outpace_ordinal"
-_ARRIVAL: Final = "__outpace_arrival"
-_NUMBERS: Final = pa.schema([(name, pa.int64()) for name in (_PARTITION, _ORDINAL, _ARRIVAL)])
+_PARTITION_COLUMN: Final = "__outpace_partition"
+_ORDINAL_COLUMN: Final = "__outpace_ordinal"
+_ARRIVAL_COLUMN: Final = "__outpace_arrival"
+_NUMBERS: Final = pa.schema(
+    [(name, pa.int64()) for name in (_PARTITION_COLUMN, _ORDINAL_COLUMN, _ARRIVAL_COLUMN)]
+)
 
 _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
 
@@ -85,11 +87,14 @@ def pack_events(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.
     """
     packed = {name: one_array(events.rows.column(name)) for name in columns}
     if keyed:
-        packed |= {_PARTITION: pa.array(events.partition), _ORDINAL: pa.array(events.ordinal)}
+        packed |= {
+            _PARTITION_COLUMN: pa.array(events.partition),
+            _ORDINAL_COLUMN: pa.array(events.ordinal),
+        }
     arrival = events.arrival
     gaps = len(arrival) and int(arrival[-1]) - int(arrival[0]) >= len(arrival)
     if gaps or not packed:
-        packed[_ARRIVAL] = pa.array(arrival)
+        packed[_ARRIVAL_COLUMN] = pa.array(arrival)
     return narrow_rows(packed, numbered=True)
 
 
@@ -341,11 +346,11 @@ def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Even
         if name in columns
     }
     rows = pa.table(columns)
-    arrival = beside.get(_ARRIVAL, np.arange(first, first + rows.num_rows, dtype=np.int64))
+    arrival = beside.get(_ARRIVAL_COLUMN, np.arange(first, first + rows.num_rows, dtype=np.int64))
     return Events(
         rows.drop_columns(list(beside)),
-        beside.get(_PARTITION, np.zeros(len(arrival), np.int64)),
-        beside.get(_ORDINAL, arrival),
+        beside.get(_PARTITION_COLUMN, np.zeros(len(arrival), np.int64)),
+        beside.get(_ORDINAL_COLUMN, arrival),
         arrival,
         time_values(bound, columns),
     )
