@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block, wide_columns
 from outpace.engine.codec.table import read_table, write_table
-from outpace.engine.event import Events, chosen, no_events
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, chosen, no_events
 from outpace.engine.message import (
     Answer,
     Deliver,
@@ -53,9 +53,13 @@ _KNOWN: Final = struct.Struct("<qqq")
 #: Columns that travel beside those of the events.
 _PARTITION_COLUMN: Final = "__outpace_partition"
 _ORDINAL_COLUMN: Final = "__outpace_ordinal"
+_SOURCE_COLUMN: Final = "__outpace_source"
 _ARRIVAL_COLUMN: Final = "__outpace_arrival"
 _NUMBERS: Final = pa.schema(
-    [(name, pa.int64()) for name in (_PARTITION_COLUMN, _ORDINAL_COLUMN, _ARRIVAL_COLUMN)]
+    [
+        (name, pa.int64())
+        for name in (_PARTITION_COLUMN, _ORDINAL_COLUMN, _SOURCE_COLUMN, _ARRIVAL_COLUMN)
+    ]
 )
 
 _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
@@ -86,6 +90,11 @@ def pack_events(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.
     Numbers that can be told from others do not travel, nor do times, which a column has.
     """
     packed = {name: one_array(events.rows.column(name)) for name in columns}
+    if EVENT_ID.name in packed:
+        # Sources and numbers are small apart, and far from each other together.
+        ids = packed[EVENT_ID.name].to_numpy()
+        packed[EVENT_ID.name] = pa.array(ids & ((1 << SEQUENCE_BITS) - 1))
+        packed[_SOURCE_COLUMN] = pa.array(ids >> SEQUENCE_BITS)
     if keyed:
         packed |= {
             _PARTITION_COLUMN: pa.array(events.partition),
@@ -345,6 +354,9 @@ def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Even
         for name in _NUMBERS.names
         if name in columns
     }
+    if _SOURCE_COLUMN in beside:
+        ids = (beside[_SOURCE_COLUMN] << SEQUENCE_BITS) + columns[EVENT_ID.name].to_numpy()
+        columns[EVENT_ID.name] = pa.array(ids)
     rows = pa.table(columns)
     arrival = beside.get(_ARRIVAL_COLUMN, np.arange(first, first + rows.num_rows, dtype=np.int64))
     return Events(

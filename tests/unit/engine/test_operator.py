@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.event import no_events
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, no_events
 from outpace.engine.message import (
     Deliver,
     Delivered,
@@ -160,3 +160,17 @@ def test_events_without_columns_travel() -> None:
     block = pack_events(events, (), keyed=False)
     own = unpack_events(block, 0, np.array([[1, 3]]), pa.schema([]), driver.spec.bound)
     assert (own.rows.num_rows, own.arrival.tolist()) == (2, [1, 2])
+
+
+def test_ids_of_several_sources_travel_in_few_bytes() -> None:
+    ids = np.array([7, (3 << SEQUENCE_BITS) + 5, 8])
+    rows, numbers = pa.table({"x": [1, 2, 3], EVENT_ID.name: ids}), np.arange(3)
+    block = pack_events(
+        Events(rows, numbers * 0, numbers, numbers, numbers[:0]),
+        ("x", EVENT_ID.name),
+        keyed=False,
+    )
+    assert block.nbytes == 3 * 3
+    bound = Driver(Query().pattern("A").over(CountWindows(2, 2))).spec.bound
+    own = unpack_events(block, 0, np.array([[1, 3]]), rows.schema, bound)
+    assert own.rows.to_pydict() == {"x": [2, 3], EVENT_ID.name: ids[1:].tolist()}

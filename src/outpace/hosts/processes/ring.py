@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from outpace.errors import DataError
 
-#: Bytes of what travels beside the columns of events: two integers a row, and what describes them.
-_BESIDE_ROW: Final = 16
+#: Bytes of what travels beside the columns of events: three integers a row, and more.
+_BESIDE_ROW: Final = 24
 _BESIDE_COLUMN: Final = 256
 _BESIDE_BLOCK: Final = 4096
 
