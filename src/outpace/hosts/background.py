@@ -155,7 +155,7 @@ def _listen() -> None:
 
     event.Listener.register(CompileNotice)
     # Numba has no annotations.
-    event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]  # Numba has no types
 
 
 on_load(_listen)
