@@ -11,6 +11,7 @@ import pytest
 import outpace as op
 from outpace.engine.divide.groups import ROWS_AT_ONCE
 from outpace.hosts.spark.frame import _work, match_sorted
+from outpace.plan.plan import plan_query
 
 SIZE = ROWS_AT_ONCE + 10
 PLANNED = pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())])
@@ -32,7 +33,7 @@ def test_a_large_partition_takes_rows_of_another_session(zone: str, text: pa.Dat
         .measures(at="LAST(at)", kind="LAST(kind)")
     )
     found = pa.Table.from_batches(
-        match_sorted(partial(_work, query, PLANNED), sent.to_batches(1 << 18))
+        match_sorted(partial(_work, plan_query(query, PLANNED)), sent.to_batches(1 << 18))
     )
     assert found.schema == PLANNED
     assert found.num_rows == SIZE // 2
