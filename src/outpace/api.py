@@ -104,7 +104,7 @@ def match(
 
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.
 @overload
-def search(  # type: ignore[overload-overlap]  # without PySpark its frames are Any
+def search(  # type: ignore[overload-overlap]
     data: DataFrame, query: Query, *, sources: Iterable[str] | None = None
 ) -> StreamSearch: ...
 @overload

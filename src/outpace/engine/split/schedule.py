@@ -164,7 +164,7 @@ def batch_size(windows: WindowSpec | None, instances: int) -> int:
         return 1
     size, slide = windows.size, windows.slide
     # Both are numbers, or both are stretches of time: binding checks it, their types do not say it.
-    batch: int = -((slide - size) * instances // slide)  # type: ignore[operator, assignment]  # both are numbers, or both durations
+    batch: int = -((slide - size) * instances // slide)  # type: ignore[operator, assignment]
     return max(1, batch)
 
 
