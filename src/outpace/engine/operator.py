@@ -326,7 +326,7 @@ class Front(Stateful):
             self._check_following(rows)
         if self._spec.identified:
             rows = self._ids.give(rows, source)
-        released = self._order.push(rows, message.spans, message.watermark, source, message.arrival)
+        released = self._order.push(replace(message, rows=rows))
         if self._spec.identified:
             self._ids.take(source, rows.num_rows)
         return released

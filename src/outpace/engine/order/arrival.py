@@ -28,15 +28,6 @@ from outpace.pattern.duration import print_duration
 from outpace.pattern.types import is_instant, is_integer, value_type
 
 
-def passed(row: int, detail: str) -> DataError:
-    """Return the error for a row before a time of which it was said that it has passed."""
-    return DataError(
-        f"row {row} of the pushed table comes before the time that has passed",
-        detail=detail,
-        hint="push rows in event order, and advance to times that no row comes before",
-    )
-
-
 class Arrival(Stateful):
     """Says of rows whether they may come now.
 

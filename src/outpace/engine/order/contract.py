@@ -8,7 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived
 from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
@@ -29,9 +30,9 @@ class Released:
         No later event has a time before this; NO_TIME while it is not known.
     late
         The events of the piece that came late, as they came, whatever becomes of them; None where
-        none can be.
+        none did.
     invalid
-        Those that cannot be used, with the reason in the first column; None where none can be.
+        Those that cannot be used, with the reason in the first column; None where all can.
     """
 
     rows: pa.Table | RearrangedRows
@@ -63,15 +64,8 @@ class Order(Stateful, ABC):
         return None
 
     @abstractmethod
-    def push(
-        self,
-        rows: pa.Table,
-        spans: Integers | None = None,
-        told: int = NO_TIME,
-        source: str | None = None,
-        arrival: int = NO_TIME,
-    ) -> Released:
-        """Take events; see `EventsArrived`."""
+    def push(self, events: EventsArrived) -> Released:
+        """Take events; after an error nothing is taken."""
 
     @abstractmethod
     def tell(self, time: int, source: str | None = None) -> Released:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.order.arrival import Arrival, passed
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived
+from outpace.engine.order.arrival import Arrival
 from outpace.engine.order.contract import Order, Released
-from outpace.engine.rows.times import as_integers, valid_times
+from outpace.engine.rows.times import as_integers, passed, valid_times
 from outpace.engine.state import State, integer
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer, value_type
@@ -71,15 +72,9 @@ class OrderedInput(Order):
         """None: nothing waits."""
         return 0
 
-    def push(
-        self,
-        rows: pa.Table,
-        spans: Integers | None = None,
-        told: int = NO_TIME,
-        source: str | None = None,
-        arrival: int = NO_TIME,
-    ) -> Released:
+    def push(self, events: EventsArrived) -> Released:
         """Take the next rows; after an error nothing is taken."""
+        rows = events.rows
         if self._checked:
             if self._read is not None and rows.column(self._read).null_count:
                 # A row without a time is the reason, not the rows that seem to be late behind it.
@@ -88,12 +83,12 @@ class OrderedInput(Order):
             self._check_passed(rows)
             self._before = self._arrival.latest, self._watermark
             self._arrival.take(rows)
-        self._watermark = max(self._watermark, int(told), self._last_time(rows))
+        self._watermark = max(self._watermark, int(events.watermark), self._last_time(rows))
         return Released(rows, self._watermark)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later row has a time before this."""
-        return self.push(self._nothing, told=time)
+        return self.push(EventsArrived(self._nothing, watermark=time))
 
     def finish(self, source: str | None = None) -> Released:
         """Say that no more rows come."""

@@ -28,8 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, spans_of
 from outpace.engine.order.contract import Order, Released, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
@@ -37,7 +38,7 @@ from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
 from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
-from outpace.errors import DataError, StateError, missing_column, other_type
+from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import InOrder, Invalid, Late
@@ -67,9 +68,9 @@ class Reorderer(Order):
     >>> query = Query().order_by("ts").pattern("A").disorder(KSlack(2))
     >>> schema = pa.schema([("ts", pa.int64())])
     >>> reorderer = Reorderer(bind(query, schema), bind_disorder(query, schema), schema)
-    >>> reorderer.push(pa.table({"ts": [3, 1, 4]})).rows["ts"].to_pylist()
+    >>> reorderer.push(EventsArrived(pa.table({"ts": [3, 1, 4]}))).rows["ts"].to_pylist()
     [1]
-    >>> released = reorderer.push(pa.table({"ts": [1, 2, 9]}))
+    >>> released = reorderer.push(EventsArrived(pa.table({"ts": [1, 2, 9]})))
     >>> released.rows["ts"].to_pylist(), released.late["ts"].to_pylist(), released.watermark
     ([2, 3, 4], [1], 7)
     >>> reorderer.finish().rows["ts"].to_pylist()
@@ -100,72 +101,54 @@ class Reorderer(Order):
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._clock.watermark
 
-    def push(
-        self,
-        rows: pa.Table,
-        spans: Integers | None = None,
-        told: int = NO_TIME,
-        source: str | None = None,
-        arrival: int = NO_TIME,
-    ) -> Released:
-        """Take the next piece of the stream; after an error nothing is taken.
-
-        Parameters
-        ----------
-        rows
-            Events in any order.
-        spans
-            All times that the stream had in this piece, also of events that others take, as
-            `Clock.after` has them; by default those of `rows`.
-        told
-            A promise: no event of a later piece has a time before this.
-        source
-            Who sent it, which makes no difference.
-        arrival
-            When it came, which makes none either.
+    def push(self, events: EventsArrived) -> Released:
+        """Take events in any order; after an error nothing is taken.
 
         Raises
         ------
         DataError
             An event is invalid, and such are not to be set aside.
         """
-        self._check(rows.schema)
+        rows = events.rows
         # Other tables may differ in what is said beside the types, and are joined with these.
         rows = pa.table(rows.select(self._schema.names).columns, schema=self._schema)
         known = ~invalid_times(rows.column(self._time))
         usable = rows if known.all() else rows.filter(pa.array(known))
         times = as_integers(one_array(usable.column(self._time)))
+        spans = events.spans
         if spans is None:
             spans = spans_of(times, self._clock.ahead)
-        clock = self._clock.after(spans, told)
+        clock = self._clock.after(spans, events.watermark)
         valid = times <= clock.latest
         invalid = self._invalid(rows, known, valid, clock)
         if not valid.all():
             usable = usable.filter(pa.array(valid))
-        behind = self._behind(usable)
-        late = usable.filter(pa.array(behind)) if behind.any() else self._schema.empty_table()
-        if late.num_rows and self._disorder.late is Late.PASS:
-            usable = self._passed(usable, behind)
-        elif late.num_rows:
-            usable = usable.filter(pa.array(~behind))
+        ticks = self._order.ticks(usable)
+        behind, late = self._behind(usable, ticks), None
+        if behind.any():
+            late = usable.filter(pa.array(behind))
+            if self._disorder.late is Late.PASS:
+                usable = self._passed(usable, behind)
+            else:
+                usable = usable.filter(pa.array(~behind))
+            ticks = self._order.ticks(usable)
         before = None if self._in_order else clock.watermark
-        ready = self._release(usable, before)
+        ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
         return Released(ready, clock.watermark, late, invalid)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later event has a time before this."""
-        return self.push(self._schema.empty_table(), told=time)
+        return self.push(EventsArrived(self._runs.nothing.rows, watermark=time))
 
     def finish(self, source: str | None = None) -> Released:
         """Say that no more events come, and return those that wait."""
-        nothing = self._schema.empty_table()
-        ready = self._release(nothing, None)
+        ready = self._release(self._runs.nothing, None)
         watermark = self._clock.watermark
         if ready.num_rows:
             final = as_integers(one_array(ready.column(self._time).slice(ready.num_rows - 1)))
             watermark = max(watermark, int(final[0]))
-        return Released(ready, watermark, nothing, with_reasons(nothing, []))
+        return Released(ready, watermark)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -176,7 +159,7 @@ class Reorderer(Order):
             "runs": [len(run) for run in self._runs],
         }
         # Runs stay as they are: joining them would cost more than all else that is saved.
-        rows = pa.concat_tables([self._schema.empty_table(), *(run.rows for run in self._runs)])
+        rows = pa.concat_tables([self._runs.nothing.rows, *(run.rows for run in self._runs)])
         return State(header, [self._last, rows])
 
     def restore(self, state: State) -> None:
@@ -206,19 +189,18 @@ class Reorderer(Order):
         self._last = last
         self._runs.replace(runs)
 
-    def _release(self, rows: pa.Table, before: int | None) -> pa.Table:
+    def _release(self, run: SortedRun, before: int | None) -> pa.Table:
         """Let events wait, and take out those before a time, in the total order."""
         bound = None if before is None else self._order.in_ticks(before)
-        due = self._runs.take(bound, sorted_run(rows, self._order.ticks(rows)))
+        due = self._runs.take(bound, run)
         ready = self._order.without_ties(due)
         if before is None and ready.num_rows:
             self._last = ready.select(self._order.columns).slice(ready.num_rows - 1)
             self._last = moved(self._last, np.zeros(1, np.int64))
         return ready
 
-    def _behind(self, rows: pa.Table) -> Booleans:
+    def _behind(self, rows: pa.Table, ticks: Integers) -> Booleans:
         """Say which events are late."""
-        ticks = self._order.ticks(rows)
         bound = self._order.in_ticks(self._clock.watermark)
         if not self._last.num_rows:
             return ticks < bound
@@ -248,16 +230,18 @@ class Reorderer(Order):
         if not self._last.num_rows:
             return rows
         # Where the whole order counts, the time alone may not be enough.
-        still = self._behind(rows)
+        still = self._behind(rows, self._order.ticks(rows))
         if not still.any():
             return rows
         last = column_arrays(self._last)
         return _with_values(rows, last, still)
 
-    def _invalid(self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock) -> pa.Table:
+    def _invalid(
+        self, rows: pa.Table, known: Booleans, valid: Booleans, clock: Clock
+    ) -> pa.Table | None:
         """Return the events that cannot be used with the reasons, or refuse the first of them."""
         if known.all() and valid.all():
-            return with_reasons(self._schema.empty_table(), [])
+            return None
         far = np.flatnonzero(known)[~valid]
         bad = np.sort(np.concatenate([np.flatnonzero(~known), far]))
         latest = clock.latest if clock.slack is not None else clock.watermark
@@ -276,14 +260,6 @@ class Reorderer(Order):
                 hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
             )
         return with_reasons(rows.take(pa.array(bad)), reasons)
-
-    def _check(self, schema: pa.Schema) -> None:
-        for field in self._schema:
-            index = schema.get_field_index(field.name)
-            if index < 0:
-                raise missing_column(field.name, schema.names)
-            if schema.field(index).type != field.type:
-                raise other_type(field.name, schema.field(index).type, field.type)
 
 
 def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -> pa.Table:

@@ -4,13 +4,14 @@ A run is joined with the one before it as soon as it is as long, so n events lie
 runs, and one that waits is moved about log n times. Taking what is due looks at each run once and
 moves nothing but what it returns.
 
-Memory: at most twice the bytes of the events that wait.
+Memory: at most twice the bytes of the events that wait, or 16 KiB for a run where that is more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.partition import gather
 from outpace.engine.snapshot import Stateful
+
+#: So many bytes are not worth the time that it takes to free them.
+_SMALL: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ def joined(runs: list[SortedRun]) -> SortedRun:
 
 def _compact(rows: pa.Table) -> pa.Table:
     """Return rows in memory of their own where they hold more than twice what they need."""
-    if 2 * rows.nbytes >= rows.get_total_buffer_size():
+    held = rows.get_total_buffer_size()
+    if held <= _SMALL or 2 * rows.nbytes >= held:
         return rows
     return moved(rows, np.arange(rows.num_rows))
 
@@ -81,7 +86,7 @@ class SortedRuns(Stateful):
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._nothing = SortedRun(schema.empty_table(), np.zeros(0, np.int64))
+        self.nothing = SortedRun(schema.empty_table(), np.zeros(0, np.int64))
         self._runs: list[SortedRun] = []
 
     def __len__(self) -> int:
@@ -93,7 +98,7 @@ class SortedRuns(Stateful):
 
     def take(self, before: int | None, run: SortedRun | None = None) -> SortedRun:
         """Take out events with a time before a bound, also of some that come; all without one."""
-        due, waiting = [self._nothing], []
+        due, waiting = [self.nothing], []
         for one in [*self._runs, *([] if run is None else [run])]:
             place = len(one) if before is None else int(np.searchsorted(one.times, before))
             ready, rest = one.cut(place)

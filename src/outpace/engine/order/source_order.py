@@ -12,8 +12,9 @@ from itertools import accumulate, islice, pairwise
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.message import EventsArrived
 from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
 from outpace.engine.order.sources import CAPACITY, SourceMerge, no_source, ticks_of
@@ -73,17 +74,12 @@ class SourceOrder(Order):
         """Say whether a source may go on: it is not too far ahead of the others."""
         return self._merge.wants(source)
 
-    def push(
-        self,
-        rows: pa.Table,
-        spans: Integers | None = None,
-        told: int = NO_TIME,
-        source: str | None = None,
-        arrival: int = NO_TIME,
-    ) -> Released:
+    def push(self, events: EventsArrived) -> Released:
         """Take the next events of a source; after an error nothing is taken."""
-        self._merge.push(source or "", rows)
-        return self._released() if told == NO_TIME else self.tell(told, source)
+        self._merge.push(events.source or "", events.rows)
+        if events.watermark == NO_TIME:
+            return self._released()
+        return self.tell(events.watermark, events.source)
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later event of a source has a time before this."""
@@ -194,19 +190,12 @@ class ReorderedSources(Order):
         waiting = len(self._waiting[self._known(source)])
         return source not in self._finished and waiting < CAPACITY
 
-    def push(
-        self,
-        rows: pa.Table,
-        spans: Integers | None = None,
-        told: int = NO_TIME,
-        source: str | None = None,
-        arrival: int = NO_TIME,
-    ) -> Released:
+    def push(self, events: EventsArrived) -> Released:
         """Take events of a source; after an error nothing is taken."""
-        name = self._known(source)
+        name = self._known(events.source)
         if name in self._finished:
             raise DataError(f"source '{name}' has finished and cannot send more events")
-        return self._pass_on(name, self._each[name].push(rows, spans, told, arrival=arrival))
+        return self._pass_on(name, self._each[name].push(events))
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later event of a source has a time before this."""

@@ -178,3 +178,12 @@ def as_integer(time: int | datetime.datetime, kind: pa.DataType) -> int:
             hint="give an integer of 64 bits, or a datetime where the column has timestamps",
         )
     return time
+
+
+def passed(row: int, detail: str) -> DataError:
+    """Return the error for a row before a time of which it was said that it has passed."""
+    return DataError(
+        f"row {row} of the pushed table comes before the time that has passed",
+        detail=detail,
+        hint="push rows in event order, and advance to times that no row comes before",
+    )

@@ -18,7 +18,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import is_ascending
-from outpace.engine.order.arrival import passed
+from outpace.engine.rows.times import passed
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import NATURAL, State, integer

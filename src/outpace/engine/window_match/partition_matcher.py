@@ -24,7 +24,7 @@ from outpace.engine.arrays import NO_TIME, Booleans, Integers, pooled
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import scatter_rows
 from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
-from outpace.engine.match.output import timed_out_table
+from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (
     _taken,
@@ -87,6 +87,9 @@ class PartitionMatcher(Stateful):
         self._columns = rows.names
         self._reach: Reach = reach_of(task)
         self._rows = rows
+        # Most steps settle nothing, and to make an empty table takes as long as to find that out.
+        self._no_matches = WindowMatches.none(task.bound.output)
+        self._no_timeouts: pa.Table = timed_out_schema(task).empty_table()
         self._begin()
 
     def _begin(self) -> None:
@@ -198,12 +201,16 @@ class PartitionMatcher(Stateful):
         self, block: Block, keys: Integers, outcome: Outcome
     ) -> tuple[WindowMatches, pa.Table]:
         found, late = outcome.found, outcome.timed_out
-        shown = self._shown_at(block, found)
-        order = emission_order(block, found, shown)
-        matches = found_matches(self.task, block, take_matches(found, order), shown[order], keys)
-        if late is not None:
+        matches, timed_out = self._no_matches, self._no_timeouts
+        if len(found.start):
+            shown = self._shown_at(block, found)
+            order = emission_order(block, found, shown)
+            found = take_matches(found, order)
+            matches = found_matches(self.task, block, found, shown[order], keys)
+        if late is not None and len(late.start):
             late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
-        return matches, timed_out_table(self.task, block, late)
+            timed_out = timed_out_table(self.task, block, late)
+        return matches, timed_out
 
     def _shown_at(self, block: Block, found: Found) -> Integers:
         """Return when a match became final, counting the rows that NEXT looks ahead to."""

@@ -145,8 +145,6 @@ def found_matches(
     task: Task, block: Block, found: Found, event: Integers, partition: Integers
 ) -> WindowMatches:
     """Return matches in partitions: what was found, when, and the partitions of the segments."""
-    if not len(found.start):
-        return WindowMatches.none(task.bound.output)
     table, match_of = match_rows(task, block, found)
 
     def offsets() -> Integers:

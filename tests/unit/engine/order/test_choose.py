@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.order.contract import Order, Released
 from outpace.engine.rows.times import as_integers
@@ -54,21 +55,15 @@ class PatientOrder(Order):
     def timer(self) -> int | None:
         return self._due
 
-    def push(
-        self,
-        rows: pa.Table,
-        spans: Integers | None = None,
-        told: int = NO_TIME,
-        source: str | None = None,
-        arrival: int = NO_TIME,
-    ) -> Released:
-        waiting = pa.concat_tables([self._waiting, rows.select(self._nothing.column_names)])
+    def push(self, events: EventsArrived) -> Released:
+        rows = events.rows.select(self._nothing.column_names)
+        waiting = pa.concat_tables([self._waiting, rows])
         enough = waiting.num_rows >= self._events
         self._waiting = self._nothing if enough else waiting
         if enough or not waiting.num_rows:
             self._due = None
         elif self._due is None:
-            self._due = arrival + SECOND
+            self._due = events.arrival + SECOND
         return self._release(waiting if enough else self._nothing)
 
     def tell(self, time: int, source: str | None = None) -> Released:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.properties import examples
 
 import outpace as op
+from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order
 from outpace.engine.order.source_order import ReorderedSources
@@ -74,9 +75,8 @@ def test_events_come_in_the_order_of_all_sources(columns, pieces, saved):
     found = []
     greatest: dict[str, int] = {}
     for source, events in pieces:
-        released = order.push(rows(*events), source=source)
-        assert released.late is not None
-        assert not released.late.num_rows
+        released = order.push(EventsArrived(rows(*events), source))
+        assert released.late is None
         found += keys(released.rows)
         times = [time for time, *_ in events]
         if times:
@@ -98,31 +98,31 @@ def test_events_come_in_the_order_of_all_sources(columns, pieces, saved):
 
 def test_numbers_need_not_rise_with_time():
     order = order_of(sources=("a", "b"))
-    order.push(rows((5, 0, 0), (3, 0, 1)), source="a")
-    order.push(rows((20, 0, 2)), source="a")
-    assert keys(order.push(rows((20, 0, 0)), source="b").rows) == [(3, 0, 1), (5, 0, 0)]
+    order.push(EventsArrived(rows((5, 0, 0), (3, 0, 1)), "a"))
+    order.push(EventsArrived(rows((20, 0, 2)), "a"))
+    assert keys(order.push(EventsArrived(rows((20, 0, 0)), "b")).rows) == [(3, 0, 1), (5, 0, 0)]
 
 
 def test_late_events_that_pass_take_part_whatever_their_number():
     order = order_of(QUERY.disorder(op.KSlack(1, late="pass")), sources=("a", "b"))
-    order.push(rows((5, 0, 1), (20, 0, 3)), source="a")
-    order.push(rows((4, 0, 0), (30, 0, 4)), source="a")
-    released = order.push(rows((25, 0, 0)), source="b")
+    order.push(EventsArrived(rows((5, 0, 1), (20, 0, 3)), "a"))
+    order.push(EventsArrived(rows((4, 0, 0), (30, 0, 4)), "a"))
+    released = order.push(EventsArrived(rows((25, 0, 0)), "b"))
     assert keys(released.rows) == [(5, 0, 1), (19, 0, 0), (20, 0, 3)]
 
 
 def test_a_source_that_has_ended_holds_nobody_back():
     order = order_of(sources=("a", "b"))
-    order.push(rows((9, 0, 0)), source="a")
+    order.push(EventsArrived(rows((9, 0, 0)), "a"))
     assert not order.finish("b").rows.num_rows
-    assert keys(order.push(rows((13, 0, 1)), source="a").rows) == [(9, 0, 0)]
+    assert keys(order.push(EventsArrived(rows((13, 0, 1)), "a")).rows) == [(9, 0, 0)]
     released = order.finish("a")
     assert (keys(released.rows), released.watermark) == ([(13, 0, 1)], 13)
 
 
 def test_a_source_that_is_not_there_is_refused():
     order = order_of()
-    for act in (lambda: order.push(rows(), source="wset"), lambda: order.tell(3, "wset")):
+    for act in (lambda: order.push(EventsArrived(rows(), "wset")), lambda: order.tell(3, "wset")):
         with pytest.raises(op.DataError, match="there is no source 'wset'") as error:
             act()
         assert "west" in (error.value.hint or "")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.properties import examples
 
 import outpace as op
+from outpace.engine.message import EventsArrived
 from outpace.engine.order.reorderer import Reorderer
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
@@ -160,10 +161,11 @@ def test_whatever_is_late_the_result_is_that_of_the_events_that_take_part(
         bind(query, table.schema), bind_disorder(query, table.schema), table.schema
     )
     parts = cut(table.take(pa.array(arrival, pa.int64())), places)
-    released = [reorderer.push(part) for part in parts]
+    released = [reorderer.push(EventsArrived(part)) for part in parts]
     took_part = pa.concat_tables([*(one.rows for one in released), reorderer.finish().rows])
     found, _, came_late = feed(query, parts, resume=False)
-    assert came_late == [row for one in released for row in one.late.to_pylist()]
+    late_rows = [one.late.to_pylist() for one in released if one.late is not None]
+    assert came_late == [row for rows in late_rows for row in rows]
     assert took_part.num_rows == table.num_rows - len(came_late) * (late != "pass")
     assert as_set(found) == as_set(op.match(took_part, query).to_pylist())
 
