@@ -21,7 +21,6 @@ import logging
 import os
 import secrets
 import struct
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from outpace.engine.message import EventsArrived, Instruction, Stimulus
 from outpace.engine.wire import instructions_checksum, write_stimulus
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.files.small_file import open_regular
+from outpace.hosts.clock import clock_time
 from outpace.ingest.log.folder import read_about, write_about
 from outpace.ingest.log.frame import (
     HEADER_BYTES,
@@ -200,7 +200,7 @@ class Recorder:
                 hint="push the rows in smaller pieces",
             )
         checksum = payload_checksum(payload, self._salt)
-        now = time.time_ns() // 1000
+        now = clock_time()
         frame = LogFrame(kind, self._end, length, self._number, rows, 0, 0, now, checksum)
         padding = bytes(frame_bytes(length) - HEADER_BYTES - length)
         try:

@@ -20,7 +20,6 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from time import time_ns
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -49,6 +48,7 @@ from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State, reading
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
+from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses
@@ -299,11 +299,11 @@ class StreamMatcher:
         bound = self._bound("push").spec.bound
         if self._identifiers is not None or source is not None:
             self._check_source(source)
-            return self._step(EventsArrived(table, source, arrival=_now()))
+            return self._step(EventsArrived(table, source, arrival=clock_time()))
         time = told.get(next(iter(bound.order_by), ""))
         if time is not None and self._query.order_of_arrival is None:
             return self._step(EventsArrived(table, watermark=time))
-        arrival = int(NO_TIME) if self._query.order_of_arrival is None else _now()
+        arrival = int(NO_TIME) if self._query.order_of_arrival is None else clock_time()
         return self._step(EventsArrived(table, arrival=arrival))
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
@@ -347,7 +347,7 @@ class StreamMatcher:
     def wake(self) -> pa.Table:
         """Let time pass by the clock, where nothing is pushed, and return what became final."""
         self._bound("wake")
-        return self._step(TimerFired(_now()))
+        return self._step(TimerFired(clock_time()))
 
     @property
     def timed_out(self) -> pa.Table:
@@ -510,10 +510,6 @@ class StreamMatcher:
         _times_told[id(marked)] = dict.fromkeys(self._timed, time)
         weakref.finalize(marked, _times_told.pop, id(marked))
         return marked
-
-
-def _now() -> int:
-    return time_ns() // 1000
 
 
 def compiled_soon(task: Task) -> Matcher:

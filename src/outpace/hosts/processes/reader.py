@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from outpace.hosts.clock import clock_time
 from outpace.ingest.source import Heartbeat, Source
 
 #: Batches that all sources together may have ready, and the least number for each.
@@ -42,7 +43,8 @@ class _Lane:
     """What has come from a source and nobody has taken, and how much more may come."""
 
     room: threading.Semaphore
-    items: deque[Item] = field(default_factory=deque)
+    #: Each with the time when it came.
+    items: deque[tuple[Item, int]] = field(default_factory=deque)
 
 
 class SourceReader:
@@ -88,23 +90,25 @@ class SourceReader:
         Raises what reading the source raised.
         """
         items = self._lanes[source].items
-        if items and isinstance(items[0], Ended) and items[0].error is not None:
-            raise items[0].error
-        return items[0] if items else None
+        item = items[0][0] if items else None
+        if isinstance(item, Ended) and item.error is not None:
+            raise item.error
+        return item
 
     def ready(self) -> Iterator[str]:
         """Yield the sources that are not quiet."""
         return (source for source, lane in self._lanes.items() if lane.items)
 
-    def take(self, source: str, rows: int = 0) -> None:
-        """Take the next that a source sends; of events so many."""
+    def take(self, source: str, rows: int = 0) -> int:
+        """Take the next that a source sends, of events so many, and return when it came."""
         lane = self._lanes[source]
-        item = lane.items[0]
+        item, arrival = lane.items[0]
         if isinstance(item, pa.RecordBatch) and rows < item.num_rows:
-            lane.items[0] = item.slice(rows)
+            lane.items[0] = item.slice(rows), arrival
         else:
             lane.items.popleft()
             lane.room.release()
+        return arrival
 
     def check(self) -> None:
         """Raise what reading any source raised."""
@@ -141,7 +145,7 @@ class SourceReader:
                 arrivals.close()
 
     def _add(self, lane: _Lane, item: Item) -> None:
-        lane.items.append(item)
+        lane.items.append((item, clock_time()))
         with self._lock, suppress(OSError):  # Nobody may be there any more.
             if not self._woken:
                 self._woken = True

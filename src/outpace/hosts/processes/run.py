@@ -24,6 +24,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.contract import Progress
 from outpace.engine.message import (
     Answer,
@@ -31,12 +32,14 @@ from outpace.engine.message import (
     EventsArrived,
     SetAside,
     SourceEnded,
+    TimerFired,
     TimeTold,
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer, as_integers
 from outpace.engine.split.number import in_order
 from outpace.errors import BindError, missing_column
+from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
@@ -256,17 +259,19 @@ class Run:
             return
         operator = self._operator
         for source, item in before.items():
-            yield from self._take(operator, source, item, 0)
+            yield from self._take(operator, source, item)
         while not self._stopped.is_set():
             reader.listen()
-            item = None
+            now, timer, item = clock_time(), operator.front.timer, None
+            if timer is not None and timer <= now:
+                yield from operator.push(TimerFired(now))
             if self._reading:
                 source = self._holding(operator)
                 item = reader.next(source)
                 size = self._readable(operator, item)
                 if item is not None and size is not None:
-                    reader.take(source, size)
-                    yield from self._take(operator, source, item, size)
+                    arrival = reader.take(source, size)
+                    yield from self._take(operator, source, item, size, arrival)
                     self._look(operator)
                     continue
                 if item is None:
@@ -344,10 +349,16 @@ class Run:
         """Return how long to wait for answers, until something else may be done."""
         if isinstance(item, pa.RecordBatch) and self._controller is not None and operator.room:
             return self._controller.wait_s(item.num_rows)
-        return _TURN_S
+        timer = operator.front.timer
+        return _TURN_S if timer is None else min(_TURN_S, max(0, timer - clock_time()) / 1e6)
 
     def _take(
-        self, operator: ParallelOperator, source: str, item: Item, size: int
+        self,
+        operator: ParallelOperator,
+        source: str,
+        item: Item,
+        size: int = 0,
+        arrival: int = NO_TIME,
     ) -> Iterator[pa.Table]:
         """Let the operator take what came from a source, so many of its events."""
         name = None if self._names is None else source
@@ -366,7 +377,7 @@ class Run:
                 self._source = source
                 self.metrics.sources[source].events += size
                 rows = pa.Table.from_batches([item.slice(0, size)])
-                yield from operator.push(EventsArrived(rows, name))
+                yield from operator.push(EventsArrived(rows, name, arrival=arrival))
                 if name is None and self._tells_time and self._query.order_of_arrival is None:
                     # What is in order tells the time, also of windows that it is not for.
                     last = rows.column(self._sources[0].time).slice(size - 1).drop_null()

@@ -12,7 +12,6 @@ A task holds the events of one batch of its share, and of the longest delay.
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -31,6 +30,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from outpace.engine.codec.block import block_cells, narrow_rows
 from outpace.errors import BindError, DataError
+from outpace.hosts.clock import clock_time
 from outpace.hosts.spark.log_source import SCHEMA_KEY, TIME_KEY
 from outpace.ingest.event_options import EventSettings, read_options
 from outpace.ingest.source import BATCH_ROWS
@@ -89,7 +89,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = read_options(options)
-        self._clock: Callable[[], int] = lambda: time.time_ns() // 1000
+        self._clock: Callable[[], int] = clock_time
         self._began_us: int | None = None
         self._now_us: int | None = None
         self._planned = 0

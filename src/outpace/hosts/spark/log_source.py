@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,6 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from outpace.hosts.clock import clock_time
 from outpace.ingest.log.blocks import block_starts, read_blocks
 from outpace.ingest.log.options import Form, check_start, first_offset, read_options
 from outpace.ingest.log.reader import Log, OnDamage
@@ -175,7 +175,7 @@ class LogStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNo
             "oldest": left.arrival_us or 0,
             "bytes": left.bytes,
             "lost": self._lost,
-            "now": time.time_ns() // 1000,
+            "now": clock_time(),
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from outpace.engine.order.contract import Order, Released
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer
 from outpace.hosts.local import stream as stream_module
+from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Disorder
@@ -129,7 +133,7 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     patient: op.Query, sources: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [5 * SECOND]
-    monkeypatch.setattr(stream_module, "_now", lambda: clock[0])
+    monkeypatch.setattr(stream_module, "clock_time", lambda: clock[0])
     first, second = (None, None) if sources is None else ("a", "b")
     stream = op.open(patient, sources=sources, record=tmp_path / "run")
     assert stream.timer is None
@@ -146,6 +150,27 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     assert stream.timer is None
     assert found + stream.finish()["at"].to_pylist() == [3]
     assert all(step.as_recorded for step in op.replay(tmp_path / "run"))
+
+
+@dataclass(frozen=True)
+class Quiet(Source):
+    """Sends two events, and then nothing until it is told to end."""
+
+    ends: threading.Event = field(default_factory=threading.Event)
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"ts": [3, 1], "x": [3, 1], "seq": [0, 1]})
+        assert self.ends.wait(20), "nobody took the events"
+
+
+def test_run_brings_a_clock(patient: op.Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SECOND", 10_000)
+    source = Quiet("quiet")
+    with op.run(patient, source) as matches:
+        # The source is not at its end, and a third event never comes: the timer lets them go.
+        assert next(matches)["at"].to_pylist() == [3]
+        source.ends.set()
+        assert not any(table.num_rows for table in matches)
 
 
 def test_it_is_written_and_explained(patient: op.Query) -> None:
