@@ -12,8 +12,8 @@ from outpace.simulate import (
     Bandwidth,
     Bursty,
     Cloud,
-    Constant,
     ConstantDelay,
+    ConstantOutput,
     Consumer,
     Datacentre,
     DynamicScheduling,
@@ -21,19 +21,19 @@ from outpace.simulate import (
     FailVM,
     Host,
     Move,
-    Operator,
-    Pairs,
+    OperatorModel,
+    PairedOutput,
     Poisson,
     Producer,
-    Query,
+    QueryModel,
+    RecordedTimes,
     RestartVM,
     Scenario,
     SetRate,
-    Share,
+    ShareOutput,
     SimpleScheduling,
     StartQuery,
     StopQuery,
-    Trace,
     Uniform,
     UniformAllocation,
     WeightedAllocation,
@@ -44,30 +44,32 @@ GENERATORS = st.one_of(
     st.builds(Uniform, st.sampled_from([0, 3, 40, 250.5])),
     st.builds(Poisson, st.sampled_from([5, 120]), st.integers(0, 5)),
     st.builds(Bursty, st.sampled_from([200.0]), st.sampled_from([0.4]), st.sampled_from([0.7, 2])),
-    st.builds(lambda times: Trace(tuple(sorted(times))), st.lists(st.floats(0, 6), max_size=20)),
+    st.builds(
+        lambda times: RecordedTimes(tuple(sorted(times))), st.lists(st.floats(0, 6), max_size=20)
+    ),
 )
 COSTS = st.sampled_from([0.0, 100.0, 2_000.0, 30_000.0])
 QUEUES = st.sampled_from([None, None, 5.0, 60.0, math.inf])
 SELECTIVITIES = st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.0, 2.5])
 COMBINATIONS = st.one_of(
-    st.builds(Constant, st.sampled_from([0.0, 1.0, 7.0])),
-    st.builds(Share, st.sampled_from([0.1, 1.0])),
-    st.just(Pairs()),
+    st.builds(ConstantOutput, st.sampled_from([0.0, 1.0, 7.0])),
+    st.builds(ShareOutput, st.sampled_from([0.1, 1.0])),
+    st.just(PairedOutput()),
 )
 
 
-def chain(*vertices: Any, name: str = "q", selectivities: tuple[float, ...] = ()) -> Query:
+def chain(*vertices: Any, name: str = "q", selectivities: tuple[float, ...] = ()) -> QueryModel:
     """A query whose vertices follow each other."""
     share = (*selectivities, *([1.0] * len(vertices)))
     edges = tuple(
         Edge(source.id, target.id, part)
         for source, target, part in zip(vertices, vertices[1:], share, strict=False)
     )
-    return Query(name, vertices, edges)
+    return QueryModel(name, vertices, edges)
 
 
 @st.composite
-def queries(draw: st.DrawFn, name: str) -> Query:
+def queries(draw: st.DrawFn, name: str) -> QueryModel:
     """A connected graph of up to two producers, four operators and two consumers."""
     producers = [
         Producer(f"{name}-in{n}", draw(GENERATORS), draw(COSTS), draw(QUEUES))
@@ -76,7 +78,7 @@ def queries(draw: st.DrawFn, name: str) -> Query:
     operators = []
     for n in range(draw(st.integers(0, 4))):
         if draw(st.booleans()):
-            operators.append(Operator(f"{name}-op{n}", draw(COSTS), draw(QUEUES)))
+            operators.append(OperatorModel(f"{name}-op{n}", draw(COSTS), draw(QUEUES)))
         else:
             advance = draw(st.sampled_from([0.5, 1.0]))
             window = advance * draw(st.integers(1, 3))
@@ -100,7 +102,7 @@ def queries(draw: st.DrawFn, name: str) -> Query:
     for source in earlier:
         if not any(edge.source == source for edge in edges.values()):
             edges[source, consumers[0].id] = Edge(source, consumers[0].id, draw(SELECTIVITIES))
-    return Query(name, (*producers, *operators, *consumers), tuple(edges.values()))
+    return QueryModel(name, (*producers, *operators, *consumers), tuple(edges.values()))
 
 
 @st.composite
@@ -135,21 +137,21 @@ def scenarios(draw: st.DrawFn, changing: bool = True) -> Scenario:
 _SLOW = Bandwidth(latency=0.01, bits_per_second=80_000, bytes_per_event=100)
 
 
-def _sharing(query: Query, cost: float) -> Query:
+def _sharing(query: QueryModel, cost: float) -> QueryModel:
     """A query that shares all but the consumers with another."""
     own = [vertex for vertex in query.vertices if not isinstance(vertex, Consumer)]
     last = Consumer("shared-out", cost)
     kept = [edge for edge in query.edges if not _ends(edge, query)]
     sources = {edge.source for edge in kept}
     ends = [Edge(vertex.id, last.id) for vertex in own if vertex.id not in sources]
-    return Query("shared", (*own, last), (*kept, *ends))
+    return QueryModel("shared", (*own, last), (*kept, *ends))
 
 
-def _ends(edge: Edge, query: Query) -> bool:
+def _ends(edge: Edge, query: QueryModel) -> bool:
     return any(isinstance(v, Consumer) and v.id == edge.target for v in query.vertices)
 
 
-def _changes(drawn: list[Query], vms: list[VM], ids: list[str]) -> st.SearchStrategy[Any]:
+def _changes(drawn: list[QueryModel], vms: list[VM], ids: list[str]) -> st.SearchStrategy[Any]:
     at = st.sampled_from([0.0, 0.7, 1.5, 2.0, 2.9, 99.0])
     query = st.sampled_from([query.name for query in drawn])
     vm = st.sampled_from([vm.id for vm in vms])

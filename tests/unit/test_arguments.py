@@ -103,7 +103,7 @@ def pushed(**opened: object) -> op.StreamMatcher:
 
 
 def scenario() -> sim.Scenario:
-    query = sim.Query(
+    query = sim.QueryModel(
         "q",
         (sim.Producer("in", sim.Uniform(10)), sim.Consumer("out", 1.0)),
         (sim.Edge("in", "out"),),
@@ -121,18 +121,18 @@ SIMULATED: dict[Callable[..., object], dict[str, Any]] = {
     sim.Increasing: {"maximum": 10, "over": 5, "start": 1},
     sim.Poisson: {"rate": 10, "seed": 1, "grain": 0.1},
     sim.Bursty: {"rate": 10, "on": 1, "off": 1, "quiet": 0},
-    sim.Trace: {"times": (1.0, 2.0)},
-    sim.Constant: {"events": 1},
-    sim.Share: {"share": 0.5},
+    sim.RecordedTimes: {"times": (1.0, 2.0)},
+    sim.ConstantOutput: {"events": 1},
+    sim.ShareOutput: {"share": 0.5},
     sim.Producer: {"id": "a", "generator": sim.Uniform(1), "instructions": 1, "queue": 1},
-    sim.Operator: {"id": "a", "instructions": 1, "queue": 1},
+    sim.OperatorModel: {"id": "a", "instructions": 1, "queue": 1},
     sim.Consumer: {"id": "a", "instructions": 1, "queue": 1},
     sim.WindowedOperator: {
         "id": "a",
         "instructions": 1,
         "window": 2,
         "advance": 1,
-        "combination": sim.Constant(),
+        "combination": sim.ConstantOutput(),
         "queue": 1,
     },
     sim.BatchOperator: {
@@ -362,8 +362,8 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **given: next(op.sources.merged(**given)),
         {"sources": [op.sources.simple_events(3)], "rows": 10},
     ),
-    "simulate.Query": (
-        lambda **given: simulated(queries=[sim.Query(**given)]),
+    "simulate.QueryModel": (
+        lambda **given: simulated(queries=[sim.QueryModel(**given)]),
         {
             "name": "q",
             "vertices": [sim.Producer("in", sim.Uniform(10)), sim.Consumer("out")],

@@ -18,7 +18,7 @@ from outpace.cli.simulate_output import (
     seconds_text,
 )
 from outpace.report.plots import COLOURS, curve, style
-from outpace.simulate.plan import Plan
+from outpace.simulate.plan import HardwarePlan
 
 
 def _yes(value: bool) -> str:
@@ -38,7 +38,7 @@ _COLUMNS: Final = {
 }
 
 
-def plan_answer(plan: Plan) -> str:
+def plan_answer(plan: HardwarePlan) -> str:
     """Return what the plan found, in a sentence or two."""
     target, rate = plan.target, count_text(plan.rate)
     demand = f"{rate} events/s with a p{target.percentile:g} of {seconds_text(target.seconds)}"
@@ -63,34 +63,34 @@ def plan_answer(plan: Plan) -> str:
     )
 
 
-def plan_fields(plan: Plan) -> dict[str, Any]:
+def plan_fields(plan: HardwarePlan) -> dict[str, Any]:
     """Return a plan as the JSON object has it."""
     return {**asdict(plan), "answer": plan_answer(plan)}
 
 
-def print_plan(plan: Plan, console: Console) -> None:
+def print_plan(plan: HardwarePlan, console: Console) -> None:
     """Print the table and the answer."""
     print_rows(f"{count_text(plan.rate)} events/s", _headings(plan), _rows(plan), console)
     console.print(plan_answer(plan), highlight=False, markup=False, soft_wrap=True)
 
 
-def plan_page(title: str, plan: Plan) -> str:
+def plan_page(title: str, plan: HardwarePlan) -> str:
     """Return a page with the answer, the table and the plot; it needs no network."""
     table = html_table(f"{count_text(plan.rate)} events/s", _headings(plan), _rows(plan))
     heading = "Latency by rate and number of instances"
     return plots_page(title, [plan_answer(plan)], [table], [(heading, plan_plot(plan))])
 
 
-def _headings(plan: Plan) -> dict[str, Any]:
+def _headings(plan: HardwarePlan) -> dict[str, Any]:
     percentile = f"p{plan.target.percentile:g}"
     return {**_COLUMNS, "percentile": (percentile, _COLUMNS["percentile"][1])}
 
 
-def _rows(plan: Plan) -> list[dict[str, Any]]:
+def _rows(plan: HardwarePlan) -> list[dict[str, Any]]:
     return [{**asdict(load), "each": load.rate / load.instances} for load in plan.choices]
 
 
-def plan_plot(plan: Plan) -> go.Figure:
+def plan_plot(plan: HardwarePlan) -> go.Figure:
     """Return the plot of a plan; numbers of instances are curves, each with its knee."""
     plot = go.Figure()
     for number, count in enumerate(dict.fromkeys(load.instances for load in plan.curves)):

@@ -31,7 +31,7 @@ from outpace.pattern.bind.query import bind
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
 from outpace.pattern.notation.print_windows import window_calls
-from outpace.pattern.query import Consume, Query, Rows, Selection, Skip
+from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.types import type_name
 
 
@@ -160,7 +160,7 @@ class Explanation:
             *windows,
             f"match: {_MATCHERS[self.matcher]}" if self.matcher else "match: chosen with a schema",
             f"select: {_selection(query)}",
-            f"measures: {measured or _NO_MEASURES[bool(keys) and query.rows is Rows.ONE]}",
+            f"measures: {measured or _NO_MEASURES[bool(keys) and query.rows is RowsPerMatch.ONE]}",
             f"rows: {query.rows.value}",
         ]
         left_out = ["reorderer (the rows are sorted here)"]

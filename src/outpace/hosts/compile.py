@@ -64,7 +64,7 @@ def _merge_sources(table: pa.Table) -> None:
 def _simulate() -> None:
     """Simulate two vertices for a second."""
     vertices = (simulate.Producer("in", simulate.Uniform(10)), simulate.Consumer("out"))
-    query = simulate.Query("q", vertices, (simulate.Edge("in", "out"),))
+    query = simulate.QueryModel("q", vertices, (simulate.Edge("in", "out"),))
     scenario = simulate.Scenario((query,), (simulate.VM("worker", mips=1),), duration=1)
     simulate.simulate(scenario, engine="fast")
 

@@ -19,7 +19,9 @@ import pyarrow as pa
 from outpace.errors import UnsupportedError
 
 #: Rows that an operator returns: a table, columns by name, or None for no row.
-Rows: TypeAlias = "pa.Table | Mapping[str, Sequence[object] | npt.NDArray[np.generic]] | None"
+OperatorRows: TypeAlias = (
+    "pa.Table | Mapping[str, Sequence[object] | npt.NDArray[np.generic]] | None"
+)
 
 Integers: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -48,10 +50,10 @@ class Operator(ABC):
     output: ClassVar[pa.Schema]
 
     @abstractmethod
-    def process(self, events: pa.Table) -> Rows:
+    def process(self, events: pa.Table) -> OperatorRows:
         """Take the window's next events, in order, and return the rows that they give."""
 
-    def close(self) -> Rows:
+    def close(self) -> OperatorRows:
         """Return the rows that the end of the window gives."""
         return None
 
@@ -87,7 +89,7 @@ class EventOperator(Operator):
     def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
         """Take an event and return the rows that it gives."""
 
-    def process(self, events: pa.Table) -> Rows:
+    def process(self, events: pa.Table) -> OperatorRows:
         """Take the events one by one."""
         rows = [dict(row) for event in events.to_pylist() for row in self.on_event(event) or ()]
         return pa.Table.from_pylist(rows, schema=self.output)
@@ -144,7 +146,7 @@ class WindowRows:
     True
     """
 
-    rows: Rows
+    rows: OperatorRows
     window: Sequence[int] | Integers
     event: Sequence[int] | Integers | None = None
 
@@ -181,14 +183,14 @@ class SharedOperator(Operator):
     def process_windows(self, block: WindowBlock) -> WindowRows | None:
         """Take the next events of all windows and return the rows that they give."""
 
-    def process(self, events: pa.Table) -> Rows:
+    def process(self, events: pa.Table) -> OperatorRows:
         """Take the next events of one window alone."""
         begins = _NONE if self._alone is not None else _FIRST
         self._alone = events.slice(0, 0)
         given = self.process_windows(WindowBlock(events, begins, begins, _NONE, _NONE))
         return None if given is None else given.rows
 
-    def close(self) -> Rows:
+    def close(self) -> OperatorRows:
         """Return the rows that the end of one window alone gives."""
         given = self.process_windows(WindowBlock(self._alone, _NONE, _NONE, _FIRST, _FIRST))
         return None if given is None else given.rows

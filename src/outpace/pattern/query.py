@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from outpace.pattern.windows import Windows
 
 
-class Rows(Enum):
+class RowsPerMatch(Enum):
     """What a match becomes in the output."""
 
     ONE = "one row per match"
@@ -141,7 +141,7 @@ class Clauses:
     definitions: tuple[tuple[str, Expression], ...] = ()
     subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     outputs: tuple[tuple[str, Expression], ...] = ()
-    rows: Rows = Rows.ONE
+    rows: RowsPerMatch = RowsPerMatch.ONE
     skip: AfterMatch | None = None
     bound: Within | None = None
     selection: Selection | None = None
@@ -271,7 +271,7 @@ class Query(Clauses):
 
     def one_row_per_match(self) -> Query:
         """Return one row per match: the partition columns and the measures (the default)."""
-        return replace(self, rows=Rows.ONE)
+        return replace(self, rows=RowsPerMatch.ONE)
 
     def all_rows_per_match(self, *, empty: str = "show", unmatched: bool = False) -> Query:
         """Return every row of every match, with all input columns.
@@ -286,8 +286,11 @@ class Query(Clauses):
         if not isinstance(empty, str) or empty not in ("show", "omit"):
             raise BindError(f"empty matches are to be 'show' or 'omit', not {shown(empty)}")
         if a_flag(unmatched, "unmatched"):
-            return replace(self, rows=Rows.ALL_WITH_UNMATCHED)
-        return replace(self, rows=Rows.ALL_SHOW_EMPTY if empty == "show" else Rows.ALL_OMIT_EMPTY)
+            return replace(self, rows=RowsPerMatch.ALL_WITH_UNMATCHED)
+        return replace(
+            self,
+            rows=RowsPerMatch.ALL_SHOW_EMPTY if empty == "show" else RowsPerMatch.ALL_OMIT_EMPTY,
+        )
 
     def no_skip(self) -> Query:
         """After a match, drop nothing: every start is tried."""

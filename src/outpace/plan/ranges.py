@@ -12,7 +12,7 @@ from typing import Final
 from outpace.engine.match.program import compile_program
 from outpace.pattern import ast
 from outpace.pattern.bound import BoundQuery, Number, walk
-from outpace.pattern.query import Consume, Query, Rows, Selection, Skip, WithinKind
+from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
 from outpace.plan.division import Division
 
 #: Ranges are this many times as long as WITHIN, so a row is in two of them one time in so many,
@@ -40,12 +40,12 @@ def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple
         "the pattern can match nothing": program.matches_empty,
         # What a match rules out travels with the rows that it shows.
         "a match may show none of its rows": (
-            query.rows is not Rows.ONE and program.matches_unseen and not every_start
+            query.rows is not RowsPerMatch.ONE and program.matches_unseen and not every_start
         ),
         "matches are numbered": _numbered(bound),
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
-        "unmatched rows are asked for": query.rows is Rows.ALL_WITH_UNMATCHED,
+        "unmatched rows are asked for": query.rows is RowsPerMatch.ALL_WITH_UNMATCHED,
         "all matches are asked for and some are skipped": (
             query.effective_selection is Selection.ALL
             and query.effective_skip.skip is not Skip.NONE

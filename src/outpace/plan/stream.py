@@ -28,7 +28,7 @@ from outpace.pattern.bind.windows import ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.notation.print_name import print_name
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query, RowsPerMatch
 from outpace.pattern.types import is_string, type_name, value_type
 from outpace.plan.crossing import Crossing, computed_by_catalyst
 from outpace.plan.windows import shows_first_window
@@ -326,7 +326,7 @@ def operator_of(
 
 
 def _check(query: Query, *, timeouts: bool) -> None:
-    if query.rows is Rows.ALL_WITH_UNMATCHED:
+    if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
         raise UnsupportedError(
             "a stream cannot return unmatched rows",
             hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",

@@ -33,9 +33,10 @@ def plots_over_time(result: Result) -> list[tuple[str, go.Figure]]:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Scenario, Uniform
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Scenario, Uniform
     >>> from outpace.simulate import simulate
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> result = simulate(Scenario((query,), (VM("worker", mips=100),), duration=60))
     >>> [title for title, _ in plots_over_time(result)]
     ['Latency by consumer', 'Throughput by consumer', 'Queue by vertex', 'Drops by vertex',

@@ -1,9 +1,9 @@
 """The capacity simulator: what latency and throughput queries will have on which machines.
 
-- `Producer`, `Operator`, `WindowedOperator`, `BatchOperator`, `Consumer`, `Edge`, `Query`: queries
-  as graphs;
-- `Uniform`, `Increasing`, `Poisson`, `Bursty`, `Trace`: how producers produce;
-- `Constant`, `Share`, `Pairs`: how many events leave a window;
+- `Producer`, `OperatorModel`, `WindowedOperator`, `BatchOperator`, `Consumer`, `Edge`,
+  `QueryModel`: queries as graphs;
+- `Uniform`, `Increasing`, `Poisson`, `Bursty`, `RecordedTimes`: how producers produce;
+- `ConstantOutput`, `ShareOutput`, `PairedOutput`: how many events leave a window;
 - `VM`, `Host`, `Datacentre`, `Cloud`: machines; `ConstantDelay`, `Bandwidth`, `Tiers`: networks;
 - `SimpleScheduling`, `DynamicScheduling`, `UniformAllocation`, `WeightedAllocation`: who runs next;
 - `StartQuery`, `StopQuery`, `Move`, `FailVM`, `RestartVM`, `SetRate`: what happens meanwhile;
@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
-from outpace.simulate.combination import Constant, Pairs, Share
-from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
+from outpace.simulate.combination import ConstantOutput, PairedOutput, ShareOutput
+from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
     BatchOperator,
     Consumer,
     Edge,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     WindowedOperator,
 )
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
@@ -35,7 +35,7 @@ from outpace.simulate.optimise import Optimum, optimise
 from outpace.simulate.placement import FirstFit, LoadBalanced, NetworkAware, place
 from outpace.simulate.placement_choice import Optimised, placed
 from outpace.simulate.placement_flow import mean_rates
-from outpace.simulate.plan import Plan, plan
+from outpace.simulate.plan import HardwarePlan, plan
 from outpace.simulate.plan_target import LatencyTarget
 from outpace.simulate.result import Result
 from outpace.simulate.run import simulate
@@ -55,38 +55,38 @@ __all__ = [
     "BatchOperator",
     "Bursty",
     "Cloud",
-    "Constant",
     "ConstantDelay",
+    "ConstantOutput",
     "Consumer",
     "Datacentre",
     "DynamicScheduling",
     "Edge",
     "FailVM",
     "FirstFit",
+    "HardwarePlan",
     "Host",
     "Increasing",
     "LatencyTarget",
     "LoadBalanced",
     "Move",
     "NetworkAware",
-    "Operator",
+    "OperatorModel",
     "Optimised",
     "Optimum",
-    "Pairs",
-    "Plan",
+    "PairedOutput",
     "Poisson",
     "Producer",
-    "Query",
+    "QueryModel",
+    "RecordedTimes",
     "RestartVM",
     "Result",
     "Scenario",
     "SetRate",
-    "Share",
+    "ShareOutput",
     "SimpleScheduling",
     "StartQuery",
     "StopQuery",
     "Tiers",
-    "Trace",
     "Uniform",
     "UniformAllocation",
     "WeightedAllocation",

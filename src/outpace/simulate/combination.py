@@ -23,12 +23,12 @@ class Combination(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantOutput:
     """The same number of events from every window that is not empty, for example a count.
 
     Examples
     --------
-    >>> Constant(1).combine([250.0, 30.0])
+    >>> ConstantOutput(1).combine([250.0, 30.0])
     1.0
     """
 
@@ -44,12 +44,12 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareOutput:
     """A share of all events of the window, for example one event for every ten.
 
     Examples
     --------
-    >>> Share(0.1).combine([200.0, 100.0])
+    >>> ShareOutput(0.1).combine([200.0, 100.0])
     30.0
     """
 
@@ -68,12 +68,12 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairedOutput:
     """As many events as every predecessor has, for example a join of equal keys.
 
     Examples
     --------
-    >>> Pairs().combine([200.0, 150.0])
+    >>> PairedOutput().combine([200.0, 150.0])
     150.0
     """
 

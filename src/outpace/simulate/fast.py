@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from outpace.simulate.combination import Constant, Pairs, Share
-from outpace.simulate.fast_state import Group, Numbering, ScenarioPart, make_state
-from outpace.simulate.kernels.records import History, Settings, State
+from outpace.simulate.combination import ConstantOutput, PairedOutput, ShareOutput
+from outpace.simulate.fast_state import MachineGroup, Numbering, ScenarioPart, make_state
+from outpace.simulate.kernels.records import History, RunState, Settings
 from outpace.simulate.kernels.ticks import enter_phase, leave_phase, run_group
 from outpace.simulate.layout import Layout
 from outpace.simulate.metrics import Recording
@@ -33,7 +33,7 @@ from outpace.simulate.strategies import (
     WeightedAllocation,
 )
 
-_COMBINATIONS = (Constant, Share, Pairs)
+_COMBINATIONS = (ConstantOutput, ShareOutput, PairedOutput)
 
 #: A part has about so many vertices, if its groups are not larger.
 PART = 4096
@@ -44,8 +44,9 @@ def needs_twin(scenario: Scenario) -> str | None:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> needs_twin(Scenario((query,), (VM("worker", mips=2500),), duration=60)) is None
     True
     """
@@ -83,9 +84,10 @@ def run_fast(
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
     >>> from outpace.simulate.layout import lay_out
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> scenario = Scenario((query,), (VM("worker", mips=2500),), duration=60)
     >>> run_fast(lay_out(scenario)).events.tolist()
     [599.0]
@@ -95,7 +97,7 @@ def run_fast(
     recording = Recording.empty(layout)
     parts = list(_parts(numbering.groups))
 
-    def run(groups: Sequence[Group]) -> None:
+    def run(groups: Sequence[MachineGroup]) -> None:
         _run_part(ScenarioPart(numbering, state, groups), numbering, recording)
 
     threads = min(len(parts), threads or len(os.sched_getaffinity(0)))
@@ -106,7 +108,7 @@ def run_fast(
     return recording
 
 
-def _parts(groups: Sequence[Group]) -> Iterator[Sequence[Group]]:
+def _parts(groups: Sequence[MachineGroup]) -> Iterator[Sequence[MachineGroup]]:
     first = 0
     for after, group in enumerate(groups, start=1):
         size = group.vertices[1] - groups[first].vertices[0]
@@ -146,7 +148,7 @@ def _settings(layout: Layout) -> Settings:
     )
 
 
-def _fill(recording: Recording, state: State) -> None:
+def _fill(recording: Recording, state: RunState) -> None:
     """Write what the records hold at the end where the results belong."""
     vertices, consumers, machines = state.vertices, state.consumers, state.machines
     recording.processed[vertices["number"]] = vertices["processed"]

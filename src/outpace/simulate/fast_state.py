@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outpace.simulate.changes import SetRate
-from outpace.simulate.combination import Combination, Constant, Share
+from outpace.simulate.combination import Combination, ConstantOutput, ShareOutput
 from outpace.simulate.kernels.records import (
     CONSUMER,
     FLIGHT,
@@ -29,19 +29,19 @@ from outpace.simulate.kernels.records import (
     Floats,
     Integers,
     Records,
-    State,
+    RunState,
     Stores,
     VertexKind,
     zeros,
 )
 from outpace.simulate.kernels.rings import HEADER
 from outpace.simulate.layout import Layout
-from outpace.simulate.model import Consumer, Operator, Producer, WindowedOperator
+from outpace.simulate.model import Consumer, OperatorModel, Producer, WindowedOperator
 from outpace.simulate.phases import Phase, links, new_events
 
 _KINDS = {
     Producer: VertexKind.PRODUCER,
-    Operator: VertexKind.OPERATOR,
+    OperatorModel: VertexKind.OPERATOR,
     WindowedOperator: VertexKind.WINDOWED,
     Consumer: VertexKind.CONSUMER,
 }
@@ -51,7 +51,7 @@ _RING = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MachineGroup:
     """Machines that depend on each other, with their vertices and queues, as ranges of numbers."""
 
     machines: tuple[int, int]
@@ -102,14 +102,14 @@ class Numbering:
         running = np.array([phase.running for phase in phases], np.bool_)
         self.running = running[:, self.vertices]
 
-    def _ranges(self, group: Integers, first_homes: Integers) -> list[Group]:
+    def _ranges(self, group: Integers, first_homes: Integers) -> list[MachineGroup]:
         """Return the groups as ranges; a group without vertices is left out."""
         begins = np.flatnonzero(np.diff(group[self.machines], prepend=-1))
         machines = np.append(begins, len(self.machines))
         vertices = np.searchsorted(first_homes[self.vertices], machines)
         queues = self.first_queue[vertices]
         return [
-            Group(
+            MachineGroup(
                 (int(machines[n]), int(machines[n + 1])),
                 (int(vertices[n]), int(vertices[n + 1])),
                 (int(queues[n]), int(queues[n + 1])),
@@ -143,7 +143,7 @@ def _groups(vms: int, homes: Integers, sources: Integers, targets: Integers) -> 
     return np.array([find(vm) for vm in range(vms)], np.int64)
 
 
-def make_state(numbering: Numbering) -> State:
+def make_state(numbering: Numbering) -> RunState:
     """Return the records as they are before the first phase: nothing runs and nothing is new."""
     vertices, producers_of = _vertices(numbering)
     queues, places = _queues(numbering, producers_of)
@@ -153,7 +153,7 @@ def make_state(numbering: Numbering) -> State:
     machines["number"] = numbering.machines
     machines["inbox"] = -1
     nothing = np.zeros(0, np.int64)
-    return State(
+    return RunState(
         vertices,
         queues,
         numbering.outs,
@@ -247,9 +247,9 @@ def _windows(numbering: Numbering, vertices: Records) -> tuple[Records, Floats, 
 
 def _combining(combination: Combination) -> tuple[int, float]:
     match combination:
-        case Constant():
+        case ConstantOutput():
             return Combining.CONSTANT, float(combination.events)
-        case Share():
+        case ShareOutput():
             return Combining.SHARE, float(combination.share)
         case _:
             return Combining.PAIRS, 0.0
@@ -279,7 +279,9 @@ class ScenarioPart:
         Neighbours.
     """
 
-    def __init__(self, numbering: Numbering, state: State, groups: Sequence[Group]) -> None:
+    def __init__(
+        self, numbering: Numbering, state: RunState, groups: Sequence[MachineGroup]
+    ) -> None:
         self._numbering = numbering
         self.groups = groups
         self._machines = slice(groups[0].machines[0], groups[-1].machines[1])

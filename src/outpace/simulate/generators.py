@@ -170,12 +170,12 @@ class Bursty:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class RecordedTimes:
     """The recorded times of events, in seconds, in order.
 
     Examples
     --------
-    >>> Trace((0.5, 0.5, 2.0)).totals(np.array([0.0, 0.5, 1.0, 3.0])).tolist()
+    >>> RecordedTimes((0.5, 0.5, 2.0)).totals(np.array([0.0, 0.5, 1.0, 3.0])).tolist()
     [0, 0, 2, 3]
     """
 
@@ -198,7 +198,7 @@ class Trace:
             )
 
     @classmethod
-    def read(cls, path: str | Path) -> Trace:
+    def read(cls, path: str | Path) -> RecordedTimes:
         """Read a text file with one time, in seconds, in each line."""
         try:
             lines = read_small(Path(path), _TRACE_BYTES_MAX).split()

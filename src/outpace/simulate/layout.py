@@ -72,8 +72,9 @@ def lay_out(scenario: Scenario) -> Layout:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Consumer("out"), Producer("in", Uniform(10))), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Consumer("out"), Producer("in", Uniform(10))),
+    ...                    (Edge("in", "out"),))
     >>> layout = lay_out(Scenario((query,), (VM("worker", mips=2500),), duration=60))
     >>> [vertex.id for vertex in layout.vertices], layout.ticks, layout.samples
     (['in', 'out'], 600, 60)

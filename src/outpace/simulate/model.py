@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 from outpace.errors import ScenarioError, did_you_mean
-from outpace.simulate.combination import Combination, Constant
+from outpace.simulate.combination import Combination, ConstantOutput
 from outpace.simulate.fields import check_fields, not_negative
 from outpace.simulate.generators import Generator
 
@@ -51,7 +51,7 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorModel:
     """An operator that looks at each event by itself; its edges say what it lets through.
 
     Parameters
@@ -65,7 +65,7 @@ class Operator:
 
     Examples
     --------
-    >>> Operator("filter", instructions=25_000, queue=2048).queue
+    >>> OperatorModel("filter", instructions=25_000, queue=2048).queue
     2048
     """
 
@@ -85,7 +85,7 @@ class WindowedOperator:
     Parameters
     ----------
     id, instructions, queue
-        As for `Operator`.
+        As for `OperatorModel`.
     window
         The length of a window, in seconds.
     advance
@@ -96,7 +96,7 @@ class WindowedOperator:
 
     Examples
     --------
-    >>> WindowedOperator("average", window=30, advance=10, combination=Constant(1)).slots
+    >>> WindowedOperator("average", window=30, advance=10, combination=ConstantOutput(1)).slots
     3
     """
 
@@ -104,7 +104,7 @@ class WindowedOperator:
     instructions: float = 0.0
     window: float = 1.0
     advance: float | None = None
-    combination: Combination = field(default_factory=Constant)
+    combination: Combination = field(default_factory=ConstantOutput)
     queue: float | None = None
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class BatchOperator:
     Parameters
     ----------
     id, instructions, queue
-        As for `Operator`.
+        As for `OperatorModel`.
     interval
         The time between the begins of two batches, in seconds. A batch that takes longer delays the
         next one, which then begins at once. 0 is a batch right after the other.
@@ -180,7 +180,7 @@ class Consumer:
     Parameters
     ----------
     id, instructions, queue
-        As for `Operator`.
+        As for `OperatorModel`.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class Consumer:
         _check_vertex(self)
 
 
-Vertex: TypeAlias = Producer | Operator | WindowedOperator | BatchOperator | Consumer
+Vertex: TypeAlias = Producer | OperatorModel | WindowedOperator | BatchOperator | Consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryModel:
     """A directed graph without cycles, from producers through operators to consumers.
 
     Parameters
@@ -242,8 +242,8 @@ class Query:
     Examples
     --------
     >>> from outpace.simulate import Uniform
-    >>> query = Query("alarms",
-    ...     (Producer("sensors", Uniform(100)), Operator("filter", 25_000), Consumer("pager")),
+    >>> query = QueryModel("alarms",
+    ...     (Producer("sensors", Uniform(100)), OperatorModel("filter", 25_000), Consumer("pager")),
     ...     (Edge("sensors", "filter"), Edge("filter", "pager", 0.05)))
     >>> query.copy("7").vertices[1].id
     '7/filter'
@@ -264,9 +264,9 @@ class Query:
         self._check_ends()
         check_cycles(self.edges)
 
-    def copy(self, prefix: str) -> Query:
+    def copy(self, prefix: str) -> QueryModel:
         """Return the query with `prefix/` before its name and all its vertices' ids."""
-        return Query(
+        return QueryModel(
             f"{prefix}/{self.name}",
             tuple(replace(vertex, id=f"{prefix}/{vertex.id}") for vertex in self.vertices),
             tuple(
@@ -313,7 +313,7 @@ class Query:
 
 _KINDS = {
     Producer: "producer",
-    Operator: "operator",
+    OperatorModel: "operator",
     WindowedOperator: "windowed operator",
     BatchOperator: "batch operator",
     Consumer: "consumer",

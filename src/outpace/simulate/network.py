@@ -17,7 +17,7 @@ from outpace.simulate.fields import check_fields, not_negative
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NetworkLink:
     """What lies between two virtual machines, in one direction.
 
     Parameters
@@ -36,7 +36,7 @@ class Link:
 class Network(Protocol):
     """What lies between any two virtual machines."""
 
-    def link(self, source: Place, target: Place) -> Link:
+    def link(self, source: Place, target: Place) -> NetworkLink:
         """Return the link from one machine to another; both are different ones."""
         ...
 
@@ -48,7 +48,7 @@ class ConstantDelay:
     Examples
     --------
     >>> ConstantDelay(0.001).link(Place("a"), Place("b"))
-    Link(latency=0.001, seconds_per_event=0.0)
+    NetworkLink(latency=0.001, seconds_per_event=0.0)
     """
 
     seconds: float = 0.0
@@ -57,9 +57,9 @@ class ConstantDelay:
         check_fields(self)
         not_negative("the network's delay is", self.seconds, ("network",))
 
-    def link(self, source: Place, target: Place) -> Link:
+    def link(self, source: Place, target: Place) -> NetworkLink:
         """Return the same link for all."""
-        return Link(self.seconds)
+        return NetworkLink(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Bandwidth:
     --------
     >>> network = Bandwidth(latency=0.001, bits_per_second=1e9, bytes_per_event=125)
     >>> network.link(Place("a"), Place("b"))
-    Link(latency=0.001, seconds_per_event=1e-06)
+    NetworkLink(latency=0.001, seconds_per_event=1e-06)
     """
 
     latency: float
@@ -87,9 +87,9 @@ class Bandwidth:
                 subject=("network",),
             )
 
-    def link(self, source: Place, target: Place) -> Link:
+    def link(self, source: Place, target: Place) -> NetworkLink:
         """Return the same link for all; each pair of machines has its own."""
-        return Link(self.latency, self.bytes_per_event * 8 / self.bits_per_second)
+        return NetworkLink(self.latency, self.bytes_per_event * 8 / self.bits_per_second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Tiers:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def link(self, source: Place, target: Place) -> Link:
+    def link(self, source: Place, target: Place) -> NetworkLink:
         """Return the link of the smallest thing that has both machines in it."""
         if source.host is not None and source.host == target.host:
             return self.host.link(source, target)

@@ -88,9 +88,11 @@ def optimise(
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Operator, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(100)), Operator("a", 1e6), Operator("b", 1e6),
-    ...               Consumer("out")), (Edge("in", "a"), Edge("a", "b"), Edge("b", "out")))
+    >>> from outpace.simulate import VM, Consumer, Edge, OperatorModel, Producer
+    >>> from outpace.simulate import QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(100)), OperatorModel("a", 1e6),
+    ...                          OperatorModel("b", 1e6), Consumer("out")),
+    ...                    (Edge("in", "a"), Edge("a", "b"), Edge("b", "out")))
     >>> vms = (VM("small", mips=90), VM("large", mips=110), VM("spare", mips=110))
     >>> scenario = Scenario((query,), vms, duration=10,
     ...                     placement=dict.fromkeys(["in", "a", "b", "out"], "small"))

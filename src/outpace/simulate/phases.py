@@ -25,7 +25,7 @@ from outpace.simulate.cloud import assign_hosts, shared_capacities
 from outpace.simulate.generators import Generator, whole_events
 from outpace.simulate.layout import Layout, tick_at
 from outpace.simulate.model import Producer
-from outpace.simulate.network import Link
+from outpace.simulate.network import NetworkLink
 from outpace.simulate.scenario import Scenario
 
 
@@ -64,9 +64,10 @@ def phases(layout: Layout) -> tuple[Phase, ...]:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Scenario, Uniform
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Scenario, Uniform
     >>> from outpace.simulate.layout import lay_out
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> scenario = Scenario((query,), (VM("worker", mips=2500),), duration=60,
     ...                     changes=(FailVM(20, "worker"), RestartVM(30, "worker")))
     >>> [(phase.first_tick, phase.up) for phase in phases(lay_out(scenario))]
@@ -118,19 +119,19 @@ def new_events(
     return np.where(_produces(all_phases, producer, ticks), events, 0)
 
 
-def links(layout: Layout) -> dict[tuple[int, int], Link]:
+def links(layout: Layout) -> dict[tuple[int, int], NetworkLink]:
     """Return the link between any two VMs that differ, by their numbers, as a lookup on demand."""
     return _Links(layout)
 
 
-class _Links(dict[tuple[int, int], Link]):
+class _Links(dict[tuple[int, int], NetworkLink]):
     def __init__(self, layout: Layout) -> None:
         super().__init__()
         self._network = layout.scenario.network
         places = assign_hosts(layout.scenario.vms, layout.scenario.clouds)
         self._places = [places[vm.id] for vm in layout.scenario.vms]
 
-    def __missing__(self, pair: tuple[int, int]) -> Link:
+    def __missing__(self, pair: tuple[int, int]) -> NetworkLink:
         source, target = pair
         link = self._network.link(self._places[source], self._places[target])
         self[pair] = link

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from outpace.errors import ScenarioError
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, shared_capacities
 from outpace.simulate.fields import check_fields, checked
-from outpace.simulate.model import Query
+from outpace.simulate.model import QueryModel
 from outpace.simulate.placement_flow import Flow, flow_of
 
 #: Loads that fill a machine exactly may differ from it by rounding.
@@ -45,7 +45,7 @@ class PlacementStrategy(Protocol):
 
 
 def place(
-    queries: Sequence[Query],
+    queries: Sequence[QueryModel],
     vms: Sequence[VM],
     strategy: PlacementStrategy,
     rates: Mapping[str, float],
@@ -65,14 +65,14 @@ def place(
 
     Examples
     --------
-    >>> from outpace.simulate import Consumer, Edge, Operator, Producer, Uniform
-    >>> query = Query("alarms",
-    ...     (Producer("sensors", Uniform(100)), Operator("filter", 25_000), Consumer("pager")),
+    >>> from outpace.simulate import Consumer, Edge, OperatorModel, Producer, Uniform
+    >>> query = QueryModel("alarms",
+    ...     (Producer("sensors", Uniform(100)), OperatorModel("filter", 25_000), Consumer("pager")),
     ...     (Edge("sensors", "filter"), Edge("filter", "pager", 0.05)))
     >>> place([query], [VM("a", mips=2), VM("b", mips=3)], FirstFit(), {"sensors": 100})
     {'sensors': 'a', 'filter': 'b', 'pager': 'a'}
     """
-    queries = checked(queries, tuple[Query, ...], "what is placed")
+    queries = checked(queries, tuple[QueryModel, ...], "what is placed")
     vms = checked(vms, tuple[VM, ...], "where it is placed")
     clouds = checked(clouds, tuple[Cloud, ...], "where the machines are")
     checked(strategy, PlacementStrategy, "the strategy")

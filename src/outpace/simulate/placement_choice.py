@@ -73,10 +73,11 @@ def placed(
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, LoadBalanced, Operator, Producer, Query
-    >>> from outpace.simulate import Uniform
-    >>> query = Query("q", (Producer("in", Uniform(100)), Operator("a", 1e6), Operator("b", 1e6),
-    ...               Consumer("out")), (Edge("in", "a"), Edge("a", "b"), Edge("b", "out")))
+    >>> from outpace.simulate import VM, Consumer, Edge, LoadBalanced, OperatorModel
+    >>> from outpace.simulate import Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(100)), OperatorModel("a", 1e6),
+    ...                          OperatorModel("b", 1e6), Consumer("out")),
+    ...                    (Edge("in", "a"), Edge("a", "b"), Edge("b", "out")))
     >>> vms = (VM("one", mips=150), VM("two", mips=150))
     >>> scenario = Scenario((query,), vms, duration=10,
     ...                     placement=dict.fromkeys(["in", "a", "b", "out"], "one"))

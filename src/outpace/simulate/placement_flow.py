@@ -16,7 +16,14 @@ import numpy as np
 
 from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.fields import checked
-from outpace.simulate.model import BatchOperator, Edge, Producer, Query, Vertex, WindowedOperator
+from outpace.simulate.model import (
+    BatchOperator,
+    Edge,
+    Producer,
+    QueryModel,
+    Vertex,
+    WindowedOperator,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class Flow:
     traffic: Mapping[tuple[str, str], float]
 
 
-def flow_of(queries: Sequence[Query], rates: Mapping[str, float]) -> Flow:
+def flow_of(queries: Sequence[QueryModel], rates: Mapping[str, float]) -> Flow:
     """Return the flow of queries whose producers have these rates.
 
     Parameters
@@ -48,9 +55,9 @@ def flow_of(queries: Sequence[Query], rates: Mapping[str, float]) -> Flow:
 
     Examples
     --------
-    >>> from outpace.simulate import Consumer, Operator, Uniform
-    >>> query = Query("alarms",
-    ...     (Producer("sensors", Uniform(100)), Operator("filter", 25_000), Consumer("pager")),
+    >>> from outpace.simulate import Consumer, OperatorModel, Uniform
+    >>> query = QueryModel("alarms",
+    ...     (Producer("sensors", Uniform(100)), OperatorModel("filter", 25_000), Consumer("pager")),
     ...     (Edge("sensors", "filter"), Edge("filter", "pager", 0.05)))
     >>> flow_of([query], {"sensors": 100})
     Flow(loads={'sensors': 0.0, 'filter': 2.5, 'pager': 0.0},
@@ -84,18 +91,18 @@ def flow_of(queries: Sequence[Query], rates: Mapping[str, float]) -> Flow:
     return Flow(loads, traffic)
 
 
-def mean_rates(queries: Sequence[Query], seconds: float) -> dict[str, float]:
+def mean_rates(queries: Sequence[QueryModel], seconds: float) -> dict[str, float]:
     """Return each producer's average rate over the first seconds.
 
     Examples
     --------
     >>> from outpace.simulate import Bursty, Consumer
-    >>> query = Query("q", (Producer("in", Bursty(100, on=1, off=4)), Consumer("out")),
+    >>> query = QueryModel("q", (Producer("in", Bursty(100, on=1, off=4)), Consumer("out")),
     ...               (Edge("in", "out"),))
     >>> mean_rates([query], seconds=60)
     {'in': 20.0}
     """
-    queries = checked(queries, tuple[Query, ...], "what is placed")
+    queries = checked(queries, tuple[QueryModel, ...], "what is placed")
     seconds = float(checked(seconds, float, "the length of time"))
     if not 0 < seconds < math.inf:
         raise ScenarioError(f"the length of time is not longer than 0 s: {seconds}")

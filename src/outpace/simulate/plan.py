@@ -72,7 +72,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class HardwarePlan:
     """What a rate needs.
 
     Parameters
@@ -112,7 +112,7 @@ def plan(
     *,
     engine: Engine | None = None,
     on_simulation: Callable[[int], None] = lambda _: None,
-) -> Plan:
+) -> HardwarePlan:
     """Find out how many instances of a scenario a rate needs.
 
     Parameters
@@ -130,9 +130,10 @@ def plan(
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Operator, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Operator("op", 1e6), Consumer("out")),
-    ...               (Edge("in", "op"), Edge("op", "out")))
+    >>> from outpace.simulate import VM, Consumer, Edge, OperatorModel, Producer
+    >>> from outpace.simulate import QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), OperatorModel("op", 1e6),
+    ...                          Consumer("out")), (Edge("in", "op"), Edge("op", "out")))
     >>> scenario = Scenario((query,), (VM("worker", mips=100),), duration=20)
     >>> found = plan(scenario, 250, LatencyTarget(0.2))
     >>> found.instances, 97 < found.knee < 103
@@ -156,7 +157,7 @@ def plan(
         for part in _PARTS
         for load in loads.on(part * knee * count, [count])
     )
-    return Plan(rate, target, instances, knee, capacity, choices, curves)
+    return HardwarePlan(rate, target, instances, knee, capacity, choices, curves)
 
 
 class _Loads:
@@ -313,8 +314,9 @@ def total_rate(scenario: Scenario) -> float:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> total_rate(Scenario((query,), (VM("worker", mips=2500),), duration=60))
     10.0
     """
@@ -331,8 +333,9 @@ def one_instance(scenario: Scenario, factor: float) -> Scenario:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform, simulate
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform, simulate
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> scenario = Scenario((query,), (VM("worker", mips=2500),), duration=60, warm_up=10)
     >>> round(simulate(one_instance(scenario, 2.5)).throughput("out"), 9)
     25.0
@@ -347,8 +350,9 @@ def many_instances(scenario: Scenario, count: int) -> Scenario:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> many_instances(Scenario((query,), (VM("worker", mips=2500),), duration=60), 2).placement
     {'0/in': '0/worker', '0/out': '0/worker', '1/in': '1/worker', '1/out': '1/worker'}
     """

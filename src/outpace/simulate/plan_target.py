@@ -63,10 +63,10 @@ def keeps_up(result: Result) -> bool:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Scenario, Uniform
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Scenario, Uniform
     >>> from outpace.simulate import simulate
     >>> def at(rate):
-    ...     query = Query("q", (Producer("in", Uniform(rate), 1e6), Consumer("out")),
+    ...     query = QueryModel("q", (Producer("in", Uniform(rate), 1e6), Consumer("out")),
     ...                   (Edge("in", "out"),))
     ...     return keeps_up(simulate(Scenario((query,), (VM("worker", mips=100),), duration=20)))
     >>> at(99), at(103)

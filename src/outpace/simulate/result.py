@@ -36,9 +36,9 @@ class Result:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Scenario, Uniform
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Scenario, Uniform
     >>> from outpace.simulate import simulate
-    >>> query = Query("q", (Producer("in", Uniform(10), instructions=5e6), Consumer("out")),
+    >>> query = QueryModel("q", (Producer("in", Uniform(10), instructions=5e6), Consumer("out")),
     ...               (Edge("in", "out"),))
     >>> result = simulate(Scenario((query,), (VM("worker", mips=100),), duration=60, warm_up=10))
     >>> round(result.latency("out"), 6), round(result.throughput("out"), 6)

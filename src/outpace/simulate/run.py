@@ -45,8 +45,9 @@ def simulate(
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> scenario = Scenario((query,), (VM("worker", mips=2500),), duration=60, warm_up=10)
     >>> round(simulate(scenario).throughput("out"), 9)
     10.0

@@ -16,7 +16,7 @@ from outpace.errors import ScenarioError, did_you_mean
 from outpace.simulate.changes import Change, FailVM, Move, RestartVM, SetRate
 from outpace.simulate.cloud import VM, Cloud, assign_hosts, check_clouds
 from outpace.simulate.fields import check_fields
-from outpace.simulate.model import Edge, Producer, Query, Vertex, check_cycles
+from outpace.simulate.model import Edge, Producer, QueryModel, Vertex, check_cycles
 from outpace.simulate.network import ConstantDelay, Network
 from outpace.simulate.strategies import (
     Allocation,
@@ -71,12 +71,13 @@ class Scenario:
     Examples
     --------
     >>> from outpace.simulate import Consumer, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> Scenario((query,), (VM("worker", mips=2500),), duration=60).placement
     {'in': 'worker', 'out': 'worker'}
     """
 
-    queries: tuple[Query, ...]
+    queries: tuple[QueryModel, ...]
     vms: tuple[VM, ...]
     duration: float
     placement: Mapping[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from outpace.errors import DataError, ScenarioError, Span, did_you_mean
 from outpace.files.small_file import read_small
 from outpace.pattern.argument import a_path, a_text
 from outpace.simulate import toml_places
-from outpace.simulate.generators import Trace
+from outpace.simulate.generators import RecordedTimes
 from outpace.simulate.placement_choice import Choice, placed
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.scenario_format import KINDS, PLACEMENTS, TABLES, TEXTS
@@ -203,11 +203,11 @@ class _Reader:
             hint = did_you_mean(str(name), kinds) or _one_of(kinds)
             raise self._error(f"unknown kind {name!r}", place, hint)
         rest = {key: value for key, value in table.items() if key != "kind"}
-        if kinds[name] is Trace and "file" in rest:
+        if kinds[name] is RecordedTimes and "file" in rest:
             return self._trace(rest, path)
         return self._build(kinds[name], rest, path)
 
-    def _trace(self, table: Mapping[str, Any], path: toml_places.Path) -> Trace:
+    def _trace(self, table: Mapping[str, Any], path: toml_places.Path) -> RecordedTimes:
         name = self._scalar("str", table["file"], (*path, "file"))
         if set(table) != {"file"}:
             raise self._error("a trace has times or a file, one of the two", path)
@@ -220,7 +220,7 @@ class _Reader:
                     "the trace is not in the folder of the scenario",
                     hint="a scenario reads no other files of yours: copy the trace there",
                 )
-            return Trace.read(file)
+            return RecordedTimes.read(file)
         except (OSError, ValueError) as error:
             message = f"the trace {name!r} cannot be read"
             raise self._located(ScenarioError(message, detail=str(error)), path) from None

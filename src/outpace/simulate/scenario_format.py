@@ -11,15 +11,15 @@ from typing import Any
 
 from outpace.simulate.changes import FailVM, Move, RestartVM, SetRate, StartQuery, StopQuery
 from outpace.simulate.cloud import VM, Cloud, Datacentre, Host
-from outpace.simulate.combination import Constant, Pairs, Share
-from outpace.simulate.generators import Bursty, Increasing, Poisson, Trace, Uniform
+from outpace.simulate.combination import ConstantOutput, PairedOutput, ShareOutput
+from outpace.simulate.generators import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.model import (
     BatchOperator,
     Consumer,
     Edge,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     WindowedOperator,
 )
 from outpace.simulate.network import Bandwidth, ConstantDelay, Tiers
@@ -36,7 +36,7 @@ from outpace.simulate.strategies import (
 KINDS: dict[str, dict[str, type[Any]]] = {
     "Vertex": {
         "producer": Producer,
-        "operator": Operator,
+        "operator": OperatorModel,
         "window": WindowedOperator,
         "batch": BatchOperator,
         "consumer": Consumer,
@@ -46,9 +46,9 @@ KINDS: dict[str, dict[str, type[Any]]] = {
         "increasing": Increasing,
         "poisson": Poisson,
         "bursty": Bursty,
-        "trace": Trace,
+        "trace": RecordedTimes,
     },
-    "Combination": {"constant": Constant, "share": Share, "pairs": Pairs},
+    "Combination": {"constant": ConstantOutput, "share": ShareOutput, "pairs": PairedOutput},
     "Network": {"constant": ConstantDelay, "bandwidth": Bandwidth, "tiers": Tiers},
     "Scheduling": {"simple": SimpleScheduling, "dynamic": DynamicScheduling},
     "Allocation": {"uniform": UniformAllocation, "weighted": WeightedAllocation},
@@ -72,7 +72,7 @@ PLACEMENTS: dict[str, type[Any]] = {
 
 #: By the name of a type in a field: the one value it is.
 TABLES: dict[str, type[Any]] = {
-    "Query": Query,
+    "QueryModel": QueryModel,
     "Edge": Edge,
     "VM": VM,
     "Cloud": Cloud,

@@ -34,8 +34,9 @@ def scenario_text(scenario: Scenario) -> str:
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> print(scenario_text(Scenario((query,), (VM("worker", mips=2500),), duration=60)))
     duration = 60
     <BLANKLINE>

@@ -39,8 +39,9 @@ def run_twin(
 
     Examples
     --------
-    >>> from outpace.simulate import VM, Consumer, Edge, Producer, Query, Uniform
-    >>> query = Query("q", (Producer("in", Uniform(10)), Consumer("out")), (Edge("in", "out"),))
+    >>> from outpace.simulate import VM, Consumer, Edge, Producer, QueryModel, Uniform
+    >>> query = QueryModel("q", (Producer("in", Uniform(10)), Consumer("out")),
+    ...                    (Edge("in", "out"),))
     >>> run_twin(Scenario((query,), (VM("worker", mips=2500),), duration=60)).events.tolist()
     [599.0]
     """

@@ -19,7 +19,7 @@ from typing import Final
 from outpace.errors import OutpaceError
 from outpace.simulate import (
     DynamicScheduling,
-    Query,
+    QueryModel,
     Scenario,
     SimpleScheduling,
     UniformAllocation,
@@ -255,7 +255,7 @@ def ticks(lengths: Sequence[float], copies: int, seconds: float) -> Iterator[Row
     """Run q1 with ticks of several lengths, on one VM and on two (table 5)."""
     query = average_query(TICK_RATE // READINGS_PER_SECOND)
     many = [query.copy(str(number)) for number in range(copies)]
-    kinds: tuple[tuple[str, Callable[[Sequence[Query], float], Scenario]], ...] = (
+    kinds: tuple[tuple[str, Callable[[Sequence[QueryModel], float], Scenario]], ...] = (
         ("one VM", lambda queries, tick: replace(on_one_vm(queries, seconds), tick=tick)),
         ("two VMs", lambda queries, tick: on_two_vms(queries, seconds, tick)),
     )

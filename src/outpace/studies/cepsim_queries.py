@@ -25,12 +25,12 @@ from typing import Final
 
 from outpace.simulate import (
     VM,
-    Constant,
+    ConstantOutput,
     Consumer,
     Edge,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     Uniform,
     WindowedOperator,
 )
@@ -82,7 +82,7 @@ def cloud_worker(name: str = "worker", queries: int = 1) -> VM:
     return VM(name, mips=2400, processors=min(queries, 2))
 
 
-def average_query(sensors: int, costs: AverageCosts = OWN_COSTS) -> Query:
+def average_query(sensors: int, costs: AverageCosts = OWN_COSTS) -> QueryModel:
     """Return q1: readings without anomalies, their average over 15 s by sensor, to a database.
 
     Examples
@@ -90,15 +90,18 @@ def average_query(sensors: int, costs: AverageCosts = OWN_COSTS) -> Query:
     >>> [vertex.id for vertex in average_query(100).vertices]
     ['spout', 'outlier', 'average', 'database', 'consumer']
     """
-    return Query(
+    return QueryModel(
         "q1",
         (
             Producer("spout", Uniform(sensors * READINGS_PER_SECOND), instructions=_ENDS),
-            Operator("outlier", instructions=costs.outlier),
+            OperatorModel("outlier", instructions=costs.outlier),
             WindowedOperator(
-                "average", instructions=costs.average, window=15.0, combination=Constant(sensors)
+                "average",
+                instructions=costs.average,
+                window=15.0,
+                combination=ConstantOutput(sensors),
             ),
-            Operator("database", instructions=costs.database),
+            OperatorModel("database", instructions=costs.database),
             Consumer("consumer", instructions=_ENDS),
         ),
         (
@@ -110,7 +113,7 @@ def average_query(sensors: int, costs: AverageCosts = OWN_COSTS) -> Query:
     )
 
 
-def convert_query(sensors: int) -> Query:
+def convert_query(sensors: int) -> QueryModel:
     """Return q2: readings parsed from JSON, validated, and written as XML.
 
     Examples
@@ -118,14 +121,14 @@ def convert_query(sensors: int) -> Query:
     >>> [vertex.id for vertex in convert_query(100).vertices]
     ['spout', 'parser', 'validate', 'xml', 'measurer', 'consumer']
     """
-    return Query(
+    return QueryModel(
         "q2",
         (
             Producer("spout", Uniform(sensors * READINGS_PER_SECOND), instructions=_ENDS),
-            Operator("parser", instructions=41_250),
-            Operator("validate", instructions=25_000),
-            Operator("xml", instructions=31_250),
-            Operator("measurer", instructions=17_000),
+            OperatorModel("parser", instructions=41_250),
+            OperatorModel("validate", instructions=25_000),
+            OperatorModel("xml", instructions=31_250),
+            OperatorModel("measurer", instructions=17_000),
             Consumer("consumer", instructions=_ENDS),
         ),
         (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from outpace.simulate import VM, ConstantDelay, Query, Result, Scenario, simulate
+from outpace.simulate import VM, ConstantDelay, QueryModel, Result, Scenario, simulate
 from outpace.studies import cepsim_figures as figures
 from outpace.studies.cepsim_queries import (
     CLOUD_COSTS,
@@ -34,7 +34,7 @@ _QUERIES_ON_VMS: Final = {1: (4,), 2: (2, 2), 3: (4, 4), 4: (1, 1, 1, 1)}
 
 
 def by_rate(
-    query: Callable[[int], Query],
+    query: Callable[[int], QueryModel],
     rates: Sequence[int],
     seconds: float,
     latency: Figure,
@@ -86,13 +86,15 @@ def placed_copies(placement: int, seconds: float) -> Scenario:
     return _placed(copies, vms, lambda number, vertex: number // on_vms[0], seconds)
 
 
-def on_one_vm(queries: Sequence[Query], seconds: float) -> Scenario:
+def on_one_vm(queries: Sequence[QueryModel], seconds: float) -> Scenario:
     """Return queries on one of the paper's VMs, with its queues."""
     vm = worker(queries=len(queries))
     return _placed(queries, [vm], lambda number, vertex: 0, seconds)
 
 
-def on_two_vms(queries: Sequence[Query], seconds: float, tick: float = NETWORK_TICK) -> Scenario:
+def on_two_vms(
+    queries: Sequence[QueryModel], seconds: float, tick: float = NETWORK_TICK
+) -> Scenario:
     """Return copies of q1 with their database operators on a second VM, and the network."""
     vms = [worker(name, len(queries)) for name in ("worker-1", "worker-2")]
     scenario = _placed(queries, vms, lambda number, vertex: int(_is_database(vertex)), seconds)
@@ -100,7 +102,7 @@ def on_two_vms(queries: Sequence[Query], seconds: float, tick: float = NETWORK_T
 
 
 def _placed(
-    queries: Sequence[Query],
+    queries: Sequence[QueryModel],
     vms: Sequence[VM],
     place: Callable[[int, str], int],
     seconds: float,

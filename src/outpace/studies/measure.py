@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
-class Work(NamedTuple):
+class MeasuredWork(NamedTuple):
     """Something to do again and again.
 
     Parameters
@@ -30,7 +30,7 @@ class Work(NamedTuple):
     prepare: Callable[[], object] = lambda: None
 
 
-def rates_of(works: Sequence[Work], seconds: float) -> list[float]:
+def rates_of(works: Sequence[MeasuredWork], seconds: float) -> list[float]:
     """Return the events per second of several pieces of work, measured in turns.
 
     The first turn loads and warms what is needed and does not count. Of the others, as many as fit
@@ -45,7 +45,7 @@ def rates_of(works: Sequence[Work], seconds: float) -> list[float]:
 
     Examples
     --------
-    >>> some, more = (Work(lambda: sum(range(size)), size) for size in (1000, 9000))
+    >>> some, more = (MeasuredWork(lambda: sum(range(size)), size) for size in (1000, 9000))
     >>> [rate > 0 for rate in rates_of([some, more], seconds=0.01)]
     [True, True]
     """
@@ -69,10 +69,10 @@ def rate_of(act: Callable[[], object], events: int, seconds: float) -> float:
     >>> rate_of(lambda: sum(range(1000)), 1000, seconds=0.01) > 0
     True
     """
-    return rates_of([Work(act, events)], seconds)[0]
+    return rates_of([MeasuredWork(act, events)], seconds)[0]
 
 
-def _seconds_of(work: Work) -> float:
+def _seconds_of(work: MeasuredWork) -> float:
     work.prepare()
     started = time.process_time()
     work.act()

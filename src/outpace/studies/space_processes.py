@@ -20,7 +20,7 @@ from outpace.hosts.processes.control import RateControl
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.run import run
 from outpace.ingest.source import BATCH_ROWS, SEQUENCE, Source
-from outpace.pattern.operator import Operator, Rows, SharedOperator, WindowBlock
+from outpace.pattern.operator import Operator, OperatorRows, SharedOperator, WindowBlock
 from outpace.pattern.query import Query
 from outpace.studies.space_stream import events_of
 
@@ -93,7 +93,7 @@ class Busy(Operator):
         self._rate = rate
         self._computes = computes
 
-    def process(self, events: pa.Table) -> Rows:
+    def process(self, events: pa.Table) -> OperatorRows:
         """Spend the time that the events need."""
         seconds = events.num_rows / self._rate
         if self._computes:

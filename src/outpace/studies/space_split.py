@@ -15,7 +15,7 @@ import pyarrow as pa
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, RoundRobin, Scheduler
 from outpace.pattern.windows import CountWindows
-from outpace.studies.measure import Work, rates_of
+from outpace.studies.measure import MeasuredWork, rates_of
 from outpace.studies.report import Row
 from outpace.studies.space_figures import (
     DUPLICATION,
@@ -182,7 +182,7 @@ def _full(
 
 
 def _rates(streams: Sequence[SplitStream | MergedStream], seconds: float) -> list[float]:
-    works = [Work(stream.run, stream.events, stream.prepare) for stream in streams]
+    works = [MeasuredWork(stream.run, stream.events, stream.prepare) for stream in streams]
     return rates_of(works, seconds)
 
 

@@ -59,14 +59,14 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class OracleAnswer:
     """Matches as (start, run) in the order of emission, and runs that WITHIN ended."""
 
     matches: list[tuple[int, Run]]
     timed_out: list[Run]
 
 
-def answer(question: Question) -> Answer:
+def answer(question: Question) -> OracleAnswer:
     """Find the matches of a complete partition.
 
     Examples
@@ -457,7 +457,7 @@ class _Emission:
         self._matches: list[tuple[int, Run]] = []
         self._timed_out: list[Run] = []
 
-    def answer(self) -> Answer:
+    def answer(self) -> OracleAnswer:
         question = self._question
         if question.selection is Selection.PREFERRED:
             self._preferred()
@@ -469,7 +469,7 @@ class _Emission:
             self._all_by_completion()
         else:
             self._all_by_start()
-        return Answer(self._matches, self._timed_out)
+        return OracleAnswer(self._matches, self._timed_out)
 
     def _preferred(self) -> None:
         for start in range(self._question.size):

@@ -269,7 +269,7 @@ def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
         definitions=_pairs(name, node),
         subsets=_pairs(names(), members),
         outputs=_pairs(names(), node),
-        rows=st.sampled_from(q.Rows),
+        rows=st.sampled_from(q.RowsPerMatch),
         skip=skips,
         bound=st.none() | st.builds(q.Within, durations, st.sampled_from(q.WithinKind)),
         selection=st.none() | st.sampled_from(q.Selection),

@@ -6,12 +6,14 @@ import numpy as np
 from support.simulated import chain
 
 from outpace.report.plots import CURVES, plots_over_time
-from outpace.simulate import VM, Consumer, Operator, Producer, Scenario, Uniform, simulate
+from outpace.simulate import VM, Consumer, OperatorModel, Producer, Scenario, Uniform, simulate
 
 
 def scenario(copies: int, warm_up: float = 0.0) -> Scenario:
     queries = tuple(
-        chain(Producer("in", Uniform(10 + n)), Operator("op", 1e6), Consumer("out")).copy(str(n))
+        chain(Producer("in", Uniform(10 + n)), OperatorModel("op", 1e6), Consumer("out")).copy(
+            str(n)
+        )
         for n in range(copies)
     )
     return Scenario(queries, (VM("worker", mips=50 * copies),), duration=6, warm_up=warm_up)

@@ -26,9 +26,9 @@ from outpace.simulate import (
     DynamicScheduling,
     Edge,
     FailVM,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     RestartVM,
     Scenario,
     SimpleScheduling,
@@ -166,8 +166,8 @@ def test_totals_are_conserved_with_batches(
 ) -> None:
     producers = [Producer(f"in{n}", Uniform(rate)) for n, rate in enumerate(rates)]
     batch = BatchOperator("batch", cost, interval, setup, most, queue)
-    after = Operator("after", 300.0)
-    query = Query(
+    after = OperatorModel("after", 300.0)
+    query = QueryModel(
         "q",
         (*producers, batch, after, Consumer("out")),
         (

@@ -21,9 +21,9 @@ from outpace.simulate import (
     DynamicScheduling,
     Edge,
     Increasing,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     Scenario,
     SetRate,
     SimpleScheduling,
@@ -40,7 +40,7 @@ from outpace.simulate.generators import Generator
 from outpace.simulate.layout import lay_out
 from outpace.simulate.metrics import Recording
 from outpace.simulate.run import Engine
-from outpace.simulate.strategies import Allocation, Scheduling, Work
+from outpace.simulate.strategies import Allocation, PlacedWork, Scheduling
 from outpace.simulate.twin import run_twin
 from outpace.studies.cepsim_queries import average_query, convert_query, worker
 
@@ -87,7 +87,9 @@ def test_they_do_so_for_the_queries_of_the_paper() -> None:
 def test_they_do_so_while_queues_and_sets_on_their_way_pile_up() -> None:
     # Rings and the store of flights grow many times: a tenth of what comes is processed, and a set
     # is on its way for five seconds.
-    query = chain(Producer("in", Uniform(1000), 10), Operator("slow", 10_000), Consumer("out", 10))
+    query = chain(
+        Producer("in", Uniform(1000), 10), OperatorModel("slow", 10_000), Consumer("out", 10)
+    )
     vms = (VM("near", 1), VM("far", 1))
     placement = {"in": "near", "slow": "far", "out": "near"}
     scenario = Scenario((query,), vms, 20, placement, network=ConstantDelay(5.0))
@@ -96,19 +98,19 @@ def test_they_do_so_while_queues_and_sets_on_their_way_pile_up() -> None:
     assert found.vertex_queue[-1, 1] > 1000
 
 
-def diamond(name: str, generator: Generator) -> Query:
+def diamond(name: str, generator: Generator) -> QueryModel:
     """Two ways of different length, and events that a producer sends in parts."""
     vertices = (
         Producer(f"{name}-in", generator, 2_000),
-        Operator(f"{name}-split", 30_000),
-        Operator(f"{name}-long", 9_000),
-        Operator(f"{name}-join", 5_000),
+        OperatorModel(f"{name}-split", 30_000),
+        OperatorModel(f"{name}-long", 9_000),
+        OperatorModel(f"{name}-join", 5_000),
         Consumer(f"{name}-out", 1_000),
         Consumer(f"{name}-rest"),
     )
     ends = [(0, 1, 1.0), (1, 2, 0.95), (1, 3, 0.3), (2, 3, 1.1), (3, 4, 1.0), (2, 5, 0.5)]
     edges = tuple(Edge(vertices[a].id, vertices[b].id, part) for a, b, part in ends)
-    return Query(name, vertices, edges)
+    return QueryModel(name, vertices, edges)
 
 
 @pytest.mark.parametrize("scheduling", [DynamicScheduling(), SimpleScheduling()])
@@ -135,7 +137,9 @@ def test_they_do_so_where_ticks_are_alike(
 
 def test_they_do_so_where_a_tick_goes_through_many_turns() -> None:
     # A queue of one event makes a tick of a hundred events longer than what is kept of it.
-    query = chain(Producer("in", Uniform(1000), 10), Operator("one", 10, 1), Consumer("out", 10))
+    query = chain(
+        Producer("in", Uniform(1000), 10), OperatorModel("one", 10, 1), Consumer("out", 10)
+    )
     scenario = Scenario((query,), (VM("worker", 1),), 5)
     found = run_fast(lay_out(scenario))
     assert_equal(found, run_twin(scenario))
@@ -158,7 +162,7 @@ class Backwards:
     """The last vertex first."""
 
     def schedule(
-        self, work: Work, instructions: float, allocation: Allocation
+        self, work: PlacedWork, instructions: float, allocation: Allocation
     ) -> Iterator[tuple[int, float]]:
         yield from reversed(list(enumerate(allocation.allocate(instructions, work.costs))))
 

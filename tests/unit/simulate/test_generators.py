@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.errors import ScenarioError
-from outpace.simulate import Bursty, Increasing, Poisson, Trace, Uniform
+from outpace.simulate import Bursty, Increasing, Poisson, RecordedTimes, Uniform
 from outpace.simulate.generators import Generator
 
 POSITIVE = st.floats(0.1, 500)
@@ -19,7 +19,7 @@ ALL = st.one_of(
     st.builds(Increasing, POSITIVE, POSITIVE, POSITIVE),
     st.builds(Poisson, POSITIVE, st.integers(0, 99)),
     st.builds(Bursty, POSITIVE, POSITIVE, POSITIVE, POSITIVE),
-    st.builds(lambda times: Trace(tuple(sorted(times))), st.lists(st.floats(0, 100))),
+    st.builds(lambda times: RecordedTimes(tuple(sorted(times))), st.lists(st.floats(0, 100))),
 )
 TIMES = st.lists(st.floats(0, 120), min_size=1, max_size=20)
 
@@ -75,7 +75,7 @@ def test_bursts_come_in_every_cycle() -> None:
 def test_a_trace_is_read_from_lines(tmp_path: Path) -> None:
     path = tmp_path / "times.txt"
     path.write_text("0.5\n1.25\n1.25\n")
-    assert Trace.read(path) == Trace((0.5, 1.25, 1.25))
+    assert RecordedTimes.read(path) == RecordedTimes((0.5, 1.25, 1.25))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_a_trace_that_is_none_is_an_error(tmp_path: Path, text: str, message: st
     path = tmp_path / "times.txt"
     path.write_text(text)
     with pytest.raises(ScenarioError, match=message):
-        Trace.read(path)
+        RecordedTimes.read(path)
 
 
 def test_a_missing_trace_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="cannot be read"):
-        Trace.read(tmp_path / "none.txt")
+        RecordedTimes.read(tmp_path / "none.txt")
 
 
 @pytest.mark.parametrize(

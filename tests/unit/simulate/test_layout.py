@@ -17,9 +17,9 @@ from outpace.simulate import (
     Host,
     Increasing,
     Move,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     RestartVM,
     Scenario,
     SetRate,
@@ -38,9 +38,9 @@ def ids(layout: Layout) -> list[str]:
 
 
 def test_queries_follow_each_other_each_in_topological_order() -> None:
-    query = Query(
+    query = QueryModel(
         "q",
-        (Consumer("out"), Operator("b"), Operator("a"), Producer("in", Uniform(1))),
+        (Consumer("out"), OperatorModel("b"), OperatorModel("a"), Producer("in", Uniform(1))),
         (Edge("in", "a"), Edge("in", "b"), Edge("a", "out"), Edge("b", "out")),
     )
     layout = lay_out(Scenario((query.copy("2"), query.copy("1")), WORKER, 10))
@@ -48,7 +48,7 @@ def test_queries_follow_each_other_each_in_topological_order() -> None:
 
 
 def test_a_shared_vertex_comes_after_all_its_predecessors() -> None:
-    merge, sink = Operator("merge"), Consumer("out")
+    merge, sink = OperatorModel("merge"), Consumer("out")
     one = chain(Producer("x", Uniform(1)), merge, sink, name="one")
     two = chain(Producer("y", Uniform(1)), merge, sink, name="two")
     layout = lay_out(Scenario((one, two), WORKER, 10))
@@ -58,10 +58,10 @@ def test_a_shared_vertex_comes_after_all_its_predecessors() -> None:
 
 
 def test_paths_are_counted_through_every_branch() -> None:
-    middle = [Operator(name) for name in "abc"]
-    query = Query(
+    middle = [OperatorModel(name) for name in "abc"]
+    query = QueryModel(
         "q",
-        (Producer("in", Uniform(1)), *middle, Operator("merge"), Consumer("out")),
+        (Producer("in", Uniform(1)), *middle, OperatorModel("merge"), Consumer("out")),
         (
             *(Edge("in", vertex.id) for vertex in middle),
             *(Edge(vertex.id, "merge") for vertex in middle),

@@ -8,20 +8,20 @@ import pytest
 
 from outpace.errors import ScenarioError
 from outpace.simulate import (
-    Constant,
+    ConstantOutput,
     Consumer,
     Edge,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
-    Share,
+    QueryModel,
+    ShareOutput,
     Uniform,
     WindowedOperator,
 )
 
 SOURCE = Producer("in", Uniform(10))
-FILTER = Operator("filter", 100)
-MAP = Operator("map", 100)
+FILTER = OperatorModel("filter", 100)
+MAP = OperatorModel("map", 100)
 SINK = Consumer("out")
 
 
@@ -38,7 +38,7 @@ def test_a_cycle_names_its_vertices() -> None:
         Edge("map", "filter"),
         Edge("map", "out"),
     )
-    text = message(lambda: Query("q", (SOURCE, FILTER, MAP, SINK), edges))
+    text = message(lambda: QueryModel("q", (SOURCE, FILTER, MAP, SINK), edges))
     assert "the vertices form a cycle" in text
     assert "filter -> map -> filter" in text or "map -> filter -> map" in text
 
@@ -47,40 +47,48 @@ def test_a_cycle_names_its_vertices() -> None:
     ("make", "parts"),
     [
         (
-            lambda: Query("q", (SOURCE, SINK), (Edge("in", "outt"),)),
+            lambda: QueryModel("q", (SOURCE, SINK), (Edge("in", "outt"),)),
             ["unknown vertex 'outt'", "edge 'in' -> 'outt'", "did you mean 'out'?"],
         ),
         (lambda: Edge("in", "out", -0.1), ["selectivity", "-0.1", "edge 'in' -> 'out'"]),
         (lambda: Edge("in", "out", float("nan")), ["selectivity"]),
         (
-            lambda: Query("q", (SOURCE, SOURCE, SINK), (Edge("in", "out"),)),
+            lambda: QueryModel("q", (SOURCE, SOURCE, SINK), (Edge("in", "out"),)),
             ["'q' has two vertices of this name", "vertex 'in'"],
         ),
         (
-            lambda: Query("q", (SOURCE, SINK), (Edge("in", "out"), Edge("in", "out", 0.5))),
+            lambda: QueryModel("q", (SOURCE, SINK), (Edge("in", "out"), Edge("in", "out", 0.5))),
             ["two edges between these", "edge 'in' -> 'out'"],
         ),
-        (lambda: Query("q", (), ()), ["no vertices", "query 'q'"]),
-        (lambda: Query("", (SOURCE, SINK), (Edge("in", "out"),)), ["a query has no name"]),
+        (lambda: QueryModel("q", (), ()), ["no vertices", "query 'q'"]),
+        (lambda: QueryModel("", (SOURCE, SINK), (Edge("in", "out"),)), ["a query has no name"]),
         (
-            lambda: Query("q", (SOURCE, FILTER, SINK), (Edge("in", "out"), Edge("in", "filter"))),
+            lambda: QueryModel(
+                "q", (SOURCE, FILTER, SINK), (Edge("in", "out"), Edge("in", "filter"))
+            ),
             ["no edge leads out of this operator", "vertex 'filter'"],
         ),
         (
-            lambda: Query("q", (SOURCE, FILTER, SINK), (Edge("in", "out"), Edge("filter", "out"))),
+            lambda: QueryModel(
+                "q", (SOURCE, FILTER, SINK), (Edge("in", "out"), Edge("filter", "out"))
+            ),
             ["no edge leads into this operator", "vertex 'filter'"],
         ),
         (
-            lambda: Query("q", (SOURCE, FILTER, SINK), (Edge("filter", "in"), Edge("in", "out"))),
+            lambda: QueryModel(
+                "q", (SOURCE, FILTER, SINK), (Edge("filter", "in"), Edge("in", "out"))
+            ),
             ["an edge leads into a producer", "vertex 'in'"],
         ),
         (
-            lambda: Query("q", (SOURCE, SINK, FILTER), (Edge("in", "out"), Edge("out", "filter"))),
+            lambda: QueryModel(
+                "q", (SOURCE, SINK, FILTER), (Edge("in", "out"), Edge("out", "filter"))
+            ),
             ["an edge leads out of a consumer", "vertex 'out'"],
         ),
-        (lambda: Operator("", 1), ["a vertex has no id"]),
-        (lambda: Operator("f", -1), ["instructions per event", "-1", "vertex 'f'"]),
-        (lambda: Operator("f", 1, queue=0), ["the queue has no room", "vertex 'f'"]),
+        (lambda: OperatorModel("", 1), ["a vertex has no id"]),
+        (lambda: OperatorModel("f", -1), ["instructions per event", "-1", "vertex 'f'"]),
+        (lambda: OperatorModel("f", 1, queue=0), ["the queue has no room", "vertex 'f'"]),
         (lambda: Producer("p", 10), ["the generator of Producer 'p' is a Generator, not 10"]),
         (
             lambda: WindowedOperator("w", window=15, advance=4),
@@ -93,8 +101,8 @@ def test_a_cycle_names_its_vertices() -> None:
         (lambda: WindowedOperator("w", window=0), ["the window is not longer than 0 s"]),
         (lambda: WindowedOperator("w", window=1, advance=-1), ["the advance is not longer"]),
         (lambda: WindowedOperator("w", combination=1), ["the combination of WindowedOperator 'w'"]),
-        (lambda: Constant(-1), ["combination's number of events"]),
-        (lambda: Share(float("inf")), ["combination's share"]),
+        (lambda: ConstantOutput(-1), ["combination's number of events"]),
+        (lambda: ShareOutput(float("inf")), ["combination's share"]),
     ],
 )
 def test_what_is_wrong_is_named(make: Callable[[], object], parts: list[str]) -> None:
@@ -104,7 +112,7 @@ def test_what_is_wrong_is_named(make: Callable[[], object], parts: list[str]) ->
 
 
 def test_a_copy_is_the_same_query_under_other_names() -> None:
-    query = Query("q", (SOURCE, SINK), (Edge("in", "out", 0.5),))
+    query = QueryModel("q", (SOURCE, SINK), (Edge("in", "out", 0.5),))
     copy = query.copy("7")
     assert copy.name == "7/q"
     assert [vertex.id for vertex in copy.vertices] == ["7/in", "7/out"]

@@ -17,13 +17,13 @@ from outpace.simulate import (
     Datacentre,
     Host,
     Producer,
+    RecordedTimes,
     Scenario,
     Tiers,
-    Trace,
     simulate,
 )
 from outpace.simulate.cloud import Place
-from outpace.simulate.network import Link, Network
+from outpace.simulate.network import Network, NetworkLink
 
 TIERS = Tiers(ConstantDelay(0.1), ConstantDelay(0.2), ConstantDelay(0.3), ConstantDelay(0.4))
 CLOUDS = (
@@ -40,7 +40,7 @@ CLOUDS = (
 
 def latency(network: Network, host: str | None, clouds: tuple[Cloud, ...] = CLOUDS) -> float:
     """How late one event is that a machine on h1 sends to a machine on another host."""
-    query = chain(Producer("in", Trace((0.5,))), Consumer("out"))
+    query = chain(Producer("in", RecordedTimes((0.5,))), Consumer("out"))
     machines = (VM("a", 1), VM("b", 1, host=host))
     placement = {"in": "a", "out": "b"}
     # Ticks of 10 ms, so that an event waits for less than one of them when it arrives.
@@ -56,14 +56,14 @@ def test_the_tier_is_the_smallest_thing_with_both_machines(host: str, delay: flo
 
 def test_machines_on_their_own_are_elsewhere() -> None:
     assert latency(TIERS, None, ()) == pytest.approx(0.4, abs=0.011)
-    assert TIERS.link(Place("a"), Place("b")) == Link(0.4)
+    assert TIERS.link(Place("a"), Place("b")) == NetworkLink(0.4)
 
 
 def test_an_own_network_is_a_class_with_one_method() -> None:
     @dataclass(frozen=True)
     class Modem:
-        def link(self, source: Place, target: Place) -> Link:
-            return Link(0.05, seconds_per_event=0.5)
+        def link(self, source: Place, target: Place) -> NetworkLink:
+            return NetworkLink(0.05, seconds_per_event=0.5)
 
     assert latency(Modem(), "h2") == pytest.approx(0.55, abs=0.011)
 

@@ -15,7 +15,7 @@ from outpace.simulate import (
     VM,
     ConstantDelay,
     Consumer,
-    Operator,
+    OperatorModel,
     Producer,
     Scenario,
     Uniform,
@@ -43,8 +43,8 @@ def copies(count: int, cost: float) -> Scenario:
     queries = tuple(
         chain(
             Producer("in", Uniform(50)),
-            Operator("op", cost),
-            Operator("last", 1e5),
+            OperatorModel("op", cost),
+            OperatorModel("last", 1e5),
             Consumer("out"),
         ).copy(str(n))
         for n in range(count)
@@ -77,7 +77,9 @@ def test_it_finds_the_fewest_machines_where_first_fit_needs_more() -> None:
     # In the order of declaration 20 + 50 does not leave room for 50 + 80, so first fit takes three.
     costs = {"a": 2e5, "b": 5e5, "c": 5e5, "d": 8e5}
     query = chain(
-        Producer("in", Uniform(100)), *(Operator(v, c) for v, c in costs.items()), Consumer("out")
+        Producer("in", Uniform(100)),
+        *(OperatorModel(v, c) for v, c in costs.items()),
+        Consumer("out"),
     )
     vms = tuple(VM(f"vm{n}", mips=101) for n in range(4))
     scenario = Scenario(
@@ -125,7 +127,7 @@ def test_a_target_is_a_time_and_a_percentile(seconds: float, percentile: float) 
 @pytest.mark.parametrize("overflow", ["accumulate", "discard"])
 def test_who_keeps_up_drops_nothing_and_does_not_fall_behind(overflow: str) -> None:
     def at(rate: float) -> bool:
-        query = chain(Producer("in", Uniform(rate)), Operator("op", 1e6), Consumer("out"))
+        query = chain(Producer("in", Uniform(rate)), OperatorModel("op", 1e6), Consumer("out"))
         vms = (VM("vm", mips=100),)
         run = Scenario((query,), vms, duration=20, queue=50, overflow=overflow)  # type: ignore[arg-type]  # a parameter of the test
         return keeps_up(simulate(run))

@@ -14,14 +14,14 @@ from outpace.errors import ScenarioError
 from outpace.simulate import (
     VM,
     Cloud,
-    Constant,
+    ConstantOutput,
     Consumer,
     Datacentre,
     Edge,
     Host,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     Scenario,
     Uniform,
     WindowedOperator,
@@ -124,7 +124,7 @@ def test_a_group_that_fits_nowhere_any_more_is_taken_apart_towards_its_neighbour
 @given(drawn=queries("q"), count=st.integers(2, 3))
 @examples(40)
 def test_network_aware_sends_nothing_between_machines_if_one_carries_all(
-    drawn: Query, count: int
+    drawn: QueryModel, count: int
 ) -> None:
     flow = flow_of([drawn], mean_rates([drawn], 6.0))
     capacities = {f"vm{n}": sum(flow.loads.values()) + 1e-3 for n in range(count)}
@@ -132,13 +132,13 @@ def test_network_aware_sends_nothing_between_machines_if_one_carries_all(
 
 
 def test_the_flow_is_what_a_simulation_processes() -> None:
-    query = Query(
+    query = QueryModel(
         "q",
         (
             Producer("in", Uniform(100), 1e3),
-            Operator("split", 2e3),
-            Operator("left", 3e3),
-            WindowedOperator("right", 4e3, window=2.0, advance=1.0, combination=Constant(5)),
+            OperatorModel("split", 2e3),
+            OperatorModel("left", 3e3),
+            WindowedOperator("right", 4e3, window=2.0, advance=1.0, combination=ConstantOutput(5)),
             Consumer("out", 5e3),
         ),
         (
@@ -159,8 +159,10 @@ def test_the_flow_is_what_a_simulation_processes() -> None:
 
 
 def test_shared_vertices_count_once() -> None:
-    one = chain(Producer("in", Uniform(10)), Operator("op", 1e6), Consumer("a"), name="one")
-    other = chain(Producer("in", Uniform(10)), Operator("op", 1e6), Consumer("b"), name="other")
+    one = chain(Producer("in", Uniform(10)), OperatorModel("op", 1e6), Consumer("a"), name="one")
+    other = chain(
+        Producer("in", Uniform(10)), OperatorModel("op", 1e6), Consumer("b"), name="other"
+    )
     assert flow_of([one, other], {"in": 10}).loads["op"] == 10.0
 
 
@@ -173,7 +175,7 @@ def test_rates_must_be_those_of_the_producers(rates: dict[str, float], message: 
 
 
 def test_a_vertex_without_room_is_named_with_what_it_needs() -> None:
-    query = chain(Producer("in", Uniform(10)), Operator("heavy", 1e6), Consumer("out"))
+    query = chain(Producer("in", Uniform(10)), OperatorModel("heavy", 1e6), Consumer("out"))
     with pytest.raises(ScenarioError, match="room") as caught:
         place([query], [VM("a", mips=9), VM("b", mips=8)], FirstFit(), {"in": 10})
     assert caught.value.subject == ("vertex", "heavy")
@@ -182,7 +184,7 @@ def test_a_vertex_without_room_is_named_with_what_it_needs() -> None:
 
 
 def test_machines_that_share_a_host_carry_less() -> None:
-    query = chain(Producer("in", Uniform(10)), Operator("heavy", 0.8e6), Consumer("out"))
+    query = chain(Producer("in", Uniform(10)), OperatorModel("heavy", 0.8e6), Consumer("out"))
     vms = [VM("a", mips=10), VM("b", mips=10)]
     cloud = Cloud("c", (Datacentre("d", (Host("h", 10),)),))
     assert place([query], vms, FirstFit(), {"in": 10})["heavy"] == "a"
@@ -206,6 +208,6 @@ class OneEach:
 
 
 def test_own_strategies_are_small_classes() -> None:
-    query = chain(Producer("in", Uniform(10)), Operator("op"), Consumer("out"))
+    query = chain(Producer("in", Uniform(10)), OperatorModel("op"), Consumer("out"))
     placement = place([query], [VM("a", mips=1), VM("b", mips=1)], OneEach(), {"in": 10})
     assert placement == {"in": "a", "op": "b", "out": "a"}

@@ -19,12 +19,12 @@ from outpace.simulate import (
     Datacentre,
     FailVM,
     Host,
-    Operator,
+    OperatorModel,
     Poisson,
     Producer,
     Scenario,
     SetRate,
-    Share,
+    ShareOutput,
     Uniform,
     WindowedOperator,
     simulate,
@@ -35,7 +35,7 @@ from outpace.simulate.plan_target import LatencyTarget
 
 def scenario(mips: float = 100.0, rate: float = 20.0, cost: float = 1e6) -> Scenario:
     """A VM that keeps up with `mips / cost` million events a second."""
-    query = chain(Producer("in", Uniform(rate)), Operator("op", cost), Consumer("out"))
+    query = chain(Producer("in", Uniform(rate)), OperatorModel("op", cost), Consumer("out"))
     return Scenario((query,), (VM("vm", mips=mips),), duration=20, warm_up=5)
 
 
@@ -79,8 +79,8 @@ def test_a_target_that_no_number_of_instances_meets() -> None:
 
 
 def test_windows_that_send_a_share_are_planned_for() -> None:
-    window = WindowedOperator("average", 1e6, window=2.0, combination=Share(0.1))
-    query = chain(Producer("in", Uniform(10)), window, Operator("store", 1e7), Consumer("out"))
+    window = WindowedOperator("average", 1e6, window=2.0, combination=ShareOutput(0.1))
+    query = chain(Producer("in", Uniform(10)), window, OperatorModel("store", 1e7), Consumer("out"))
     found = plan(
         Scenario((query,), (VM("vm", mips=100),), duration=40, warm_up=10), 120, LatencyTarget(6.0)
     )

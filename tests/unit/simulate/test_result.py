@@ -16,18 +16,18 @@ from outpace.simulate import (
     Consumer,
     Edge,
     FailVM,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
+    RecordedTimes,
     Scenario,
     StartQuery,
-    Trace,
     Uniform,
     simulate,
 )
 from outpace.simulate.metrics import BINS, histogram_percentile, latency_bin
 
-QUERY = chain(Producer("in", Uniform(100), 1000), Operator("filter", 4000), Consumer("out"))
+QUERY = chain(Producer("in", Uniform(100), 1000), OperatorModel("filter", 4000), Consumer("out"))
 WORKER = (VM("worker", 1),)
 
 
@@ -68,7 +68,7 @@ def test_the_warm_up_does_not_count() -> None:
 
 
 def test_a_table_has_a_row_for_each_consumer_query_vertex_and_machine() -> None:
-    other = Query(
+    other = QueryModel(
         "r",
         (*QUERY.vertices[:2], Consumer("a"), Consumer("b")),
         (QUERY.edges[0], Edge("filter", "a", 0.5), Edge("filter", "b", 0.25)),
@@ -99,7 +99,7 @@ def test_a_table_has_a_row_for_each_consumer_query_vertex_and_machine() -> None:
 
 
 def test_a_query_without_events_has_no_latency() -> None:
-    query = chain(Producer("in", Trace(())), Consumer("out"))
+    query = chain(Producer("in", RecordedTimes(())), Consumer("out"))
     result = simulate(Scenario((query,), WORKER, 20, tick=1))
     assert math.isnan(result.latency("out"))
     assert math.isnan(result.percentile("out", 99))
@@ -134,7 +134,7 @@ def test_histories_have_a_row_for_each_step() -> None:
 
 
 def test_an_overloaded_operator_shows_in_its_queue() -> None:
-    query = chain(Producer("in", Uniform(100)), Operator("slow", 20_000), Consumer("out"))
+    query = chain(Producer("in", Uniform(100)), OperatorModel("slow", 20_000), Consumer("out"))
     result = simulate(Scenario((query,), WORKER, 20, tick=1))
     vertices = result.vertices().to_pydict()
     assert vertices["queue_max"] == pytest.approx([0, 19 * 50, 0])

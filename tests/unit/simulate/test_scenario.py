@@ -17,17 +17,17 @@ from outpace.simulate import (
     FailVM,
     Host,
     Move,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
     Scenario,
     SetRate,
     StartQuery,
     Uniform,
 )
 
-QUERY = chain(Producer("in", Uniform(10)), Operator("filter", 100), Consumer("out"))
-OTHER = chain(Producer("in", Uniform(10)), Operator("filter", 200), Consumer("out2"), name="r")
+QUERY = chain(Producer("in", Uniform(10)), OperatorModel("filter", 100), Consumer("out"))
+OTHER = chain(Producer("in", Uniform(10)), OperatorModel("filter", 200), Consumer("out2"), name="r")
 WORKERS = (VM("one", 1000), VM("two", 1000))
 PLACED = {"in": "one", "filter": "one", "out": "two"}
 
@@ -117,10 +117,14 @@ def test_shared_edges_must_agree() -> None:
 
 
 def test_two_queries_may_not_form_a_cycle_together() -> None:
-    a, b = Operator("a"), Operator("b")
+    a, b = OperatorModel("a"), OperatorModel("b")
     source, sink = Producer("in", Uniform(1)), Consumer("out")
-    one = Query("one", (source, a, b, sink), (Edge("in", "a"), Edge("a", "b"), Edge("b", "out")))
-    two = Query("two", (source, b, a, sink), (Edge("in", "b"), Edge("b", "a"), Edge("a", "out")))
+    one = QueryModel(
+        "one", (source, a, b, sink), (Edge("in", "a"), Edge("a", "b"), Edge("b", "out"))
+    )
+    two = QueryModel(
+        "two", (source, b, a, sink), (Edge("in", "b"), Edge("b", "a"), Edge("a", "out"))
+    )
     text = error(queries=(one, two), placement=dict.fromkeys(["in", "a", "b", "out"], "one"))
     assert "the vertices form a cycle" in text
 

@@ -31,10 +31,10 @@ from outpace.simulate import (
     NetworkAware,
     Optimised,
     Producer,
+    RecordedTimes,
     Scenario,
     SimpleScheduling,
     Tiers,
-    Trace,
     Uniform,
     WeightedAllocation,
     parse_scenario,
@@ -218,7 +218,7 @@ def test_a_trace_is_read_from_a_file_beside_the_scenario(tmp_path: Path) -> None
     )
     producer = read_scenario(path).queries[0].vertices[0]
     assert isinstance(producer, Producer)
-    assert producer.generator == Trace((0.25, 0.5))
+    assert producer.generator == RecordedTimes((0.25, 0.5))
 
 
 def test_own_classes_cannot_be_written() -> None:
@@ -420,4 +420,4 @@ def test_a_scenario_is_a_regular_file_of_some_size(tmp_path: Path, kind: str) ->
     with pytest.raises(ScenarioError, match="cannot be read"):
         read_scenario(path)
     with pytest.raises(ScenarioError, match=r"cannot be read|is not a time"):
-        Trace.read(path)
+        RecordedTimes.read(path)

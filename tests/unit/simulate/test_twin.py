@@ -15,27 +15,27 @@ from support.simulated import chain, scenarios
 from outpace.simulate import (
     VM,
     Bandwidth,
-    Constant,
     ConstantDelay,
+    ConstantOutput,
     Consumer,
     Edge,
     FailVM,
     Move,
-    Operator,
+    OperatorModel,
     Producer,
-    Query,
+    QueryModel,
+    RecordedTimes,
     RestartVM,
     Scenario,
     SimpleScheduling,
     StartQuery,
     StopQuery,
-    Trace,
     Uniform,
     WeightedAllocation,
     WindowedOperator,
     simulate,
 )
-from outpace.simulate.strategies import Allocation, Work
+from outpace.simulate.strategies import Allocation, PlacedWork
 from outpace.simulate.twin import Twin
 
 WORKER = (VM("worker", 1),)
@@ -57,11 +57,11 @@ def waiting(twin: Twin, vertex: str) -> float:
     )
 
 
-def line(rate: float = 100, costs: Sequence[float] = (1000, 1000, 0), **kwargs: Any) -> Query:
+def line(rate: float = 100, costs: Sequence[float] = (1000, 1000, 0), **kwargs: Any) -> QueryModel:
     producer, operator, consumer = costs
     return chain(
         Producer("in", Uniform(rate), producer),
-        Operator("filter", operator, **kwargs),
+        OperatorModel("filter", operator, **kwargs),
         Consumer("out", consumer),
     )
 
@@ -113,7 +113,7 @@ def test_own_strategies_are_classes_with_one_method() -> None:
     @dataclass(frozen=True)
     class Backwards:
         def schedule(
-            self, work: Work, instructions: float, allocation: Allocation
+            self, work: PlacedWork, instructions: float, allocation: Allocation
         ) -> Iterator[tuple[int, float]]:
             shares = allocation.allocate(instructions, work.costs)
             yield from reversed(list(enumerate(shares)))
@@ -137,17 +137,17 @@ def test_figure_8_comes_out_of_a_run() -> None:
     @dataclass(frozen=True)
     class Slices:
         def schedule(
-            self, work: Work, instructions: float, allocation: Allocation
+            self, work: PlacedWork, instructions: float, allocation: Allocation
         ) -> Iterator[tuple[int, float]]:
             yield from enumerate(seconds * 1e6 for seconds in (5, 3, 2, 2, 1))
 
-    query = Query(
+    query = QueryModel(
         "q",
         (
             Producer("p1", Uniform(0.5), 1000),
             Producer("p2", Uniform(1.0), 1000),
-            Operator("f1", 1000),
-            Operator("f2", 1000),
+            OperatorModel("f1", 1000),
+            OperatorModel("f2", 1000),
             Consumer("c1", 1000),
         ),
         (Edge("p1", "f1"), Edge("p2", "f1"), Edge("f1", "f2", 0.5), Edge("f2", "c1")),
@@ -162,12 +162,12 @@ def test_figure_8_comes_out_of_a_run() -> None:
 
 
 def test_queues_are_drained_in_proportion_to_their_lengths() -> None:
-    query = Query(
+    query = QueryModel(
         "q",
         (
             Producer("few", Uniform(100)),
             Producer("many", Uniform(300)),
-            Operator("merge", 5000),
+            OperatorModel("merge", 5000),
             Consumer("out"),
         ),
         (Edge("few", "merge"), Edge("many", "merge"), Edge("merge", "out")),
@@ -179,8 +179,8 @@ def test_queues_are_drained_in_proportion_to_their_lengths() -> None:
 def test_selectivity_changes_counts_but_not_what_they_result_from() -> None:
     query = chain(
         Producer("in", Uniform(100)),
-        Operator("filter"),
-        Operator("double"),
+        OperatorModel("filter"),
+        OperatorModel("double"),
         Consumer("out"),
         selectivities=(1.0, 0.25, 2.0),
     )
@@ -190,13 +190,13 @@ def test_selectivity_changes_counts_but_not_what_they_result_from() -> None:
 
 
 def test_events_that_come_by_two_paths_count_once() -> None:
-    query = Query(
+    query = QueryModel(
         "q",
         (
             Producer("in", Uniform(100)),
-            Operator("left"),
-            Operator("right"),
-            Operator("merge"),
+            OperatorModel("left"),
+            OperatorModel("right"),
+            OperatorModel("merge"),
             Consumer("out"),
         ),
         (
@@ -213,7 +213,7 @@ def test_events_that_come_by_two_paths_count_once() -> None:
 
 
 def test_two_queries_share_vertices() -> None:
-    source, shared = Producer("in", Uniform(100), 1000), Operator("filter", 1000)
+    source, shared = Producer("in", Uniform(100), 1000), OperatorModel("filter", 1000)
     queries = (
         chain(source, shared, Consumer("a"), name="one"),
         chain(source, shared, Consumer("b"), name="two", selectivities=(1.0, 0.5)),
@@ -234,8 +234,8 @@ class Spy:
         return 1.0
 
 
-def figure_5(combination: Any, rate: float = 1.0) -> Query:
-    return Query(
+def figure_5(combination: Any, rate: float = 1.0) -> QueryModel:
+    return QueryModel(
         "q",
         (
             Producer("p1", Uniform(rate)),
@@ -270,7 +270,9 @@ def test_windows_of_figure_5_add_up_their_slots_by_predecessor() -> None:
 
 def test_an_empty_window_sends_nothing() -> None:
     query = chain(
-        Producer("in", Trace((0.5, 25.5))), WindowedOperator("w", window=10), Consumer("out")
+        Producer("in", RecordedTimes((0.5, 25.5))),
+        WindowedOperator("w", window=10),
+        Consumer("out"),
     )
     twin = steps(Scenario((query,), WORKER, 61, tick=1), 61)
     assert twin.outputs[2].cardinality == 2
@@ -303,7 +305,10 @@ def test_totals_of_windows_without_output_go_with_the_next_output() -> None:
 
 def test_backpressure_goes_back_to_the_producer() -> None:
     query = chain(
-        Producer("in", Uniform(100)), Operator("a"), Operator("slow", 20_000), Consumer("out")
+        Producer("in", Uniform(100)),
+        OperatorModel("a"),
+        OperatorModel("slow", 20_000),
+        Consumer("out"),
     )
     twin = Twin(Scenario((query,), WORKER, 60, tick=1, queue=30))
     while twin.tick < 60:
@@ -315,7 +320,7 @@ def test_backpressure_goes_back_to_the_producer() -> None:
 
 
 def test_a_producer_discards_what_it_has_no_room_for() -> None:
-    query = chain(Producer("in", Uniform(100)), Operator("slow", 20_000), Consumer("out"))
+    query = chain(Producer("in", Uniform(100)), OperatorModel("slow", 20_000), Consumer("out"))
     twin = steps(Scenario((query,), WORKER, 60, tick=1, queue=150, overflow="discard"), 60)
     dropped = twin.recording.dropped
     assert waiting(twin, "in") <= 150
@@ -335,16 +340,19 @@ def test_the_events_of_one_tick_are_not_too_many_for_a_producer() -> None:
 
 
 def test_a_window_sends_more_than_a_queue_has_room_for() -> None:
-    window = WindowedOperator("w", window=5, combination=Constant(100))
+    window = WindowedOperator("w", window=5, combination=ConstantOutput(100))
     query = chain(
-        Producer("in", Uniform(10)), window, Operator("slow", 50_000, queue=10), Consumer("out")
+        Producer("in", Uniform(10)),
+        window,
+        OperatorModel("slow", 50_000, queue=10),
+        Consumer("out"),
     )
     twin = steps(Scenario((query,), WORKER, 60, tick=1), 6)
     assert waiting(twin, "slow") == pytest.approx(80)
 
 
 def two_machines(**arguments: Any) -> Scenario:
-    query = chain(Producer("in", Trace((0.5,))), Consumer("out", 1e6))
+    query = chain(Producer("in", RecordedTimes((0.5,))), Consumer("out", 1e6))
     machines = (VM("one", 1), VM("two", 1))
     placement = {"in": "one", "out": "two"}
     return Scenario((query,), machines, 10, placement, tick=1, **arguments)
@@ -369,7 +377,7 @@ def test_a_set_that_arrives_after_the_last_slice_waits_for_the_next_tick() -> No
 
 
 def test_sets_on_one_link_wait_for_each_other() -> None:
-    query = Query(
+    query = QueryModel(
         "q",
         (Producer("a", Uniform(1)), Producer("b", Uniform(2)), Consumer("out")),
         (Edge("a", "out"), Edge("b", "out")),
@@ -383,7 +391,7 @@ def test_sets_on_one_link_wait_for_each_other() -> None:
 
 
 def test_the_memory_of_a_failed_machine_is_lost_and_what_arrives_meanwhile() -> None:
-    query = chain(Producer("in", Uniform(10)), Operator("slow", 200_000), Consumer("out"))
+    query = chain(Producer("in", Uniform(10)), OperatorModel("slow", 200_000), Consumer("out"))
     machines = (VM("one", 1), VM("two", 1))
     placement = {"in": "one", "slow": "two", "out": "two"}
     changes = (FailVM(5, "two"), RestartVM(8, "two"))
@@ -414,7 +422,7 @@ def test_what_arrived_while_a_machine_was_down_is_lost_in_any_order_of_machines(
 
 
 def test_bounded_queues_have_room_again_after_a_failure() -> None:
-    query = chain(Producer("in", Uniform(10)), Operator("next", 1000), Consumer("out"))
+    query = chain(Producer("in", Uniform(10)), OperatorModel("next", 1000), Consumer("out"))
     machines = (VM("one", 1), VM("two", 1))
     placement = {"in": "one", "next": "two", "out": "two"}
     changes = (FailVM(5, "two"), RestartVM(15, "two"))
@@ -434,7 +442,7 @@ def test_events_for_a_failed_machine_with_a_producer_are_dropped() -> None:
 
 
 def test_a_vertex_moves_with_what_it_holds() -> None:
-    query = chain(Producer("in", Uniform(10)), Operator("slow", 200_000), Consumer("out"))
+    query = chain(Producer("in", Uniform(10)), OperatorModel("slow", 200_000), Consumer("out"))
     machines = (VM("one", 1), VM("two", 10))
     placement = dict.fromkeys(["in", "slow", "out"], "one")
     changes = (Move(5, "slow", "two"), Move(5, "out", "two"))
@@ -476,7 +484,7 @@ def test_what_a_stopped_query_holds_is_dropped() -> None:
 
 
 def test_an_edge_to_a_stopped_query_carries_nothing_and_holds_nothing_back() -> None:
-    source, shared = Producer("in", Uniform(100)), Operator("filter", 100)
+    source, shared = Producer("in", Uniform(100)), OperatorModel("filter", 100)
     queries = (
         chain(source, shared, Consumer("a"), name="one"),
         chain(source, shared, Consumer("b", 1e6, queue=5), name="two"),

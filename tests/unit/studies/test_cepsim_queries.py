@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from outpace.simulate import Query, Result, Scenario, simulate
+from outpace.simulate import QueryModel, Result, Scenario, simulate
 from outpace.studies.cepsim_queries import (
     CLOUD_COSTS,
     OWN_COSTS,
@@ -19,12 +19,12 @@ from outpace.studies.cepsim_queries import (
 LENGTH = {"warm_up": 30.0, "duration": 90.0}
 
 
-def run(query: Query) -> Result:
+def run(query: QueryModel) -> Result:
     return simulate(Scenario((query,), (worker(),), queue=QUEUE, overflow="discard", **LENGTH))
 
 
 @pytest.mark.parametrize("make", [average_query, convert_query])
-def test_below_the_knee_everything_comes_through(make: Callable[[int], Query]) -> None:
+def test_below_the_knee_everything_comes_through(make: Callable[[int], QueryModel]) -> None:
     result = run(make(2000))
     assert result.throughput("consumer") == pytest.approx(20_000, rel=0.01)
     assert result.recording.dropped.sum() == 0
@@ -32,7 +32,7 @@ def test_below_the_knee_everything_comes_through(make: Callable[[int], Query]) -
 
 @pytest.mark.parametrize("make", [average_query, convert_query])
 def test_above_the_knee_not_many_more_than_21_000_events_come_through(
-    make: Callable[[int], Query],
+    make: Callable[[int], QueryModel],
 ) -> None:
     result = run(make(2500))
     assert 20_000 < result.throughput("consumer") < 22_500

@@ -20,7 +20,7 @@ from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.engine.operator import Operator, match_whole, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import key_codes
-from outpace.pattern.query import Rows
+from outpace.pattern.query import RowsPerMatch
 
 #: Rows that are collected before they are matched.
 ROWS_AT_ONCE: Final = 1 << 20
@@ -57,7 +57,7 @@ class PartitionWork:
 
     def stream(self) -> Operator | None:
         """Return the operator of one large partition; None where it has to be complete."""
-        if self._spec.query.rows is Rows.ALL_WITH_UNMATCHED:
+        if self._spec.query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
             return None
         return Operator(self._spec)
 

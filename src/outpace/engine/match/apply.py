@@ -14,7 +14,7 @@ from outpace.engine.rows.partition import sort_rows
 from outpace.errors import DataError, MatchError, OutpaceError
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.operator import Operator, Rows
+from outpace.pattern.operator import Operator, OperatorRows
 from outpace.pattern.query import Query
 
 
@@ -67,14 +67,14 @@ def operator_errors(
         ) from error
 
 
-def row_count(rows: Rows) -> int:
+def row_count(rows: OperatorRows) -> int:
     """Return how many rows an operator gave."""
     if rows is None:
         return 0
     return rows.num_rows if isinstance(rows, pa.Table) else len(next(iter(rows.values()), ()))
 
 
-def fitted_rows(name: str, schema: pa.Schema, given: Iterable[Rows]) -> pa.Table:
+def fitted_rows(name: str, schema: pa.Schema, given: Iterable[OperatorRows]) -> pa.Table:
     """Return all that an operator gave as a table of a schema, or refuse what does not fit."""
     tables = [schema.empty_table()]
     try:

@@ -30,7 +30,7 @@ from outpace.pattern.bound import (
     ReadPlace,
     walk,
 )
-from outpace.pattern.query import Rows
+from outpace.pattern.query import RowsPerMatch
 
 #: The byte columns are named so, followed by their number.
 BITS: Final = "__outpace_bits_"
@@ -203,5 +203,5 @@ def _skips_unused(task: Task) -> bool:
         task.program.skips_unused
         and not reach.back
         and not reach.ahead
-        and task.bound.query.rows is not Rows.ALL_WITH_UNMATCHED
+        and task.bound.query.rows is not RowsPerMatch.ALL_WITH_UNMATCHED
     )

@@ -26,14 +26,14 @@ from outpace.engine.match.contract import Block, Found, Task
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
-from outpace.pattern.query import Rows
+from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.values import column_values, gathered, to_array
 
 Numbers = npt.NDArray[Any]
 
 
 def evaluate_measures(
-    task: Task, block: Block, found: Found, rows_mode: Rows
+    task: Task, block: Block, found: Found, rows_mode: RowsPerMatch
 ) -> tuple[Integers, Integers, dict[str, pa.Array]]:
     """Return the output rows of matches: block row, match, and the measures by name.
 
@@ -42,7 +42,7 @@ def evaluate_measures(
     """
     view = (
         _one_row(task, block, found)
-        if rows_mode is Rows.ONE
+        if rows_mode is RowsPerMatch.ONE
         else _all_rows(task, block, found, rows_mode)
     )
     frame = MatchFrame(
@@ -261,7 +261,7 @@ def _one_row(task: Task, block: Block, found: Found) -> _View:
     return _View(task, block, found, found.start, match, low, end, end)
 
 
-def _all_rows(task: Task, block: Block, found: Found, rows_mode: Rows) -> _View:
+def _all_rows(task: Task, block: Block, found: Found, rows_mode: RowsPerMatch) -> _View:
     sizes = np.diff(found.offsets)
     excluded = np.array([p.excluded for p in task.program.positions], np.bool_)
     take = (
@@ -272,7 +272,7 @@ def _all_rows(task: Task, block: Block, found: Found, rows_mode: Rows) -> _View:
     match = np.repeat(np.arange(len(sizes)), sizes)[take]
     row = found.rows[take]
     high = take + 1
-    if rows_mode is not Rows.ALL_OMIT_EMPTY:
+    if rows_mode is not RowsPerMatch.ALL_OMIT_EMPTY:
         empty = np.flatnonzero(sizes == 0)
         order = np.argsort(np.concatenate([match, empty]), kind="stable")
         match = np.concatenate([match, empty])[order]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.match.contract import Block, Found, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
-from outpace.pattern.query import Rows
+from outpace.pattern.query import RowsPerMatch
 
 
 def match_table(task: Task, block: Block, found: Found) -> pa.Table:
@@ -29,7 +29,7 @@ def match_rows(task: Task, block: Block, found: Found) -> tuple[pa.Table, Intege
     bound = task.bound
     rows_mode = bound.query.rows
     row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode)
-    if rows_mode is Rows.ALL_WITH_UNMATCHED:
+    if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     columns = {
         name: block.columns[name].take(pa.array(row_index))

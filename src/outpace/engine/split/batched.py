@@ -63,7 +63,7 @@ class BatchedSchedule(Schedule):
         if self._used == 1:
             return [Delivery(one, *rows.get(one, NO_ROWS), split) for one in instances]
         turn = _Turn(split, block.a, block.c, self._batch, self._used)
-        return [Delivery(one, *rows.get(one, NO_ROWS), Share(turn, one)) for one in instances]
+        return [Delivery(one, *rows.get(one, NO_ROWS), BatchShare(turn, one)) for one in instances]
 
     def _kept(self) -> tuple[dict[str, object], list[pa.Table]]:
         return {"opened": self._opened, "closed": self._closed}, []
@@ -141,7 +141,7 @@ class _Turn:
         return part_windows(windows, places[(places >= 0) & (places < count)])
 
 
-class Share(Split):
+class BatchShare(Split):
     """What opens and closes of an instance's windows, found when somebody asks for it."""
 
     _turn: _Turn

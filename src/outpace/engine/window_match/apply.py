@@ -43,7 +43,7 @@ from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatche
 from outpace.errors import StateError
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bound import NUMBERING
-from outpace.pattern.operator import EventOperator, Operator, Rows
+from outpace.pattern.operator import EventOperator, Operator, OperatorRows
 from outpace.pattern.query import Query
 
 #: What a saved state knows of an open window.
@@ -66,7 +66,7 @@ class _Open:
 
 
 @dataclass(frozen=True)
-class Group:
+class EventGroup:
     """The new events of one partition, in order."""
 
     rows: pa.Table
@@ -99,7 +99,7 @@ class _Piece:
     """Rows that an operator gave at once, by which events, and the number of the first of them."""
 
     window: _Open
-    rows: Rows
+    rows: OperatorRows
     event: Integers
     phase: int
     number: int
@@ -162,7 +162,7 @@ class Applied(Stateful, ABC):
         """Return the operators' own states."""
 
     @abstractmethod
-    def _take(self, groups: dict[int, Group], split: Split) -> WindowMatches:
+    def _take(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
         """Give operators new events by partition, with what opens and closes."""
 
     def starts_kept(self) -> int:
@@ -197,7 +197,9 @@ class Applied(Stateful, ABC):
         """Take events as `step` does, and yield what their operators give."""
         yield self.step(events, split, arrived=arrived, ended=ended)
 
-    def _matches(self, keys: pa.Table, given: Iterable[Rows], each: RowPlaces) -> WindowMatches:
+    def _matches(
+        self, keys: pa.Table, given: Iterable[OperatorRows], each: RowPlaces
+    ) -> WindowMatches:
         """Return rows in their total order, behind their keys; no two are the same match."""
         rows = fitted_rows(self.bound.query.name, self._given, given)
         columns = {
@@ -309,7 +311,7 @@ class WindowedApply(Applied):
         operator.restore(window.operator.state())
         return replace(window, operator=operator)
 
-    def _take(self, groups: dict[int, Group], split: Split) -> WindowMatches:
+    def _take(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
         self._add(split.opened, groups)
         stops = _stops(split.closed)
         pieces = [
@@ -320,7 +322,7 @@ class WindowedApply(Applied):
         ]
         return self._joined([*pieces, *self._closed(split.closed)])
 
-    def _add(self, opened: Windows, groups: dict[int, Group]) -> None:
+    def _add(self, opened: Windows, groups: dict[int, EventGroup]) -> None:
         places = zip(
             opened.partition.tolist(),
             opened.number.tolist(),
@@ -339,7 +341,7 @@ class WindowedApply(Applied):
             window = _Open(operator, *place, keys[partition])
             self._open.setdefault(partition, {})[number] = window
 
-    def _fed(self, window: _Open, group: Group, stop: int | None) -> Iterator[_Piece]:
+    def _fed(self, window: _Open, group: EventGroup, stop: int | None) -> Iterator[_Piece]:
         """Give a window its new events and yield what they give."""
         low = int(np.searchsorted(group.ordinal, window.first))
         high = len(group.ordinal) if stop is None else int(np.searchsorted(group.ordinal, stop))
@@ -355,7 +357,7 @@ class WindowedApply(Applied):
         yield from self._pieces(window, rows, window.last, COMPLETING)
 
     def _fed_singly(
-        self, window: _Open, operator: EventOperator, group: Group, low: int, high: int
+        self, window: _Open, operator: EventOperator, group: EventGroup, low: int, high: int
     ) -> Iterator[_Piece]:
         """Give a window its new events one by one, so that each row has its own event."""
         given: list[Mapping[str, object]] = []
@@ -384,7 +386,7 @@ class WindowedApply(Applied):
         return operator_errors(self.bound, window.operator, window.key, window.number)
 
     def _pieces(
-        self, window: _Open, given: Rows, event: int | Integers, phase: int
+        self, window: _Open, given: OperatorRows, event: int | Integers, phase: int
     ) -> Iterator[_Piece]:
         """Yield what an operator gave, if it gave anything."""
         count = row_count(given)
@@ -419,11 +421,11 @@ class WindowedApply(Applied):
         )
 
 
-def _by_partition(events: Events, *, keyed: bool) -> dict[int, Group]:
+def _by_partition(events: Events, *, keyed: bool) -> dict[int, EventGroup]:
     """Part events by partition; those of a single one are not copied."""
     if not len(events.arrival):
         return {}
-    whole = Group(events.rows, events.ordinal, events.arrival)
+    whole = EventGroup(events.rows, events.ordinal, events.arrival)
     if not keyed:
         return {0: whole}
     partition = events.partition
@@ -434,7 +436,7 @@ def _by_partition(events: Events, *, keyed: bool) -> dict[int, Group]:
     stops = [*firsts[1:].tolist(), len(order)]
     rows = events.rows.take(pa.array(order))
     return {
-        number: Group(
+        number: EventGroup(
             rows.slice(low, high - low),
             events.ordinal[order[low:high]],
             events.arrival[order[low:high]],

@@ -31,12 +31,12 @@ from outpace.engine.state import (
     require,
     require_types,
 )
-from outpace.engine.window_match.apply import Applied, Group, RowPlaces
+from outpace.engine.window_match.apply import Applied, EventGroup, RowPlaces
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same, saved_windows
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
 from outpace.errors import DataError, StateError
-from outpace.pattern.operator import Rows, SharedOperator, WindowBlock, WindowRows
+from outpace.pattern.operator import OperatorRows, SharedOperator, WindowBlock, WindowRows
 from outpace.pattern.query import Query
 
 #: What is known of an open window.
@@ -51,7 +51,7 @@ class SharedApply(Applied):
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
         super().__init__(query, schema)
-        self._nothing = Group(schema.empty_table(), _NOTHING, _NOTHING)
+        self._nothing = EventGroup(schema.empty_table(), _NOTHING, _NOTHING)
         self._served: dict[int, _Served] = {}
 
     @property
@@ -142,7 +142,7 @@ class SharedApply(Applied):
         assert isinstance(operator, SharedOperator)
         return operator
 
-    def _take(self, groups: dict[int, Group], split: Split) -> WindowMatches:
+    def _take(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
         opened, closed = self._by_partition(split.opened), self._by_partition(split.closed)
         none = Windows.none()
         given = [
@@ -178,7 +178,7 @@ class SharedApply(Applied):
             for number, low, high in zip(numbers.tolist(), bounds[:-1], bounds[1:], strict=True)
         }
 
-    def _step(self, partition: int, group: Group, split: Split) -> Iterator[_Given]:
+    def _step(self, partition: int, group: EventGroup, split: Split) -> Iterator[_Given]:
         """Give the operator of a partition its new events, and yield what they give."""
         served = self._served.get(partition)
         if served is None:
@@ -208,7 +208,7 @@ class SharedApply(Applied):
     def _places(
         self,
         partition: int,
-        group: Group,
+        group: EventGroup,
         split: Split,
         block: WindowBlock,
         windows: _OpenWindows,
@@ -279,7 +279,7 @@ class _Given:
     """Rows that an operator gave at once."""
 
     key: tuple[object, ...]
-    rows: Rows
+    rows: OperatorRows
     places: RowPlaces
 
 
@@ -349,7 +349,7 @@ class _OpenWindows(Stateful):
         self._pieces = deque([part_windows(all_windows, stay)] if len(stay) else [])
 
 
-def _rows(group: Group, ordinal: Integers) -> Integers:
+def _rows(group: EventGroup, ordinal: Integers) -> Integers:
     """Return the rows of events of a group, or the ends of it."""
     known = group.ordinal
     if not len(known) or int(known[-1]) - int(known[0]) != len(known) - 1:

@@ -43,7 +43,7 @@ from outpace.engine.window_match.shared import GivesUpError, SharedWindows
 from outpace.engine.window_match.sharing import covered, is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
 from outpace.errors import StateError, UnsupportedError
-from outpace.pattern.query import Rows
+from outpace.pattern.query import RowsPerMatch
 
 #: So many events and what belongs to them fit into fast memory.
 ROWS_IN_STEP: Final = 1 << 17
@@ -84,7 +84,7 @@ class WindowMatcher(Stateful):
         shared: bool | None = None,
     ) -> None:
         query = task.bound.query
-        if query.rows is Rows.ALL_WITH_UNMATCHED:
+        if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
             raise UnsupportedError(
                 "windows cannot return unmatched rows",
                 hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS",

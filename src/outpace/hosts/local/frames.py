@@ -19,7 +19,7 @@ from outpace.engine.kernels.compiled import call
 from outpace.errors import DataError
 from outpace.pattern import expression as ex
 from outpace.pattern.argument import plain, shown
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query, RowsPerMatch
 
 #: Anything that Arrow can read without a copy of our own: see `to_arrow`.
 TableLike: TypeAlias = object
@@ -106,7 +106,7 @@ def columns_named(query: Query) -> frozenset[str] | None:
     """
     by_code = query.operator is not None or getattr(query.windows, "predicate", None) is not None
     # Events that are late are put aside as they came.
-    if query.rows is not Rows.ONE or by_code or query.order_of_arrival is not None:
+    if query.rows is not RowsPerMatch.ONE or by_code or query.order_of_arrival is not None:
         return None
     parts = (query.partitions, query.order, query.definitions, query.outputs, query.windows)
     return frozenset(_texts(parts))

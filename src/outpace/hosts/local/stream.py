@@ -55,7 +55,7 @@ from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Late
-from outpace.pattern.query import Query, Rows, checked_query
+from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.plan.late_events import LateEvents
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def check_stream(
     if checked_query(query).operator is None:
         check_clauses(query)
     a_flag(timeouts, "timeouts")
-    if query.rows is Rows.ALL_WITH_UNMATCHED:
+    if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
         raise UnsupportedError(
             "a stream cannot return unmatched rows",
             hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",

@@ -12,7 +12,7 @@ from typing import Final
 
 from outpace.errors import BindError, Span, did_you_mean
 from outpace.pattern import ast
-from outpace.pattern.query import Query, Rows, Selection, Skip
+from outpace.pattern.query import Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.size import check_size
 
 #: The most instances that a query may have.
@@ -158,7 +158,7 @@ def _check_skip(query: Query, tree: ast.Pattern) -> None:
 
 
 def _check_rows(query: Query, tree: ast.Pattern) -> None:
-    if query.rows is not Rows.ALL_WITH_UNMATCHED:
+    if query.rows is not RowsPerMatch.ALL_WITH_UNMATCHED:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Exclude):

@@ -34,7 +34,7 @@ from outpace.pattern.bound import (
     walk,
 )
 from outpace.pattern.functions.condition import COMPARISONS
-from outpace.pattern.query import Query, Rows, Selection
+from outpace.pattern.query import Query, RowsPerMatch, Selection
 from outpace.pattern.types import type_name
 from outpace.pattern.values import TIME_LIMIT
 
@@ -239,7 +239,7 @@ def _measures(
             names,
             _unlabelled(query),
             f"measure {name}",
-            final=query.rows is Rows.ONE,
+            final=query.rows is RowsPerMatch.ONE,
         )
         try:
             bound = bind_expression(expression, scope)
@@ -259,7 +259,7 @@ def _default_measures(
 
     The times are those of the first and the last row; without an order there are none.
     """
-    if query.rows is not Rows.ONE or query.partitions:
+    if query.rows is not RowsPerMatch.ONE or query.partitions:
         return ()
     columns: dict[str, BoundExpression] = {"match_number": Number(pa.int64())}
     if order_by:
@@ -370,9 +370,13 @@ def _output(
 ) -> pa.Schema:
     """Return the result's columns in the order of SQL:2016."""
     leading = partition_by
-    if query.rows is not Rows.ONE:
+    if query.rows is not RowsPerMatch.ONE:
         leading = tuple(dict.fromkeys((*partition_by, *order_by)))
-    rest = [field for field in schema if query.rows is not Rows.ONE and field.name not in leading]
+    rest = [
+        field
+        for field in schema
+        if query.rows is not RowsPerMatch.ONE and field.name not in leading
+    ]
     input_names = [*leading, *(field.name for field in rest)]
     taken = {name.lower(): name for name in input_names}
     for measure in measures:

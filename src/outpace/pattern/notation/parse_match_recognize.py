@@ -30,7 +30,7 @@ from outpace.pattern.query import (
     OrderItem,
     Per,
     Query,
-    Rows,
+    RowsPerMatch,
     Selection,
     Skip,
     Within,
@@ -228,14 +228,14 @@ class _Reader:
 
     def _one_row(self) -> None:
         self.cursor.accept("SHOW", "EMPTY", "MATCHES")
-        self.query = replace(self.query, rows=Rows.ONE)
+        self.query = replace(self.query, rows=RowsPerMatch.ONE)
 
     def _all_rows(self) -> None:
-        rows = Rows.ALL_SHOW_EMPTY
+        rows = RowsPerMatch.ALL_SHOW_EMPTY
         if self.cursor.accept("OMIT", "EMPTY", "MATCHES"):
-            rows = Rows.ALL_OMIT_EMPTY
+            rows = RowsPerMatch.ALL_OMIT_EMPTY
         elif self.cursor.accept("WITH", "UNMATCHED", "ROWS"):
-            rows = Rows.ALL_WITH_UNMATCHED
+            rows = RowsPerMatch.ALL_WITH_UNMATCHED
         else:
             self.cursor.accept("SHOW", "EMPTY", "MATCHES")
         self.query = replace(self.query, rows=rows)

@@ -30,7 +30,15 @@ from outpace.pattern.notation.print_expression import print_expression
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_windows import window_calls, window_clauses
-from outpace.pattern.query import AfterMatch, Consume, OrderItem, Query, Rows, Skip, WithinKind
+from outpace.pattern.query import (
+    AfterMatch,
+    Consume,
+    OrderItem,
+    Query,
+    RowsPerMatch,
+    Skip,
+    WithinKind,
+)
 from outpace.pattern.windows import BetweenWindows
 
 
@@ -254,11 +262,11 @@ def _direction(item: OrderItem) -> str:
     return (" desc" if item.descending else "") + nulls
 
 
-def _rows_call(rows: Rows) -> Iterable[str]:
+def _rows_call(rows: RowsPerMatch) -> Iterable[str]:
     calls = {
-        Rows.ALL_SHOW_EMPTY: "all_rows_per_match()",
-        Rows.ALL_OMIT_EMPTY: "all_rows_per_match(empty='omit')",
-        Rows.ALL_WITH_UNMATCHED: "all_rows_per_match(unmatched=True)",
+        RowsPerMatch.ALL_SHOW_EMPTY: "all_rows_per_match()",
+        RowsPerMatch.ALL_OMIT_EMPTY: "all_rows_per_match(empty='omit')",
+        RowsPerMatch.ALL_WITH_UNMATCHED: "all_rows_per_match(unmatched=True)",
     }
     if rows in calls:
         yield calls[rows]

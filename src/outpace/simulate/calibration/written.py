@@ -20,7 +20,7 @@ from outpace.errors import ScenarioError
 from outpace.simulate.calibration.estimates import Costs
 from outpace.simulate.cloud import VM
 from outpace.simulate.generators import Uniform
-from outpace.simulate.model import BatchOperator, Consumer, Edge, Producer, Query
+from outpace.simulate.model import BatchOperator, Consumer, Edge, Producer, QueryModel
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.scenario_file import read_scenario
 from outpace.simulate.scenario_text import scenario_text, toml_text
@@ -103,7 +103,7 @@ def calibrated(
         _rounded(costs.setup * speed),
         measured.events_max,
     )
-    query = Query(
+    query = QueryModel(
         measured.name,
         (Producer(PRODUCER, Uniform(round(rate))), match, Consumer(CONSUMER)),
         (Edge(PRODUCER, OPERATOR), Edge(OPERATOR, CONSUMER, _rounded(selectivity))),

@@ -19,7 +19,7 @@ from outpace.simulate.kernels.records import (
     SENT,
     Integers,
     Records,
-    State,
+    RunState,
     Stores,
 )
 from outpace.simulate.kernels.rings import enqueue, make_room
@@ -27,7 +27,7 @@ from outpace.simulate.kernels.rings import enqueue, make_room
 
 @compiled_without_arrays
 def transfer(
-    state: State,
+    state: RunState,
     stores: Stores,
     number: int,
     header: tuple[float, float, float],
@@ -56,7 +56,7 @@ def transfer(
 
 
 @compiled
-def receive(state: State, stores: Stores, vm: int, now: float) -> Stores:
+def receive(state: RunState, stores: Stores, vm: int, now: float) -> Stores:
     """Enqueue the sets that have arrived at a machine by now."""
     vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
     while machine.inbox >= 0 and stores.flights[machine.inbox].time <= now:
@@ -77,7 +77,7 @@ def receive(state: State, stores: Stores, vm: int, now: float) -> Stores:
 
 
 @compiled_without_arrays
-def drop_arrivals(state: State, stores: Stores, vm: int, before: float) -> None:
+def drop_arrivals(state: RunState, stores: Stores, vm: int, before: float) -> None:
     """Drop what arrives before a time: the machine is down, or nothing on it runs."""
     vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
     flights, marks = stores.flights, stores.marks
@@ -88,7 +88,7 @@ def drop_arrivals(state: State, stores: Stores, vm: int, before: float) -> None:
 
 
 @compiled
-def redirect(state: State, stores: Stores, first: int, end: int) -> None:
+def redirect(state: RunState, stores: Stores, first: int, end: int) -> None:
     """Have all that is on its way to these machines go to where its target is now."""
     vertices, queues, machines = state.vertices, state.queues, state.machines
     flights = stores.flights

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from outpace.simulate.kernels.inlined import compiled_without_arrays
-from outpace.simulate.kernels.records import Floats, History, State
+from outpace.simulate.kernels.records import Floats, History, RunState
 from outpace.simulate.kernels.steps import CONSUMER
 
 
 @compiled_without_arrays
 def forget_warm_up(
-    state: State, histogram: Floats, machines: tuple[int, int], vertices: tuple[int, int]
+    state: RunState, histogram: Floats, machines: tuple[int, int], vertices: tuple[int, int]
 ) -> None:
     """Begin to count anew what the results count; the history goes on."""
     for vm in range(machines[0], machines[1]):
@@ -28,7 +28,7 @@ def forget_warm_up(
 
 @compiled_without_arrays
 def write_history(
-    state: State,
+    state: RunState,
     history: History,
     sample: int,
     machines: tuple[int, int],

@@ -163,7 +163,7 @@ FLIGHT = np.dtype(
 )
 
 
-class State(NamedTuple):
+class RunState(NamedTuple):
     """All records but those that grow; `outs` lists the queues that a vertex sends to.
 
     Parameters

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
 from outpace.simulate.kernels.recording import forget_warm_up, write_history
-from outpace.simulate.kernels.records import Floats, History, Settings, State
+from outpace.simulate.kernels.records import Floats, History, RunState, Settings
 from outpace.simulate.kernels.steps import consume, latency_bin
 from outpace.simulate.kernels.traces import (
     KEPT,
@@ -28,7 +28,7 @@ _BORDER = 1e-9
 
 @compiled_without_arrays
 def replay_ticks(
-    state: State,
+    state: RunState,
     history: History,
     settings: Settings,
     traces: Traces,
@@ -107,7 +107,7 @@ def _replay(settings: Settings, traces: Traces, number: int, first: int) -> None
 
 @compiled_without_arrays
 def _record(
-    state: State, histogram: Floats, traces: Traces, number: int, lane: int, vm: int
+    state: RunState, histogram: Floats, traces: Traces, number: int, lane: int, vm: int
 ) -> None:
     """Add a tick to what is recorded."""
     vertices, machine = state.vertices, state.machines[vm]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from outpace.simulate.kernels.inlined import compiled_without_arrays
-from outpace.simulate.kernels.records import Floats, State
+from outpace.simulate.kernels.records import Floats, RunState
 from outpace.simulate.kernels.steps import is_due, possible_events
 
 
 @compiled_without_arrays
-def allocate(state: State, vm: int, weighted: bool, left: float, granted: Floats) -> None:
+def allocate(state: RunState, vm: int, weighted: bool, left: float, granted: Floats) -> None:
     """Divide what is left among the vertices that are marked with 1; all others get nothing."""
     vertices, placement, machine = state.vertices, state.placement, state.machines[vm]
     count = machine.end - machine.first
@@ -27,7 +27,7 @@ def allocate(state: State, vm: int, weighted: bool, left: float, granted: Floats
 
 
 @compiled_without_arrays
-def find_ready(state: State, vm: int, begin: float, granted: Floats) -> bool:
+def find_ready(state: RunState, vm: int, begin: float, granted: Floats) -> bool:
     """Mark the vertices that have something to do with 1; return whether any have."""
     vertices, queues, outs, windows = state.vertices, state.queues, state.outs, state.windows
     placement, holds, machine = state.placement, state.holds, state.machines[vm]

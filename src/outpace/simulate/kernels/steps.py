@@ -18,7 +18,7 @@ from outpace.simulate.kernels.records import (
     Floats,
     Integers,
     Records,
-    State,
+    RunState,
     Stores,
     VertexKind,
 )
@@ -59,7 +59,7 @@ def is_due(windows: Records, vertex: Any, begin: float) -> bool:
 
 @compiled_without_arrays
 def run_vertices(
-    state: State,
+    state: RunState,
     stores: Stores,
     histogram: Floats,
     granted: Floats,
@@ -170,7 +170,7 @@ def run_vertices(
 
 @inlined
 def send(
-    state: State,
+    state: RunState,
     stores: Stores,
     vertex: Any,
     header: tuple[float, float, float],
@@ -201,7 +201,7 @@ def send(
 
 @inlined
 def consume(
-    state: State,
+    state: RunState,
     histogram: Floats,
     sets: Floats,
     vertex: Any,
@@ -273,7 +273,7 @@ def _take(
 
 @compiled_without_arrays
 def _accumulate(
-    state: State,
+    state: RunState,
     sets: Floats,
     vertex: Any,
     possible: float,
@@ -310,7 +310,7 @@ def _accumulate(
 
 
 @compiled
-def close_windows(state: State, stores: Stores, vertex: Any, begin: float, end: float) -> Stores:
+def close_windows(state: RunState, stores: Stores, vertex: Any, begin: float, end: float) -> Stores:
     """Send the outputs of the windows that have ended (Algorithm 2, lines 2 to 8)."""
     windows, slots, uncounted = state.windows, state.slots, state.uncounted
     inputs = vertex.end_queue - vertex.first_queue

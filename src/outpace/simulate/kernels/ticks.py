@@ -18,8 +18,8 @@ from outpace.simulate.kernels.records import (
     Floats,
     History,
     Integers,
+    RunState,
     Settings,
-    State,
     Stores,
 )
 from outpace.simulate.kernels.replay import replay_ticks
@@ -32,7 +32,7 @@ from outpace.simulate.strategies import LEFTOVER, ROUNDS
 
 @compiled
 def run_group(
-    state: State,
+    state: RunState,
     stores: Stores,
     history: History,
     settings: Settings,
@@ -66,7 +66,7 @@ def run_group(
 
 @compiled
 def _run_tick(
-    state: State,
+    state: RunState,
     stores: Stores,
     history: History,
     settings: Settings,
@@ -97,7 +97,7 @@ def _run_tick(
 
 
 @compiled_without_arrays
-def leave_phase(state: State, stores: Stores, machines: tuple[int, int], now: float) -> None:
+def leave_phase(state: RunState, stores: Stores, machines: tuple[int, int], now: float) -> None:
     """End a phase: what arrived where nothing ran is dropped, whoever sent it last."""
     for vm in range(machines[0], machines[1]):
         machine = state.machines[vm]
@@ -107,7 +107,7 @@ def leave_phase(state: State, stores: Stores, machines: tuple[int, int], now: fl
 
 @compiled
 def enter_phase(
-    state: State,
+    state: RunState,
     stores: Stores,
     machines: tuple[int, int],
     started: Integers,
@@ -128,7 +128,7 @@ def enter_phase(
 
 @compiled_without_arrays
 def _produce(
-    state: State, stores: Stores, settings: Settings, vm: int, tick: int, place: int
+    state: RunState, stores: Stores, settings: Settings, vm: int, tick: int, place: int
 ) -> int:
     """Put new events into the queues of a machine's producers (lines 2 to 4), from a place on.
 
@@ -163,7 +163,7 @@ def _produce(
 
 @compiled
 def _run_machine(
-    state: State,
+    state: RunState,
     stores: Stores,
     histogram: Floats,
     settings: Settings,
@@ -192,7 +192,7 @@ def _run_machine(
 
 @compiled
 def _run_round(
-    state: State,
+    state: RunState,
     stores: Stores,
     histogram: Floats,
     dynamic: bool,
@@ -228,7 +228,7 @@ def _run_round(
 
 @compiled
 def _run_slice(
-    state: State,
+    state: RunState,
     stores: Stores,
     histogram: Floats,
     granted: Floats,
@@ -260,7 +260,7 @@ def _run_slice(
 
 
 @compiled_without_arrays
-def _clear(state: State, sets: Floats, number: int) -> None:
+def _clear(state: RunState, sets: Floats, number: int) -> None:
     """Drop all that a vertex holds, and tell its predecessors that there is room."""
     vertex = state.vertices[number]
     waiting = 0.0
@@ -276,7 +276,7 @@ def _clear(state: State, sets: Floats, number: int) -> None:
 
 
 @compiled_without_arrays
-def _empty_window(state: State, number: int) -> None:
+def _empty_window(state: RunState, number: int) -> None:
     """Have nothing in a window, and its totals counted."""
     vertex = state.vertices[number]
     window = state.windows[vertex.detail]

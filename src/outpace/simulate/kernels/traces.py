@@ -26,8 +26,8 @@ from outpace.simulate.kernels.records import (
     Floats,
     Integers,
     Records,
+    RunState,
     Settings,
-    State,
     Stores,
     VertexKind,
 )
@@ -135,7 +135,7 @@ class Traces(NamedTuple):
 
 
 @compiled
-def make_traces(state: State, vm: int, alone: bool) -> Traces:
+def make_traces(state: RunState, vm: int, alone: bool) -> Traces:
     """Return room for the traces of a machine; a machine that is not alone has none."""
     machine = state.machines[vm]
     seen = np.zeros(len(state.new_events), np.uint8)
@@ -175,7 +175,7 @@ def make_traces(state: State, vm: int, alone: bool) -> Traces:
 
 
 @compiled_without_arrays
-def is_idle(state: State, vm: int) -> bool:
+def is_idle(state: RunState, vm: int) -> bool:
     """Return whether nothing waits on a machine that works, and no window could close."""
     vertices, queues, machine = state.vertices, state.queues, state.machines[vm]
     if not machine.up or machine.first == machine.end:
@@ -192,7 +192,7 @@ def is_idle(state: State, vm: int) -> bool:
 
 
 @compiled_without_arrays
-def find_trace(state: State, traces: Traces, tick: int) -> int:
+def find_trace(state: RunState, traces: Traces, tick: int) -> int:
     """Return which trace has the new events of a tick; negative for none."""
     for number in range(traces.marks[KNOWN]):
         alike = True
@@ -207,7 +207,7 @@ def find_trace(state: State, traces: Traces, tick: int) -> int:
 
 
 @compiled_without_arrays
-def is_worth_tracing(state: State, traces: Traces, tick: int, end: int) -> bool:
+def is_worth_tracing(state: RunState, traces: Traces, tick: int, end: int) -> bool:
     """Return whether a tick soon after this one, and before the end, has the same new events.
 
     What was traced before and given up is not worth it again.
@@ -228,7 +228,7 @@ def is_worth_tracing(state: State, traces: Traces, tick: int, end: int) -> bool:
 
 @compiled_without_arrays
 def trace_tick(
-    state: State,
+    state: RunState,
     stores: Stores,
     settings: Settings,
     traces: Traces,
@@ -278,7 +278,7 @@ def trace_tick(
 
 
 @inlined
-def _begin_trace(state: State, traces: Traces, tick: int) -> int:
+def _begin_trace(state: RunState, traces: Traces, tick: int) -> int:
     """Make room for a trace, and return its number; all new events have the same age."""
     marks, counts = traces.marks, traces.counts
     number = marks[NEXT]
@@ -295,7 +295,7 @@ def _begin_trace(state: State, traces: Traces, tick: int) -> int:
 
 @compiled_without_arrays
 def _trace_turn(
-    state: State,
+    state: RunState,
     stores: Stores,
     traces: Traces,
     number: int,
@@ -335,7 +335,7 @@ def _trace_turn(
 
 @compiled_without_arrays
 def _take(
-    state: State,
+    state: RunState,
     sets: Floats,
     traces: Traces,
     number: int,

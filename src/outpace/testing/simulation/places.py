@@ -46,7 +46,7 @@ from outpace.engine.wire import pack_events, read_delivery, unpack_events, write
 from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
 from outpace.testing.simulation.arrival import END, DrawnArrival, batches
-from outpace.testing.simulation.trace import SimulationError, Trace, check, check_same
+from outpace.testing.simulation.trace import RunTrace, SimulationError, check, check_same
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
 _WINDOWS: Final = tuple(column.name for column in fields(Windows))
@@ -93,7 +93,7 @@ class SavedPart:
     name: str
     make: Callable[[], Any]
     step: Callable[[Any, Any], Any]
-    trace: Trace
+    trace: RunTrace
     part: Any = field(init=False)
     _saved: bytes | None = None
     _snapshot: Any = None
@@ -189,7 +189,7 @@ def told(stimulus: Stimulus) -> str:
 
 
 def run_in_one_place(
-    spec: OperatorSpec, arrival: DrawnArrival, random: Random, trace: Trace, *, saves: bool
+    spec: OperatorSpec, arrival: DrawnArrival, random: Random, trace: RunTrace, *, saves: bool
 ) -> RunOutcome:
     """Drive the whole operator; it is saved and lost now and then."""
     outcome = RunOutcome()
@@ -213,7 +213,7 @@ def run_in_one_place(
     return outcome
 
 
-def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: Trace) -> None:
+def _refuse(kept: SavedPart, arrival: DrawnArrival, rows: pa.Table, trace: RunTrace) -> None:
     """Push a row that comes before others that were pushed, which must change nothing."""
     name = arrival.query.order[0].column
     times = [*arrival.events[name].slice(0, 1).to_pylist(), *rows[name].to_pylist()]
@@ -239,7 +239,7 @@ class Places:
     different instances come in any. Front and back hear of an answer at different times.
     """
 
-    def __init__(self, spec: OperatorSpec, random: Random, trace: Trace, *, saves: bool) -> None:
+    def __init__(self, spec: OperatorSpec, random: Random, trace: RunTrace, *, saves: bool) -> None:
         assert spec.windows is not None
         count = spec.instances or 1
         self._random, self._trace, self._saves = random, trace, saves
@@ -393,7 +393,7 @@ class Stages:
         plan: StreamPlan,
         expected: Callable[[int, int], list[Any]],
         random: Random,
-        trace: Trace,
+        trace: RunTrace,
     ) -> None:
         self._plan = plan
         self._expected = expected

@@ -242,7 +242,7 @@ def draw_windows(random: Random, span: Span) -> Windows:
 # --- Operators of users --------------------------------------------------------------------------
 
 
-class Pairs(EventOperator):
+class PairFinder(EventOperator):
     """Finds an a with the next b behind it, event by event, and tells at the end what waits."""
 
     output = pa.schema([("first", pa.int64()), ("last", pa.int64())])
@@ -333,7 +333,7 @@ class Sums(SharedOperator):
 
 def draw_operator_query(random: Random, span: Span, *, windowed: bool) -> QueryCase:
     """Draw an operator of a user, over windows or not."""
-    query = Query("q").order_by("ts").apply(random.choice([Pairs, Total, Sums]))
+    query = Query("q").order_by("ts").apply(random.choice([PairFinder, Total, Sums]))
     if windowed:
         query = query.over(draw_windows(random, span), numbered=random.random() < 0.7)
     return QueryCase(query)

@@ -23,7 +23,7 @@ from outpace.errors import DataError, OutpaceError, UnsupportedError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.operator import EventOperator, Operator
-from outpace.pattern.query import Query, Rows, checked_query
+from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.pattern.windows import CountWindows, SessionWindows, TimeWindows
 from outpace.plan.stream import plan_stream
 from outpace.testing.simulation.arrival import (
@@ -44,7 +44,7 @@ from outpace.testing.simulation.queries import (
     draw_pattern_query,
     is_large,
 )
-from outpace.testing.simulation.trace import SimulationError, Trace, check_same
+from outpace.testing.simulation.trace import RunTrace, SimulationError, check_same
 
 Make: TypeAlias = "Callable[[], Operator]"
 
@@ -156,7 +156,7 @@ def simulate_operator(
         scenario = _draw(random)
     else:
         scenario = _draw_for(random, query, events)
-    trace = Trace()
+    trace = RunTrace()
     try:
         outcome = _simulate(scenario, random, trace)
     except Exception as error:
@@ -217,7 +217,7 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
         raise DataError("a query is simulated with events", hint="pass some as the second argument")
     if isinstance(given, Query):
         query = checked_query(replace(given, order_of_arrival=None))
-        if query.rows is Rows.ALL_WITH_UNMATCHED:
+        if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
             raise UnsupportedError(
                 "a stream cannot return unmatched rows",
                 hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS",
@@ -313,7 +313,7 @@ def _described(scenario: _Scenario) -> str:
 # --- What is compared ----------------------------------------------------------------------------
 
 
-def _simulate(scenario: _Scenario, random: Random, trace: Trace) -> RunOutcome:
+def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> RunOutcome:
     arrival = scenario.arrival
     case = replace(scenario.case, query=scenario.query)
     meaning = meaning_of(case, arrival.events, arrival.time, timeouts=scenario.timeouts)
@@ -338,7 +338,7 @@ def _simulate(scenario: _Scenario, random: Random, trace: Trace) -> RunOutcome:
 
 
 def _simulate_stages(
-    scenario: _Scenario, meaning: Meaning, random: Random, trace: Trace
+    scenario: _Scenario, meaning: Meaning, random: Random, trace: RunTrace
 ) -> RunOutcome:
     """Run stages, which never end: what is final when time has come to its end is expected."""
     query, arrival = scenario.query, scenario.arrival

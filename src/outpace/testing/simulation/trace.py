@@ -14,7 +14,7 @@ class SimulationError(AssertionError):
 
 
 @dataclass
-class Trace:
+class RunTrace:
     """The steps of a run as lines of text."""
 
     lines: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ from outpace.engine.match.contract import Found
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
-from outpace.pattern.query import Query, Rows
+from outpace.pattern.query import Query, RowsPerMatch
 from outpace.pattern.values import column_values
 
 MEASURES = {
@@ -58,9 +58,9 @@ def _task(measures, rows):
         .measures(measures)
     )
     shapes = {
-        Rows.ONE: query,
-        Rows.ALL_SHOW_EMPTY: query.all_rows_per_match(),
-        Rows.ALL_OMIT_EMPTY: query.all_rows_per_match(empty="omit"),
+        RowsPerMatch.ONE: query,
+        RowsPerMatch.ALL_SHOW_EMPTY: query.all_rows_per_match(),
+        RowsPerMatch.ALL_OMIT_EMPTY: query.all_rows_per_match(empty="omit"),
     }
     return shapes[rows]
 
@@ -137,20 +137,23 @@ def _expected(task, table, found, rows):
             match_number=number + 1,
         )
         shown = [len(taken) - 1]
-        if rows is not Rows.ONE:
+        if rows is not RowsPerMatch.ONE:
             shown = [i for i, p in enumerate(positions) if not task.program.positions[p].excluded]
-            if not taken and rows is not Rows.ALL_OMIT_EMPTY:
+            if not taken and rows is not RowsPerMatch.ALL_OMIT_EMPTY:
                 shown = [-1]
         for current in shown:
             context.current = current
-            row = taken[current] if taken and rows is not Rows.ONE else start
+            row = taken[current] if taken and rows is not RowsPerMatch.ONE else start
             values = [compile_row(m.expression)(context) for m in task.bound.measures]
             output.append((row, number, values))
     return output
 
 
 @examples(60)
-@given(matches(), st.sampled_from([Rows.ONE, Rows.ALL_SHOW_EMPTY, Rows.ALL_OMIT_EMPTY]))
+@given(
+    matches(),
+    st.sampled_from([RowsPerMatch.ONE, RowsPerMatch.ALL_SHOW_EMPTY, RowsPerMatch.ALL_OMIT_EMPTY]),
+)
 def test_measures_equal_the_row_evaluator(drawn, rows):
     table, matches = drawn
     note(repr(matches))
@@ -173,7 +176,7 @@ def test_a_sum_that_does_not_fit_is_an_error():
     block = whole_block(task, table)
     found = _found([(0, 0, [0, 1], [0, 1])])
     with pytest.raises(DataError):
-        evaluate_measures(task, block, found, Rows.ONE)
+        evaluate_measures(task, block, found, RowsPerMatch.ONE)
 
 
 def test_a_mean_beyond_53_bits_is_exact():
@@ -181,5 +184,5 @@ def test_a_mean_beyond_53_bits_is_exact():
     table = pa.table({"ts": [0, 1], "x": values})
     task = prepare(Query().order_by("ts").pattern("A A").measures(mean="AVG(x)"), table.schema)
     found = _found([(0, 0, [0, 1], [0, 1])])
-    _, _, columns = evaluate_measures(task, whole_block(task, table), found, Rows.ONE)
+    _, _, columns = evaluate_measures(task, whole_block(task, table), found, RowsPerMatch.ONE)
     assert columns["mean"].to_pylist() == [sum(values) / 2]

@@ -12,7 +12,7 @@ from outpace.pattern.query import (
     OrderItem,
     Per,
     Query,
-    Rows,
+    RowsPerMatch,
     Selection,
     Skip,
     Within,
@@ -103,18 +103,18 @@ def test_after_match(clause, expected):
 def test_what_is_left_out_is_left_open():
     query = parse("PATTERN (a)")
     assert (query.skip, query.bound, query.selection) == (None, None, None)
-    assert (query.rows, query.consumption, query.limits) == (Rows.ONE, Consume.NONE, ())
+    assert (query.rows, query.consumption, query.limits) == (RowsPerMatch.ONE, Consume.NONE, ())
 
 
 @pytest.mark.parametrize(
     ("clause", "rows"),
     [
-        ("ONE ROW PER MATCH", Rows.ONE),
-        ("ONE ROW PER MATCH SHOW EMPTY MATCHES", Rows.ONE),
-        ("ALL ROWS PER MATCH", Rows.ALL_SHOW_EMPTY),
-        ("ALL ROWS PER MATCH SHOW EMPTY MATCHES", Rows.ALL_SHOW_EMPTY),
-        ("ALL ROWS PER MATCH OMIT EMPTY MATCHES", Rows.ALL_OMIT_EMPTY),
-        ("ALL ROWS PER MATCH WITH UNMATCHED ROWS", Rows.ALL_WITH_UNMATCHED),
+        ("ONE ROW PER MATCH", RowsPerMatch.ONE),
+        ("ONE ROW PER MATCH SHOW EMPTY MATCHES", RowsPerMatch.ONE),
+        ("ALL ROWS PER MATCH", RowsPerMatch.ALL_SHOW_EMPTY),
+        ("ALL ROWS PER MATCH SHOW EMPTY MATCHES", RowsPerMatch.ALL_SHOW_EMPTY),
+        ("ALL ROWS PER MATCH OMIT EMPTY MATCHES", RowsPerMatch.ALL_OMIT_EMPTY),
+        ("ALL ROWS PER MATCH WITH UNMATCHED ROWS", RowsPerMatch.ALL_WITH_UNMATCHED),
     ],
 )
 def test_rows(clause, rows):
