@@ -158,7 +158,8 @@ class _Results(caching.CompileResultCacheImpl):
 class _Files(caching.IndexDataCacheFile):
     """The files of one function, each with its checksum at the end, where Numba does not look.
 
-    One that others may have written or that is damaged is not read, and so written again.
+    One that others may have written or that is damaged is not read, and so written again; nor is
+    one of an earlier version, with classes that are gone or have another name now.
     """
 
     def _load_index(self) -> dict[Any, str]:
@@ -166,12 +167,18 @@ class _Files(caching.IndexDataCacheFile):
             readable = _is_readable(Path(self._index_path))
         except FileNotFoundError:
             return {}
-        return dict(super()._load_index()) if readable else {}
+        try:
+            return dict(super()._load_index()) if readable else {}
+        except (AttributeError, ImportError):
+            return {}
 
     def _load_data(self, name: str) -> Any:
         if not _is_readable(Path(self._data_path(name))):
             raise PermissionError(f"{name} is damaged, or others may have written it")
-        return super()._load_data(name)
+        try:
+            return super()._load_data(name)
+        except (AttributeError, ImportError) as error:
+            raise OSError(f"{name} is of an earlier version") from error
 
     @contextmanager
     def _open_for_write(self, path: str) -> Iterator[IO[bytes]]:

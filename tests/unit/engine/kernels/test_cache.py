@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numba
 import pyarrow as pa
 import pytest
 
@@ -101,6 +102,19 @@ def test_a_damaged_file_is_written_again(folder):
             file.write_bytes(damaged)
             assert _again(plan).cache_hits == 0
             assert _again(plan).cache_hits == 1
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_file_with_a_class_that_is_gone_is_written_again(folder, kind):
+    plan = _plan(104789 if kind == "nbi" else 104801)
+    plan.step()
+    (file,) = folder.glob(f"*.{kind}")
+    # An index begins with the version of Numba, which is that of the rest.
+    begin = pickle.dumps(numba.__version__) if kind == "nbi" else b""
+    stale = begin + b"coutpace.errors\nGoneError\n."
+    file.write_bytes(stale + hashlib.sha256(stale).digest())
+    assert _again(plan).cache_hits == 0
+    assert _again(plan).cache_hits == 1
 
 
 def test_a_folder_that_others_may_write_to_is_passed_over(folder):
