@@ -6,9 +6,11 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any, Final, Protocol, runtime_checkable
 
-from outpace.engine.kernels.compiled import head_start, on_load
+from outpace.engine.kernels.compiled import compiler, head_start, on_load
 from outpace.engine.match.contract import Matcher
 
 #: How long someone may wait for the compiler before it is said.
@@ -78,44 +80,42 @@ def _compile_waiting() -> None:
 
 
 class CompileNotice:
-    """Says once, on standard error, that kernels are being compiled and someone waits for them."""
+    """Waits for compilers, and says once, on standard error, that it takes long.
+
+    A thread compiles, or waits for another that does, so that Ctrl-C ends the wait at once: what is
+    half compiled would be of no use, so the thread goes on.
+
+    Parameters
+    ----------
+    patience_seconds
+        How long the wait may last before it is said.
+    """
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
-        self._timer: threading.Timer | None = None
-        self._depth = 0
         self._told = False
 
-    def notify(self, event: Any) -> None:
-        """Take note of what the compiler does."""
-        (self.on_start if event.is_start else self.on_end)(event)
+    def __call__(self, compile_it: Callable[[], Any]) -> Any:
+        """Return what the compiler returns."""
+        if threading.current_thread().name == _BACKGROUND:
+            return compile_it()
+        compiled: Future[Any] = Future()
 
-    def on_start(self, event: Any) -> None:
-        """Begin to wait for the compiler; a kernel may have others compiled first."""
-        kernel = event.data["dispatcher"].py_func
-        if self._told or threading.current_thread().name == _BACKGROUND:
-            return
-        self._depth += 1
-        if self._depth == 1 and kernel.__module__.startswith("outpace."):
-            self._timer = threading.Timer(self._patience_seconds, self._tell)
-            self._timer.daemon = True
-            self._timer.start()
+        def compile_behind() -> None:
+            try:
+                compiled.set_result(compile_it())
+            except BaseException as error:  # It is the caller's, who may be gone.
+                compiled.set_exception(error)
 
-    def on_end(self, event: Any) -> None:
-        """Stop to wait."""
-        if self._depth == 0 or threading.current_thread().name == _BACKGROUND:
-            return
-        self._depth -= 1
-        if self._depth == 0 and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _tell(self) -> None:
-        self._told = True
-        sys.stderr.write(
-            "outpace: compiling for the first use on this machine, which may take a minute;"
-            " python -m outpace.hosts.compile does it ahead\n"
-        )
+        threading.Thread(target=compile_behind, name=_BACKGROUND, daemon=True).start()
+        wait([compiled], self._patience_seconds)
+        if not compiled.done() and not self._told:
+            self._told = True
+            sys.stderr.write(
+                "outpace: waiting for the compiler, which may take a minute for the first use on"
+                " this machine; python -m outpace.hosts.compile does it ahead\n"
+            )
+        return compiled.result()
 
 
 class ToilNotice:
@@ -150,13 +150,5 @@ class ToilNotice:
         )
 
 
-def _listen() -> None:
-    from numba.core import event
-
-    event.Listener.register(CompileNotice)
-    # Numba has no annotations.
-    event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]  # Numba has no types
-
-
-on_load(_listen)
+compiler.run = CompileNotice()
 on_load(_compile_waiting)

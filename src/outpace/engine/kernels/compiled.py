@@ -71,8 +71,7 @@ class Kernel(Generic[P, R]):
         options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
         made = numba.njit(**options, **self._options)(self.py_func)
         add_cache(made, self.py_func)
-        # LLVM calls back into Python, where an interrupt is lost and what it needs is missing.
-        made._compile_for_args = functools.partial(call, made._compile_for_args)
+        made._compile_for_args = functools.partial(compile_with, made._compile_for_args)
         # Threads that come here at once agree on one.
         agreed = vars(self).setdefault("dispatcher", made)
         self.overloads = agreed.overloads
@@ -162,28 +161,69 @@ def on_load(act: Callable[[], object]) -> None:
         _on_load.append(act)
 
 
+class _Noting:
+    """Takes a Ctrl-C down, for the handler that would have had it."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self.handler = handler
+        self.noted: list[tuple[int, FrameType | None]] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.noted.append((number, frame))
+
+
 def call(kernel: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a kernel that returns arrays, or something else that Ctrl-C would leave half done.
 
     Numba hands them over with Python code of its own, and an exception there leaves holes in the
     result. So Ctrl-C is noted while a kernel runs, and acted upon when it has returned.
     """
-    noted: list[tuple[int, FrameType | None]] = []
     handler = signal.getsignal(signal.SIGINT)
     with fitting():
         if not callable(handler):
             return kernel(*args, **kwargs)
+        noting = _Noting(handler)
         try:
-            signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+            signal.signal(signal.SIGINT, noting)
         except ValueError:
             return kernel(*args, **kwargs)  # Signals arrive in the main thread alone.
         try:
             result = kernel(*args, **kwargs)
         finally:
             signal.signal(signal.SIGINT, handler)
-    if noted:
-        handler(*noted[0])
+    if noting.noted:
+        handler(*noting.noted[0])
     return result
+
+
+@dataclass
+class Compiler:
+    """Who runs the compiler: by default the caller; a host may wait for it in its own way.
+
+    LLVM calls back into Python, where an interrupt is lost and what it needs is missing. So an
+    interrupt must not reach the thread that compiles.
+    """
+
+    run: Callable[[Callable[[], Any]], Any] = call
+
+
+compiler = Compiler()
+
+
+def compile_with(compile_it: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Have the compiler run; Ctrl-C may end the wait for it, as no kernel runs yet."""
+    noting = signal.getsignal(signal.SIGINT)
+    run = functools.partial(compiler.run, functools.partial(compile_it, *args, **kwargs))
+    if not isinstance(noting, _Noting):
+        return cast("R", run())
+    try:
+        signal.signal(signal.SIGINT, noting.handler)
+    except ValueError:
+        return cast("R", run())  # The main thread runs a kernel meanwhile.
+    try:
+        return cast("R", run())
+    finally:
+        signal.signal(signal.SIGINT, noting)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from outpace.engine.kernels.compiled import call, compiled, load_numba
+from outpace.engine.kernels.compiled import compile_with, compiled, load_numba
 
 #: Goes into the names of generated functions; a new form gets a new number.
 VERSION = 1
@@ -30,7 +30,7 @@ def path_step(function: Callable[..., int]) -> Any:
     signature = integer(*[integer] * 6, *[integers] * 3, floats, integers, floats, flags)
     step = CFunc(function, normalize_signature(signature), {}, {"error_model": "numpy"})
     add_cache(step, function)
-    call(step.compile)
+    compile_with(step.compile)
     return step
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from numba.core.event import Event, EventStatus
 
-from outpace.engine.kernels.strict import search_strict
 from outpace.hosts.background import CompileNotice, ToilNotice
 
 SCRIPT = """
@@ -184,24 +183,73 @@ def test_an_interrupt_while_a_kernel_is_compiled_is_not_lost(tmp_path: Path) -> 
     assert done.stdout.split() == ["interrupted", "6"]
 
 
-def test_who_waits_for_the_compiler_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = CompileNotice(patience_seconds=0)
-    compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})
+WAITING = """
+import signal, threading
+from outpace.engine.kernels.compiled import call, compiled, compiler, load_numba
+from outpace.hosts.background import CompileNotice
+
+load_numba()
+from numba.core.compiler_lock import global_compiler_lock
+
+compiler.run = CompileNotice(0.1)
+
+@compiled
+def twice(x):
+    return 2 * x
+
+twice.dispatcher
+held, done = threading.Event(), threading.Event()
+
+def compile_another():
+    with global_compiler_lock:
+        held.set()
+        done.wait()
+
+threading.Thread(target=compile_another, name="outpace-compile", daemon=True).start()
+held.wait()
+
+for start in (twice, lambda x: call(twice, x)):
+    main = threading.main_thread().ident
+    threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+    try:
+        start(3)
+    except KeyboardInterrupt:
+        print("interrupted")
+done.set()
+print(twice(3))
+"""
+
+
+def test_who_waits_for_a_compiler_in_another_thread_is_told_and_may_interrupt(
+    tmp_path: Path,
+) -> None:
+    """Before the fix Ctrl-C did nothing until the other thread was done, and nobody was told."""
+    env = {**os.environ, "OUTPACE_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WAITING],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout.split() == ["interrupted", "interrupted", "6"]
+    assert done.stderr.count("outpace: waiting for the compiler") == 1
+
+
+@pytest.mark.parametrize(("patience_seconds", "times"), [(0, 1), (60, 0)])
+def test_who_waits_for_the_compiler_is_told_once(
+    capsys: pytest.CaptureFixture[str], patience_seconds: float, times: int
+) -> None:
+    run = CompileNotice(patience_seconds)
     for _ in range(2):
-        listener.on_start(compiling)
-        timer = listener._timer
-        if timer is not None:
-            timer.join()
-        listener.on_end(compiling)
-    assert capsys.readouterr().err.count("outpace: compiling") == 1
+        assert run(lambda: time.sleep(0.05) or "compiled") == "compiled"
+    assert capsys.readouterr().err.count("outpace: waiting for the compiler") == times
 
 
-def test_a_short_compilation_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    listener = CompileNotice(patience_seconds=60)
-    compiling = Event("numba:compile", EventStatus.START, {"dispatcher": search_strict})
-    listener.on_start(compiling)
-    listener.on_end(compiling)
-    assert capsys.readouterr().err == ""
+def test_what_the_compiler_raises_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        CompileNotice()(lambda: 1 // 0)
 
 
 @pytest.mark.parametrize(("patience_seconds", "times"), [(0, 1), (60, 0)])
