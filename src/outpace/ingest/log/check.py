@@ -12,7 +12,7 @@ import numpy as np
 
 from outpace.ingest.log.folder import Folder
 from outpace.ingest.log.frame import FrameKind
-from outpace.ingest.log.segment import Damage, Segment, lost_behind, read_index, scan
+from outpace.ingest.log.segment import Damage, Segment, read_index, scan, with_lost
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,9 @@ def check(folder: Folder) -> LogCheck:
         broken = (index.damaged and len(last.headers) > 0) or index.garbage
         if broken or not np.array_equal(index.headers, last.headers[: len(index.headers)]):
             indexes.append(str(folder.index_file(last.base)))
-        if last.stop < index.synced.stop:
-            file = folder.events_file(last.base)
-            damage += lost_behind(last, file, index.synced.stop).damage[len(last.damage) :]
-        else:
-            tail = last.size - last.end
+        lost = with_lost(folder, last, index).damage[len(last.damage) :]
+        damage += lost
+        tail = 0 if lost else last.size - last.end
     return LogCheck(
         len(found),
         sum(_events(segment, FrameKind.EVENTS) for segment in found),

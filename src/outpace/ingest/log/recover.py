@@ -1,12 +1,12 @@
 """What a writer does first: look at the end of the log, cut what is torn, and make the index whole.
 
-Bytes behind the last whole frame are a torn tail, unless a whole frame follows them, or they were
-forced to the disk: then they are damage, which stays as it is for readers to meet, and the writer
-goes on behind it, in a new segment where it is the end of this one. Where the index says that there
-were more events than the frames now hold (a crash of the machine took them), their offsets are not
-given out again, as readers may have seen them: a frame without events takes their place. What is
-found whole is forced to the disk, unless the writer forces nothing, and so never counts as torn
-again.
+Bytes behind the last whole frame are a torn tail, unless a whole frame follows them, they were
+forced to the disk, or the index has lost the mark that says how much was: then they are damage,
+which stays as it is for readers to meet, and the writer goes on behind it, in a new segment where
+it is the end of this one. Where the index says that there were more events than the frames now hold
+(a crash of the machine took them), their offsets are not given out again, as readers may have seen
+them: a frame without events takes their place. What is found whole is forced to the disk, unless
+the writer forces nothing, and so never counts as torn again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from outpace.ingest.log.frame import (
     write_header,
     write_mark,
 )
-from outpace.ingest.log.segment import Damage, Segment, lost_behind, read_index, scan
+from outpace.ingest.log.segment import Damage, Segment, read_index, scan, with_lost
 
 #: A frame says in 32 bits how many events it stands for.
 _LOST_MAX: Final = 2**32 - 1
@@ -97,13 +97,13 @@ def recover(folder: Folder, *, durable: bool) -> Recovered:
     file = folder.events_file(base)
     index = read_index(folder, base)
     whole = scan(folder, base)
-    known = max(whole.stop, index.synced.stop, Segment(base, index.headers, (), 0).stop)
+    ended = with_lost(folder, whole, index)
+    known = max(ended.stop, Segment(base, index.headers, (), 0).stop)
     arrival = max((_last_arrival(part) for part in (whole.headers, index.headers)), default=0)
     if not arrival and len(bases) > 1:
         arrival = _last_arrival(read_index(folder, bases[-2]).headers)
-    if whole.stop < index.synced.stop:
-        damage = lost_behind(whole, file, known).damage
-        return Recovered(known, stop=known, arrival=arrival, damage=damage)
+    if ended is not whole:
+        return Recovered(known, stop=known, arrival=arrival, damage=ended.damage)
     cut = whole.size - whole.end
     if cut:
         os.truncate(file, whole.end)

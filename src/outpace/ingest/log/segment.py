@@ -40,6 +40,7 @@ _NONE: Final = np.zeros(0, HEADERS)
 _BROKEN: Final = "a frame is not what its checksum says"
 _SHORT: Final = "a segment is cut short or missing"
 _LOST: Final = "frames that were forced to the disk are damaged or gone"
+_UNMARKED: Final = "the index is damaged, and so is what follows the last whole frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,15 @@ class SegmentReader:
         view.release()
         return space.slice(0, done)
 
+    def header_at(self, position: int) -> LogFrame | None:
+        """Return the frame that a header at a place tells, if there is one."""
+        frame = read_header(self.read(position, HEADER_BYTES), self._salt)
+        return frame if frame is not None and frame.position == position else None
+
     def frame_at(self, position: int) -> LogFrame | None:
         """Return the frame at a place, if there is a whole one."""
-        frame = read_header(self.read(position, HEADER_BYTES), self._salt)
-        if frame is None or frame.position != position or self.payload(frame) is None:
-            return None
-        return frame
+        frame = self.header_at(position)
+        return frame if frame is not None and self.payload(frame) is not None else None
 
     def payload(self, frame: LogFrame) -> pa.Buffer | None:
         """Return the payload of a frame, or nothing where it is damaged."""
@@ -191,6 +195,8 @@ class Index:
         The headers up to the first bytes that are none.
     synced
         How much of the segment was forced to the disk, as far as the index knows.
+    marked
+        Whether the index says so. It does before there are frames, unless it is damaged.
     damaged
         Whether there is no index or no mark in it, or a header follows bytes that are none.
     garbage
@@ -200,6 +206,7 @@ class Index:
 
     headers: Headers
     synced: Synced
+    marked: bool
     damaged: bool
     garbage: bool
 
@@ -215,15 +222,12 @@ def read_index(folder: Folder, base: int, after: int = 0) -> Index:
     except FileNotFoundError:
         first = data = b""
     synced = read_mark(first, folder.salt)
-    # A writer marks an index before the first frame is there.
-    broken = synced is None
-    if synced is None:
-        synced = Synced(0, base)
+    marked = synced is not None
     headers = whole_headers(data, folder.salt)
     rest = data[headers.nbytes :]
     later = range(HEADER_BYTES, len(rest.rstrip(b"\0")), HEADER_BYTES)
     damaged = any(read_header(rest[at : at + HEADER_BYTES], folder.salt) for at in later)
-    return Index(headers, synced, damaged or broken, any(rest))
+    return Index(headers, synced or Synced(0, base), marked, damaged or not marked, any(rest))
 
 
 def read_closed(folder: Folder, base: int, stop: int) -> Segment:
@@ -263,13 +267,40 @@ def read_last(folder: Folder, base: int, before: Segment | None = None) -> Segme
     segment = _indexed_segment(path, base, whole, size)
     if index.damaged or segment is None or segment.stop < index.synced.stop:
         segment = scan(folder, base)
-    if segment.stop < index.synced.stop:
-        return lost_behind(segment, path, index.synced.stop)
+    segment = with_lost(folder, segment, index)
     seen = before if before is not None and before.base == base else segment
     if segment.stop < seen.stop and seen.end <= size:
         # Frames that were read before their headers were in the index, which is only just made.
         return seen
     return segment
+
+
+def with_lost(folder: Folder, segment: Segment, index: Index) -> Segment:
+    """Return the last segment with what is damaged at its end, and not torn.
+
+    What was forced to the disk is never torn. Where the index has lost its mark, nobody knows how
+    much that was, so all that follows the last whole frame is damaged.
+    """
+    path = folder.events_file(segment.base)
+    shown = Segment(segment.base, index.headers, (), 0).stop
+    if segment.stop < index.synced.stop:
+        return lost_behind(segment, path, max(shown, index.synced.stop))
+    if not index.marked and segment.end < segment.size:
+        shown = max(shown, _told_behind(folder, segment))
+    # A writer that has begun the segment meanwhile marks the index before it writes frames.
+    if index.marked or shown <= segment.stop or read_index(folder, segment.base).marked:
+        return segment
+    return lost_behind(segment, path, shown, _UNMARKED)
+
+
+def _told_behind(folder: Folder, segment: Segment) -> int:
+    """Return the offset that damaged bytes at the end go up to, as far as headers tell it."""
+    position, stop = segment.end, segment.stop
+    with open_segment(folder, segment.base) as reader:
+        while (frame := reader.header_at(position)) is not None and frame.first >= stop:
+            position, stop = frame.end, frame.stop
+    # Without any header there was at least one event.
+    return max(stop, segment.stop + 1)
 
 
 def lost_behind(segment: Segment, path: Path, stop: int, reason: str = _LOST) -> Segment:

@@ -3,7 +3,8 @@
 Readers follow the index, so frames are seen when their headers are there, all of an append at once.
 Room for the headers is taken before the frames are written: a full disk is met before anything is
 seen. The index begins with a mark that says how far frames were forced to the disk: it moves after
-they were, with no more to force than the headers. It is there before the first frame.
+they were, with no more to force than the headers. It is there, and where anything is forced to the
+disk it is there as well, before the first frame: an index without it is damaged.
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ class SegmentWriter:
         The log, and the offset that the segment begins with.
     end, frames, stop
         Where its last whole frame ends, how many it has, and the offset after them.
+    durable
+        Whether frames are forced to the disk, now or later.
     """
 
-    def __init__(self, folder: Folder, base: int, end: int, frames: int, stop: int) -> None:
-        self.end, self.frames, self._salt = end, frames, folder.salt
+    def __init__(
+        self, folder: Folder, base: int, end: int, frames: int, stop: int, *, durable: bool
+    ) -> None:
+        self.end, self.frames, self._salt, self._durable = end, frames, folder.salt, durable
         #: What readers see.
         self._shown = Synced(end, stop)
         #: A thread forces frames to the disk, too, and the mark must not go back.
@@ -56,9 +61,9 @@ class SegmentWriter:
             room = -(-needed // _ROOM) * _ROOM
             os.posix_fallocate(self._index, 0, (1 + room) * HEADER_BYTES)
             self._room = room
-        if not self.frames:
+        if not frame.position:
             # From now on an index without a mark is damaged, and frames tell what there is.
-            write_all(self._index, [write_mark(self._shown, self._salt)], 0)
+            self._mark(self._shown, durable=self._durable)
         padding = bytes(frame.end - frame.position - HEADER_BYTES - frame.length)
         parts = [write_header(frame, self._salt), payload, padding]
         write_all(self._events, parts, frame.position)
@@ -73,7 +78,7 @@ class SegmentWriter:
         self.end = frames[-1].end
         self._shown = Synced(self.end, frames[-1].stop)
         if durable:
-            self._mark(self._shown)
+            self._mark(self._shown, durable=True)
 
     def cut(self) -> None:
         """Cut off what was written and is not seen."""
@@ -84,22 +89,23 @@ class SegmentWriter:
         with self._syncing:
             shown = self._shown
             os.fdatasync(self._events)
-            self._mark(shown)
+            self._mark(shown, durable=True)
 
-    def close(self, *, durable: bool) -> None:
+    def close(self) -> None:
         """Close the files, with their content on the disk if it is to be durable."""
         try:
             os.ftruncate(self._index, (1 + self.frames) * HEADER_BYTES)
-            if durable:
+            if self._durable:
                 self.sync()
         finally:
             os.close(self._index)
             os.close(self._events)
 
-    def _mark(self, synced: Synced) -> None:
-        """Say durably how far frames are on the disk."""
+    def _mark(self, synced: Synced, *, durable: bool) -> None:
+        """Say how far frames are on the disk."""
         write_all(self._index, [write_mark(synced, self._salt)], 0)
-        os.fdatasync(self._index)
+        if durable:
+            os.fdatasync(self._index)
 
 
 def write_all(handle: int, parts: Sequence[bytes | pa.Buffer], position: int) -> None:

@@ -84,6 +84,7 @@ class Writer:
         interval_ms = a_whole_number(interval_ms, "interval_ms", least=1, error=DataError)
         self._folder = folder
         self._sync = one_of(Sync, sync, "sync")
+        self._durable = self._sync is not Sync.NEVER
         self._on_invalid = one_of(OnInvalid, on_invalid, "on_invalid")
         self._rejecting = _rejected_folder(folder) if self._on_invalid is OnInvalid.REJECT else None
         #: Opened by the first event that is rejected.
@@ -92,11 +93,13 @@ class Writer:
         self._broken: str | None = None
         self._lock = _locked(folder)
         try:
-            self.recovered: Recovered = recover(folder, durable=self._sync is not Sync.NEVER)
+            self.recovered: Recovered = recover(folder, durable=self._durable)
             self._stop, self._arrival = self.recovered.stop, self.recovered.arrival
             found = self.recovered
-            self._segment = SegmentWriter(folder, found.base, found.end, found.frames, found.stop)
-            if self._sync is not Sync.NEVER:
+            self._segment = SegmentWriter(
+                folder, found.base, found.end, found.frames, found.stop, durable=self._durable
+            )
+            if self._durable:
                 folder.sync()  # Events are durable only in files that are.
         except BaseException:
             os.close(self._lock)
@@ -179,7 +182,7 @@ class Writer:
             with self._durably():
                 if self._syncing is not None:
                     self._syncing.cancel()
-                self._segment.close(durable=self._sync is not Sync.NEVER)
+                self._segment.close()
         finally:
             os.close(self._lock)
             self._lock = -1
@@ -254,13 +257,12 @@ class Writer:
 
     def _roll(self) -> None:
         """Close the segment and begin the next one."""
-        following = SegmentWriter(self._folder, self._stop, 0, 0, self._stop)
+        following = SegmentWriter(self._folder, self._stop, 0, 0, self._stop, durable=self._durable)
         if self._syncing is not None:
             self._syncing.cancel()
-        durable = self._sync is not Sync.NEVER
         before, self._segment = self._segment, following
-        before.close(durable=durable)
-        if durable:
+        before.close()
+        if self._durable:
             self._folder.sync()
 
     def _undo(self, error: OSError) -> None:

@@ -252,10 +252,11 @@ def test_what_was_on_the_disk_is_read_or_told(synced: op.log.Log) -> None:
                 assert after == [*before, SYNCED_STOP]
 
 
-def blank(path: Path, place: int) -> None:
+def blank(path: Path, place: int, stop: int | None = None) -> None:
     """Put zeros into a file from a place on."""
     data = path.read_bytes()
-    path.write_bytes(data[:place] + bytes(len(data) - place))
+    length = len(data[place:stop])
+    path.write_bytes(data[:place] + bytes(length) + data[place + length :])
 
 
 def told(path: Path) -> list[int] | None:
@@ -296,6 +297,68 @@ def test_a_flipped_bit_at_the_end_stays_damage(tmp_path: Path) -> None:
     assert values(op.log.open(log.folder.path).read(5)) == [5]
     assert not check(log.folder).tail_bytes
     assert [offsets(part) for part in check(log.folder).damage] == [range(2, 5)]
+
+
+@pytest.mark.parametrize("index", ["blank", "gone", "unmarked"])
+@pytest.mark.parametrize("frame", ["header", "payload", "cut", "blank"])
+def test_a_damaged_index_hides_no_damage_at_the_end(tmp_path: Path, index: str, frame: str) -> None:
+    """Before the fix the last events were cut without a word, as nobody knew of them."""
+    log = op.log.create(tmp_path / "log", SCHEMA)
+    with log.writer(sync="always") as writer:
+        writer.append(events(0, 2))
+        writer.append(events(2, 3))
+    log.refresh()
+    file, start = log.folder.events_file(0), ends(log)[1]
+    size = file.stat().st_size
+    if index == "gone":
+        log.folder.index_file(0).unlink()
+    else:
+        blank(log.folder.index_file(0), 0, HEADER_BYTES if index == "unmarked" else None)
+    if frame == "cut":
+        os.truncate(file, size - 8)
+    elif frame == "blank":
+        blank(file, start)
+    else:
+        flip(file, start + 20 if frame == "header" else size - 20)
+    left = file.read_bytes()
+    # A header in either file tells how many events there were; without one, it was one at least.
+    if index == "unmarked" and frame == "header":
+        assert values(op.log.read(log.folder.path)) == list(range(5))
+        return
+    known = index == "unmarked" or frame in ("payload", "cut")
+    lost = range(2, 5 if known else 3)
+    for stop in (lost.stop, lost.stop + 1):
+        after = op.log.open(log.folder.path)
+        with pytest.raises(op.DataError, match=f"damaged(.|\n)*offsets 2 to {lost.stop - 1}"):
+            after.read()
+        assert after.stop == stop
+        assert [offsets(part) for part in check(log.folder).damage] == [lost]
+        assert not check(log.folder).tail_bytes
+        if stop == lost.stop:
+            with log.writer(sync="always") as writer:
+                assert [offsets(part) for part in writer.recovered.damage] == [lost]
+                assert not writer.recovered.cut_bytes
+                writer.append(events(7, 1))
+    assert file.read_bytes() == left
+    assert values(after.read(on_damage="skip", lost=[])) == [0, 1, 7]
+
+
+def test_no_frame_is_written_before_its_index_is_marked_durably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a crash of the machine leaves a torn tail behind a mark, which is no damage."""
+    log = op.log.create(tmp_path / "log", SCHEMA)
+
+    def refuse(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with log.writer(sync="interval") as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse)
+            with pytest.raises(op.DataError, match="no space left"):
+                writer.append(events(0, 2))
+        assert not log.folder.events_file(0).stat().st_size
+        assert writer.append(events(0, 2)) == range(2)
 
 
 ABOUT = [
