@@ -386,8 +386,9 @@ class Query(Clauses):
         Parameters
         ----------
         count
-            The number of instances: processes in process, tasks on Spark; at most 1024. For a table
-            no more processes are started than it has rows, or eight for each core.
+            The number of instances: processes in process, tasks on Spark; at most 1024. Without a
+            `schedule` no more processes are started than eight for each core, and for a table than
+            it has rows.
         schedule
             Which instance gets a window; see `outpace.schedulers`. By default all windows of a key
             go to the same instance, and without a key batches of consecutive windows do.

@@ -48,7 +48,7 @@ from outpace.hosts.processes.worker import Done
 from outpace.ingest.pace import Paced
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
-from outpace.pattern.bind.check import check_instances
+from outpace.pattern.bind.check import INSTANCES_MAX, check_instances
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, checked_query
@@ -137,7 +137,8 @@ def run(
         given = tuple(
             replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
         )
-    return Run(whole, list(given), rate_control, memory, batch_rows, aside)
+    useful = _within_use(whole)
+    return Run(useful, list(given), rate_control, memory, batch_rows, aside)
 
 
 def match_in_processes(query: Query, table: pa.Table, progress: Progress | None = None) -> pa.Table:
@@ -146,10 +147,7 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
     `progress` is told of the events that were handed out, of which instances have a few blocks.
     """
     check_instances(query)
-    if query.scheduler is None:
-        # The matches are the same, and more processes would take longer to start than to match.
-        useful = min(max(1, table.num_rows), _PROCESSES_PER_CORE * (os.cpu_count() or 1))
-        query = query.instances(min(query.instance_count, useful))
+    query = _within_use(query, max(1, table.num_rows))
     spec = OperatorSpec(query, table.schema)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []
@@ -424,6 +422,17 @@ class Run:
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
         self.metrics.sample(seconds)
+
+
+def _within_use(query: Query, most: int = INSTANCES_MAX) -> Query:
+    """Return a query with no more instances than are of use, unless it schedules them itself.
+
+    The matches are the same, and more processes would take longer to start than to match.
+    """
+    if query.scheduler is not None:
+        return query
+    useful = min(most, _PROCESSES_PER_CORE * (os.cpu_count() or 1))
+    return query.instances(min(query.instance_count, useful))
 
 
 def _orders_by(query: Query, time: str) -> bool:

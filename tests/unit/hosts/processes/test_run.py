@@ -169,6 +169,17 @@ def test_too_many_instances_are_refused_before_anything_is_made_for_them() -> No
         op.run(query, op.sources.simple_events(10))
 
 
+def test_a_run_starts_no_more_processes_than_are_of_use() -> None:
+    """What is made of a query is seen before anything is started."""
+    query = op.Query().order_by("ts").pattern("A").over(op.windows.count(10)).instances(1024)
+    source = op.sources.simple_events(30)
+    useful = min(1024, 8 * (os.cpu_count() or 1))
+    assert len(op.run(query, source).metrics.instances) == useful
+    # Who says which instance gets a window has as many as said.
+    scheduled = query.instances(1024, schedule=op.schedulers.RoundRobin())
+    assert len(op.run(scheduled, source).metrics.instances) == 1024
+
+
 def test_small_slots_and_held_rows_change_nothing() -> None:
     # Windows are much larger than the slots that an instance may hold: it must get copies.
     query = pairs(op.windows.count(900, slide=300)).instances(2)
