@@ -229,6 +229,7 @@ def test_errors_reach_the_user(spark: SparkSession, tmp_path: Path) -> None:
         ({"path": "x", "from": "rows"}, "did you mean 'form'"),
         ({"path": "x", "form": "row"}, "did you mean 'rows'"),
         ({"path": "x", "maxEventsPerTrigger": "0"}, "from 1 on, not '0'"),
+        ({"path": "x", "maxEventsPerTrigger": "9" * 20}, r"below 2\^62"),
         ({"path": "x", "startingOffset": "first"}, "an integer from 0 on, not 'first'"),
         ({"path": "x", "onDamage": "ignore"}, "does not know 'ignore'"),
     ],

@@ -26,6 +26,7 @@ from rich.table import Table
 
 from outpace.bench.simulate import SIZES
 from outpace.errors import BindError, OutpaceError, did_you_mean
+from outpace.hosts.spark.session import check_cores, require_spark
 from outpace.ingest.workloads import WORKLOADS
 from outpace.report.table import FittedTable
 
@@ -139,9 +140,9 @@ def bench(
     else:
         n = n or EVENTS[host]
         inputs = _known("input", _listed(read or INPUTS[host][0]), INPUTS[host])
-        results = measure_on_spark(
-            host, names, inputs, n, _core_counts(cores or "2"), repeat, data or DATA_FOLDER
-        )
+        counts = _core_counts(cores or "2")
+        require_spark()
+        results = measure_on_spark(host, names, inputs, n, counts, repeat, data or DATA_FOLDER)
     if as_json:
         for result in results:
             typer.echo(json.dumps(result))
@@ -236,8 +237,10 @@ def _known(what: str, names: list[str], known: Iterable[str]) -> list[str]:
 
 def _core_counts(text: str) -> list[int]:
     parts = _listed(text)
-    if not parts or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+    if not parts or not all(part.isascii() and part.isdigit() for part in parts):
         raise BindError(f"'{text}' is not a list of numbers of cores", hint="for example 2 or 1,2")
+    for part in parts:
+        check_cores(f"local[{part}]")
     return [int(part) for part in parts]
 
 

@@ -28,6 +28,7 @@ from outpace.cli.simulate_output import (
     terminal,
 )
 from outpace.errors import BindError
+from outpace.hosts.spark.session import CORES_MAX
 from outpace.pattern.duration import parse_duration
 from outpace.simulate.calibration.procedure import (
     ESTIMATED_AT,
@@ -72,8 +73,12 @@ def calibrate(
         "scenario.toml"
     ),
     trigger: Annotated[str, typer.Option(help="The time between two batches.")] = "2 s",
-    max_events: Annotated[int, typer.Option(min=1, help="The most events of a batch.")] = 1_000_000,
-    cores: Annotated[int, typer.Option(min=1, help="The cores that Spark runs on.")] = 2,
+    max_events: Annotated[
+        int, typer.Option(min=1, max=10**10, help="The most events of a batch.")
+    ] = 1_000_000,
+    cores: Annotated[
+        int, typer.Option(min=1, max=CORES_MAX, help="The cores that Spark runs on.")
+    ] = 2,
     mips: Annotated[
         float | None,
         typer.Option(help="Million instructions a second of a core; what the system says."),

@@ -121,7 +121,7 @@ def stream(
         typer.Option("--source", help="A source that the column source names; each by itself."),
     ] = None,
     max_events: Annotated[
-        int | None, typer.Option(min=1, help="The most events of one batch.")
+        int | None, typer.Option(min=1, max=10**10, help="The most events of one batch.")
     ] = None,
     schema: options.Schema = None,
     delimiter: options.Delimiter = ",",

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outpace.cli.main import app
-from outpace.errors import OutpaceError
+from outpace.errors import BindError, OutpaceError
 from outpace.hosts.spark.session import _not_started, session
 
 #: Runs a program in which some modules cannot be imported.
@@ -108,6 +108,22 @@ def test_the_commands_need_spark_only_where_they_use_it(tmp_path: Path, command:
     assert "1 row" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("host", ["spark", "stream"])
+def test_a_benchmark_on_spark_needs_it_and_says_so(tmp_path: Path, host: str) -> None:
+    program = "from outpace.cli.main import app\napp()"
+    done = without_spark(program, tmp_path, "bench", "--host", host, "--n", "10")
+    assert done.returncode == 2
+    assert "[error] PySpark is not installed" in done.stderr
+    assert 'hint: pip install "outpace[spark]"' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("master", ["local[99999999999]", "local[0,4]", f"local[{'9' * 5000}]"])
+def test_cores_that_no_machine_has_are_refused(master: str) -> None:
+    with pytest.raises(BindError, match="Spark runs on 1 to 1024 cores"):
+        session(master=master)
+
+
 @pytest.mark.parametrize("command", ["run", "stream"])
 def test_a_small_input_is_done_before_anything_large_is_loaded(
     tmp_path: Path, command: str
@@ -142,6 +158,9 @@ def test_a_small_input_is_done_before_anything_large_is_loaded(
         ["run", "query.sql", "--limit", "9" * 23],
         ["replay", "recording", "--limit", "9" * 23],
         ["stream", "query.sql", "--limit", "9" * 23],
+        ["stream", "query.sql", "--max-events", "9" * 20],
+        ["simulate", "calibrate", "--workload", "w1", "--cores", "9" * 11],
+        ["simulate", "calibrate", "--workload", "w1", "--max-events", "9" * 20],
         ["demo", "--local", "--rows", "9" * 17],
         ["bench", "--n", "9" * 20],
         ["simulate", "run", "scenario.toml", "--rows", "9" * 23],

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from outpace.errors import BindError, OutpaceError
 from outpace.hosts.spark.failure import call_details
+from outpace.pattern.argument import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,9 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 
 #: A local master that does not say how often a task is tried.
 _LOCAL_CORES: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
+
+#: Spark makes a thread and a Python process for each core that it is told of.
+CORES_MAX: Final = 1024
 
 #: How often a task is tried: Spark's own number on a cluster.
 _TASK_TRIES: Final = 4
@@ -110,6 +114,7 @@ def session(
     address = remote or (os.environ.get("SPARK_REMOTE") if master is None else None)
     if address and not address.startswith("sc://") and not _is_local(address):
         raise BindError(f"'{address}' is no address of a Spark Connect server", hint="sc://host")
+    check_cores(address or master)
     active = _active()
     if active is not None:
         return active
@@ -205,6 +210,19 @@ def _active() -> SparkSession | None:
 
 def _is_local(master: str | None) -> bool:
     return master is None or master.split("[")[0] == "local"
+
+
+def check_cores(place: str | None) -> None:
+    """Refuse a local master with a number of cores that no machine has."""
+    told = re.match(r"local\[\s*([0-9]+)", place or "")
+    if told is None:
+        return
+    digits = told[1].lstrip("0")
+    # Python reads no more than some thousands of digits.
+    if not digits or len(digits) > len(str(CORES_MAX)) or int(digits) > CORES_MAX:
+        raise BindError(
+            f"Spark runs on 1 to {CORES_MAX} cores of this machine", detail=shown(place)
+        )
 
 
 def _with_retries(place: str) -> str:

@@ -8,7 +8,9 @@ from enum import Enum
 from typing import Final
 
 from outpace.errors import BindError, DataError, did_you_mean
+from outpace.ingest.log.frame import LIMIT
 from outpace.ingest.log.reader import Log, OnDamage
+from outpace.pattern.argument import shown
 from outpace.pattern.choice import one_of
 
 #: A micro-batch takes at most so many events, and so many bytes, where neither is said.
@@ -102,6 +104,10 @@ def _number(given: Mapping[str, str], name: str, least: int) -> int | None:
 
 def _needed(given: Mapping[str, str], name: str, least: int) -> int:
     text = given[name]
-    if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise BindError(f"the option '{name}' is an integer from {least} on, not '{text}'")
+    known = text.isascii() and text.isdigit() and len(text) <= len(str(LIMIT))
+    if not known or not least <= int(text) < LIMIT:
+        raise BindError(
+            f"the option '{name}' is an integer from {least} on, not {shown(text)}",
+            detail="it is below 2^62",
+        )
     return int(text)
