@@ -596,6 +596,43 @@ def test_an_operator_without_output_is_told_what_is_missing(operator: Any) -> No
     assert "output = pa.schema(" in str(refused.value.hint)
 
 
+class Ducklike:
+    """A class that is no operator, and lacks what one has."""
+
+    output = pa.schema([("n", pa.int64())])
+
+
+class Unfinished(op.SharedOperator):
+    output = Ducklike.output
+
+
+@pytest.mark.parametrize(
+    ("operator", "method"),
+    [
+        (op.Operator, "process"), (op.EventOperator, "on_event"), (Unfinished, "process_windows"),
+        (Ducklike, "process"), (int, "process"),
+    ],
+)  # fmt: skip
+def test_an_operator_without_a_method_is_refused_when_it_is_given(
+    operator: Any, method: str
+) -> None:
+    with pytest.raises(op.BindError, match=f"{operator.__name__} has no method '{method}'"):
+        op.Query().apply(operator)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Unfinished(), "cannot be made(.|\n)*process_windows"),
+        (lambda: Ducklike(), "operator Ducklike has no method 'process'"),
+        (lambda needed: None, "cannot be made(.|\n)*needed"),
+    ],
+)
+def test_a_function_that_makes_no_operator_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(op.BindError, match=message):
+        op.match(TABLE, op.Query().order_by("ts").apply(make))
+
+
 @pytest.mark.parametrize("events", [{}, [{}]])
 def test_events_without_columns_are_said_to_have_none(events: Any) -> None:
     with pytest.raises(op.BindError, match="unknown column 'ts'") as refused:

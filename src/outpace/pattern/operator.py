@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.errors import UnsupportedError
+from outpace.errors import BindError, UnsupportedError
 
 #: Rows that an operator returns: a table, columns by name, or None for no row.
 OperatorRows: TypeAlias = (
@@ -93,6 +93,31 @@ class EventOperator(Operator):
         """Take the events one by one."""
         rows = [dict(row) for event in events.to_pylist() for row in self.on_event(event) or ()]
         return pa.Table.from_pylist(rows, schema=self.output)
+
+
+def check_operator(operator: object) -> None:
+    """Refuse a class of operators, or an operator, without a method that every operator has.
+
+    Examples
+    --------
+    >>> check_operator(EventOperator)
+    Traceback (most recent call last):
+    ...
+    outpace.errors.BindError: [bind] operator EventOperator has no method 'on_event'
+      apply
+      hint: an operator extends op.Operator and has process, ...
+    """
+    unwritten = sorted(getattr(operator, "__abstractmethods__", ()))
+    lacking = [name for name in ("process", "close") if not callable(getattr(operator, name, None))]
+    if not unwritten and not lacking:
+        return
+    kind = operator if isinstance(operator, type) else type(operator)
+    raise BindError(
+        f"operator {kind.__name__} has no method '{[*unwritten, *lacking][0]}'",
+        where="apply",
+        hint="an operator extends op.Operator and has process, or op.EventOperator and on_event, or"
+        " op.SharedOperator and process_windows",
+    )
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from outpace.pattern.argument import (
 from outpace.pattern.choice import one_of
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.expression import Expression
+from outpace.pattern.operator import Operator, check_operator
 from outpace.pattern.schedulers import Scheduler
 
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
-    from outpace.pattern.operator import Operator
     from outpace.pattern.windows import Windows
 
 
@@ -236,6 +236,8 @@ class Query(Clauses):
                 f"apply takes a class of operators, or what makes one, not {shown(operator)}",
                 hint="write apply(MyOperator), where MyOperator extends op.Operator",
             )
+        if isinstance(operator, type):
+            check_operator(operator)
         return replace(self, operator=operator)
 
     def define(

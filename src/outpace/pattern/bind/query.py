@@ -34,6 +34,7 @@ from outpace.pattern.bound import (
     walk,
 )
 from outpace.pattern.functions.condition import COMPARISONS
+from outpace.pattern.operator import check_operator
 from outpace.pattern.query import Query, RowsPerMatch, Selection
 from outpace.pattern.types import type_name
 from outpace.pattern.values import TIME_LIMIT
@@ -116,10 +117,19 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     _check_partitions(partition_by, order_by, schema)
     output = getattr(query.operator, "output", None)
+    name = getattr(query.operator, "__name__", type(query.operator).__name__)
     if output is None:
-        output = getattr(query.operator(), "output", None)
+        try:
+            made = query.operator()
+        except Exception as error:  # It is the user's code.
+            raise BindError(
+                f"operator {name} cannot be made",
+                where="apply",
+                detail=f"{type(error).__name__}: {error}",
+            ) from error
+        check_operator(made)
+        output = getattr(made, "output", None)
     if not isinstance(output, pa.Schema):
-        name = getattr(query.operator, "__name__", type(query.operator).__name__)
         raise BindError(
             f"operator {name} does not say which columns it returns",
             where="apply",
