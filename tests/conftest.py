@@ -13,7 +13,7 @@ from support.postgres_server import programs, server
 from support.properties import USUAL
 from xdist.scheduler import LoadScopeScheduling
 
-from outpace.engine.kernels.compiled import load_numba
+from outpace.compiler.kernel import load_numba
 
 # Tests are about what is compiled, not about the small inputs that are done before Numba is there.
 load_numba()

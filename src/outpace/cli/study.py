@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from outpace.compiler.kernel import is_compiled
 from outpace.engine.kernels.chains import walk_chains
-from outpace.engine.kernels.compiled import is_compiled
 from outpace.hosts.compile import compile_kernels
 from outpace.studies import cepsim as cepsim_scales
 from outpace.studies.page import page_of

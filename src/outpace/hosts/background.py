@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, Final, Protocol, runtime_checkable
 
-from outpace.engine.kernels.compiled import compiler, head_start, on_load
+from outpace.compiler.kernel import compiler, head_start, on_load
 from outpace.engine.match.contract import Matcher
 
 #: How long someone may wait for the compiler before it is said.

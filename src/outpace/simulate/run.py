@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Literal
 
-from outpace.engine.kernels.compiled import is_compiled
+from outpace.compiler.kernel import is_compiled
 from outpace.errors import ScenarioError
 from outpace.pattern.argument import an_instance
 from outpace.simulate.fast import needs_twin, run_fast

@@ -8,7 +8,7 @@ the search kernel.
 
 from __future__ import annotations
 
-from outpace.engine.kernels.compiled import compiled_in_place, compiled_within
+from outpace.compiler.kernel import compiled_in_place, compiled_within
 from outpace.engine.kernels.search import (
     DONE,
     FULL,

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from outpace.compiler.kernel import compiled, compiled_in_place, compiled_within
 from outpace.engine.kernels.chain import next_event
-from outpace.engine.kernels.compiled import compiled, compiled_in_place, compiled_within
 from outpace.engine.kernels.search import (
     DONE,
     FULL,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled, compiled_within
+from outpace.compiler.kernel import compiled, compiled_within
 
 # Columns of the symbols table: the sums that skipping an event, taking it, and both together ask
 # for; the states whose runs are completed, once for each way; the states where runs begin; the

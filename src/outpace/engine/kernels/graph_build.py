@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_within
+from outpace.compiler.kernel import compiled_within
 
 # Links as kernels see them.
 STRICT, NEXT, ANY = range(3)

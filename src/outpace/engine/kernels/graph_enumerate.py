@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_within
+from outpace.compiler.kernel import compiled_within
 from outpace.engine.kernels.graph_build import (
     ACCEPTS,
     AMBIGUOUS,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import compiled_in_place, compiled_within, fitting
+from outpace.compiler.kernel import compiled_in_place, compiled_within, fitting
 from outpace.engine.kernels.graph_build import (
     ACCEPTS,
     CONTENDERS,

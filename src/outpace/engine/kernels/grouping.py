@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.compiler.kernel import compiled_when_worth
 
 #: Keys, codes and row numbers come in several widths.
 Integers = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.compiler.kernel import compiled_when_worth
 
 Unsigned = npt.NDArray[np.uint64]
 

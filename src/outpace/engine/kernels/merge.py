@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from outpace.compiler.kernel import compiled_when_worth, compiled_within
 from outpace.engine.arrays import pooled
-from outpace.engine.kernels.compiled import compiled_when_worth, compiled_within
 
 Integers = npt.NDArray[np.int64]
 #: Where keys were at first, in 32 bits or 64.

@@ -11,10 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from outpace.engine.kernels.compiled import compile_with, compiled, load_numba
-
-#: Goes into the names of generated functions; a new form gets a new number.
-VERSION = 1
+from outpace.compiler.kernel import compile_with, compiled, load_numba
 
 
 def path_step(function: Callable[..., int]) -> Any:
@@ -23,7 +20,7 @@ def path_step(function: Callable[..., int]) -> Any:
     from numba.core.ccallback import CFunc
     from numba.core.sigutils import normalize_signature
 
-    from outpace.engine.kernels.cache import add_cache
+    from outpace.compiler.cache import add_cache
 
     integer, pointer = types.int64, types.CPointer
     integers, floats, flags = map(pointer, (integer, types.float64, types.uint8))

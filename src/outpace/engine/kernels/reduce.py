@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.compiler.kernel import compiled_when_worth
 
 Numbers = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.compiler.kernel import compiled_when_worth
 from outpace.engine.kernels.search import REACHED_END
 
 Integers = npt.NDArray[Any]

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_in_place, compiled_within
+from outpace.compiler.kernel import compiled_in_place, compiled_within
 
 #: Kernels take arrays of several widths; what is said here is what they mean.
 Integers = npt.NDArray[Any]

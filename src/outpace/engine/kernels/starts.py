@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outpace.compiler.kernel import compiled_when_worth
 from outpace.engine.arrays import Booleans, Integers
-from outpace.engine.kernels.compiled import compiled_when_worth
 
 
 @compiled_when_worth

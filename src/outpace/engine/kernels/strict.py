@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import compiled_in_place
+from outpace.compiler.kernel import compiled_in_place
 from outpace.engine.kernels.search import (
     ANY_START,
     AT_END,

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from outpace.compiler.kernel import compiled_when_worth
 from outpace.engine.arrays import Integers
-from outpace.engine.kernels.compiled import compiled_when_worth
 
 #: Places of the table that tells the number of a text, a power of two.
 _PLACES: Final = 1024

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outpace.engine.kernels.compiled import compiled_when_worth
+from outpace.compiler.kernel import compiled_when_worth
 
 Integers = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]

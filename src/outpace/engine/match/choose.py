@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outpace.engine.kernels.compiled import is_disabled
+from outpace.compiler.kernel import is_disabled
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import make_kernel
 from outpace.engine.match.twin import make_twin

@@ -2,22 +2,19 @@
 
 `plan_path` splits each such predicate into what a row decides alone, which becomes masks, and the
 rest, for which it writes the text of a function. Numba compiles the text when the matcher needs
-it. The text itself stays in memory; what Numba makes of it is kept under the hash of the text
-(`outpace.engine.kernels.cache`).
+it (`outpace.compiler.generated`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from outpace.compiler.generated import is_text_compiled, load_text
 from outpace.engine.evaluate.columns import evaluate_columns
 from outpace.engine.evaluate.frame import PredicateFrame
 from outpace.engine.kernels.search import Path
@@ -38,8 +35,9 @@ from outpace.pattern.bound import (
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.function import ZERO, Code, CompiledType, Term, Uncompilable, kind_of
 
+#: The number of the form of step functions goes into the hash under which they are kept.
 _HEADER = '''\
-"""Generated predicates of one query; see outpace.engine.match.codegen."""
+"""Generated predicates of one query, of form 2; see outpace.engine.match.codegen."""
 
 from outpace.engine.kernels.path_step import find_first, find_last, path_step
 
@@ -76,15 +74,7 @@ class PathPlan:
     @property
     def compiled(self) -> bool:
         """Whether the function has been compiled on this machine, or there is none."""
-        if not self.source:
-            return True
-        name = module_name(self.source)
-        if name in _loaded:
-            return True
-        from outpace.engine.kernels.cache import CONDITIONS, own_folder
-
-        folder = own_folder(CONDITIONS)
-        return folder is not None and any(folder.glob(f"{name}.*.nbi"))
+        return not self.source or is_text_compiled(self.source)
 
     def step(self) -> Any:
         """Return the compiled function, compiling it if need be."""
@@ -92,7 +82,7 @@ class PathPlan:
             from outpace.engine.kernels import path_step
 
             return path_step.no_step()
-        return _load(self.source).step
+        return load_text(self.source).step
 
     def path(self, block: Block) -> Path:
         """Return the columns and the first registers that the function reads."""
@@ -303,33 +293,3 @@ def _plain(column: pa.Array) -> Any:
     elif pa.types.is_date32(kind):
         column = column.view(pa.int32())
     return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-
-
-def module_name(source: str) -> str:
-    """Return the name of the module that a text becomes: its own hash."""
-    from outpace.engine.kernels.path_step import VERSION
-
-    digest = hashlib.sha256(f"{VERSION}\n{source}".encode()).hexdigest()
-    return f"outpace_step_{digest[:40]}"
-
-
-#: Modules whose code has run to its end; `sys.modules` has them before.
-_loaded: dict[str, ModuleType] = {}
-
-
-def _load(source: str) -> ModuleType:
-    """Run the text of a plan; nothing but what was compiled of it comes from a file."""
-    name = module_name(source)
-    if name in _loaded:
-        return _loaded[name]
-    module = ModuleType(name)
-    # Numba names what it caches by the module, so it must be known before its code runs.
-    sys.modules[name] = module
-    try:
-        # The text is what this module wrote of an expression tree a moment ago, never users' text.
-        exec(compile(source, f"<{name}>", "exec"), vars(module))  # noqa: S102
-    except BaseException:
-        sys.modules.pop(name, None)
-        raise
-    _loaded[name] = module
-    return module

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outpace.engine.kernels.compiled import is_compiled
+from outpace.compiler.kernel import is_compiled
 from outpace.engine.kernels.count_rows import count_rows
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outpace.compiler.kernel import call
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.evaluate.columns import predicate_mask
-from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.count_rows import (
     ACCEPTED,
     ACCEPTED_END,

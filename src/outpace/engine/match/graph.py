@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from outpace.compiler.kernel import is_compiled, read_only
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
-from outpace.engine.kernels.compiled import is_compiled, read_only
 from outpace.engine.kernels.graph_build import GraphLayout
 from outpace.engine.kernels.graph_enumerate import (
     BAD_SKIP,

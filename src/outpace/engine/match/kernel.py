@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outpace.compiler.kernel import is_compiled, read_only
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import search as kernels
 from outpace.engine.kernels.chain import search_chain
 from outpace.engine.kernels.chains import sweep_chain, walk_chains
-from outpace.engine.kernels.compiled import is_compiled, read_only
 from outpace.engine.kernels.results import latest_arrivals
 from outpace.engine.kernels.search import Buffers, Cursor, Path, ProgramArrays, Rows, Rules, Stack
 from outpace.engine.kernels.strict import search_strict

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
 from outpace.engine.match.masks import BlockPredicates, Predicates

@@ -22,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from outpace.compiler.kernel import call
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.chains import (
@@ -32,7 +33,6 @@ from outpace.engine.kernels.chains import (
     link_groups,
     walk_chains,
 )
-from outpace.engine.kernels.compiled import call
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Resume, Task
 from outpace.engine.match.kernel import KernelMatcher, Swept

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from outpace.engine.kernels.compiled import call
+from outpace.compiler.kernel import call
 from outpace.errors import DataError
 from outpace.pattern import expression as ex
 from outpace.pattern.argument import plain, shown

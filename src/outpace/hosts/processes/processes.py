@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Final
 
-from outpace.engine.kernels.compiled import load_numba
+from outpace.compiler.kernel import load_numba
 from outpace.errors import BindError, InstanceError
 from outpace.hosts.processes.worker import Done, Failed, Ready, Setup, WorkItem, run_instance
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import compiled
-from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
+from outpace.compiler.inlined import compiled_without_arrays, inlined
+from outpace.compiler.kernel import compiled
 from outpace.simulate.kernels.records import (
     FREE_FLIGHT,
     FREE_FLIGHTS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outpace.simulate.kernels.inlined import compiled_without_arrays
+from outpace.compiler.inlined import compiled_without_arrays
 from outpace.simulate.kernels.records import Floats, RunState
 from outpace.simulate.kernels.steps import is_due, possible_events
 

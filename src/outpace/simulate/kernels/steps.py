@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.compiler.inlined import compiled_without_arrays, inlined
+from outpace.compiler.kernel import compiled
 from outpace.simulate.kernels.flights import transfer
-from outpace.simulate.kernels.inlined import compiled_without_arrays, inlined
 from outpace.simulate.kernels.records import (
     ROOM,
     Combining,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from outpace.engine.kernels.compiled import compiled
+from outpace.compiler.inlined import compiled_without_arrays
+from outpace.compiler.kernel import compiled
 from outpace.simulate.kernels.flights import drop, drop_arrivals, receive, redirect
-from outpace.simulate.kernels.inlined import compiled_without_arrays
 from outpace.simulate.kernels.recording import forget_warm_up, write_history
 from outpace.simulate.kernels.records import (
     ROOM,

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from random import SystemRandom
 
-from outpace.engine.kernels.compiled import load_numba
+from outpace.compiler.kernel import load_numba
 from outpace.testing.simulation.run import simulate_operator
 from outpace.testing.simulation.trace import SimulationError
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.matching import Case, block_of, cases, push_all
 from support.properties import examples
 
+from outpace.compiler.kernel import call
 from outpace.engine.kernels import graph_match as graph_match_module
-from outpace.engine.kernels.compiled import call
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Pace, Resume
 from outpace.engine.match.graph import make_graph_matcher

@@ -9,8 +9,8 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.properties import examples
 
+from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.kernels.compiled import head_start
 from outpace.engine.match import contract as contract_module
 from outpace.engine.match import kernel as kernel_module
 from outpace.engine.match import twin as twin_module

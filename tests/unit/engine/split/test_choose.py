@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from support.operators import written
 
 import outpace as op
+from outpace.compiler.kernel import compiled
 from outpace.engine.event import Events
 from outpace.engine.kernels import time_windows
 from outpace.engine.kernels import windows as kernels
-from outpace.engine.kernels.compiled import compiled
 from outpace.engine.split import clocked as split_clocked
 from outpace.engine.split import content as split_content
 from outpace.engine.split.choose import Splitter, make_splitter

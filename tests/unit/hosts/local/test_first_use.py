@@ -85,7 +85,7 @@ STREAMS = """
 import gc, sys
 import pyarrow as pa
 import outpace as op
-from outpace.engine.kernels.compiled import load_numba
+from outpace.compiler.kernel import load_numba
 from outpace.engine.match.kernel import KernelMatcher
 
 schema = pa.schema({"ts": pa.int64(), "v": pa.float64()})
@@ -151,7 +151,7 @@ def test_an_interrupt_while_modules_load_is_neither_lost_nor_breaks_them(
 
 COMPILING = """
 import signal
-from outpace.engine.kernels.compiled import compiled, load_numba
+from outpace.compiler.kernel import compiled, load_numba
 
 load_numba()
 from numba.core.codegen import CPUCodeLibrary
@@ -185,7 +185,7 @@ def test_an_interrupt_while_a_kernel_is_compiled_is_not_lost(tmp_path: Path) -> 
 
 WAITING = """
 import signal, threading
-from outpace.engine.kernels.compiled import call, compiled, compiler, load_numba
+from outpace.compiler.kernel import call, compiled, compiler, load_numba
 from outpace.hosts.background import CompileNotice
 
 load_numba()

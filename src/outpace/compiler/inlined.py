@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
-from outpace.engine.kernels.cache import add_cache
-from outpace.engine.kernels.compiled import load_numba
+from outpace.compiler.cache import add_cache
+from outpace.compiler.kernel import load_numba
 
 P = ParamSpec("P")
 R = TypeVar("R")

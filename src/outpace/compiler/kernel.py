@@ -66,7 +66,7 @@ class Kernel(Generic[P, R]):
         if is_disabled():
             return _uncompiled(self.py_func)
         numba = load_numba()
-        from outpace.engine.kernels.cache import add_cache
+        from outpace.compiler.cache import add_cache
 
         options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": False}
         made = numba.njit(**options, **self._options)(self.py_func)
