@@ -195,6 +195,15 @@ SAME = [
     "FROM numbers WHERE id = 0",
     "SELECT count(*), COUNT(1) AS n, count(TINY), min(N.large), max(whole - 1 * tiny), "
     "max(-double), count(DISTINCT small), min(double * 1.10) FROM numbers N",
+    "SELECT sum(tiny), SUM(small) AS b, sum(whole), avg(whole), avg(tiny + small), sum(large), "
+    "Avg(N.large), sum(DISTINCT tiny % 2) AS d, avg(DISTINCT small), sum(lacking), avg(lacking), "
+    "sum(whole) / avg(large), -sum(whole), sum(large) / count(*), avg(whole) * 2 - sum(tiny), "
+    "sum(whole * tiny), sum(5), avg(zero) FROM numbers N",
+    "SELECT id % 2 AS odd, sum(whole) AS s, avg(large) AS a, sum(tiny) % avg(whole) AS m "
+    "FROM numbers GROUP BY id HAVING sum(whole) > -50 ORDER BY avg(large), s",
+    "SELECT sum(whole), avg(tiny), sum(whole) / avg(tiny) AS n FROM numbers WHERE id < 0",
+    "SELECT avg(n) AS a, sum(m) / 3 AS b FROM (SELECT sum(whole) AS n, count(*) AS m FROM numbers "
+    "GROUP BY tiny) WHERE n <> 0",
     "SELECT * FROM (SELECT Whole, count(*) FROM numbers GROUP BY whole) WHERE `count(1)` > 0",
     "SELECT (tiny + 1), -small, whole / 2, LARGE, tiny - -1, -5 * tiny FROM numbers",
     "WITH a AS (SELECT tiny + 1 AS n FROM numbers), b AS (SELECT n * 2 AS m FROM a) "
@@ -210,6 +219,9 @@ REFUSED = [
     "SELECT double / zero AS n FROM numbers",
     "SELECT whole % zero AS n FROM numbers",
     "SELECT id FROM numbers WHERE whole / 0 > 1",
+    "SELECT sum(least_long) AS n FROM numbers",
+    "SELECT sum(least * whole) AS n FROM numbers",
+    "SELECT sum(whole) / sum(zero) AS n FROM numbers",
 ]
 
 

@@ -1,8 +1,9 @@
 """Which statements mean the same on Spark and on DuckDB, so that a command may choose.
 
-Only what is known to agree passes: names of columns, `count`, `min` and `max`, comparisons within
-one kind of values, arithmetic of doubles and of whole numbers, joins, groups, orders and limits.
-Everything else (arithmetic of decimals, casts, functions) differs somewhere between databases, in a
+Only what is known to agree passes: names of columns, `count`, `min` and `max`, `sum` and `avg` of
+whole numbers, comparisons within one kind of values, arithmetic of doubles and of whole numbers,
+joins, groups, orders and limits. Everything else (sums of doubles, whose last digits depend on the
+order of rows, arithmetic of decimals, casts, functions) differs somewhere between databases, in a
 result's type if nowhere else.
 """
 
@@ -18,7 +19,7 @@ from sqlglot import exp
 
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.statement.dialect import spark_select
-from outpace.statement.spark_on_duckdb import spark_name
+from outpace.statement.spark_on_duckdb import spark_name, summand
 from outpace.statement.split import Statement
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
@@ -29,7 +30,7 @@ _PORTABLE: Final = (
     *(exp.Limit, exp.With, exp.CTE, exp.Subquery, exp.Table, exp.TableAlias, exp.Distinct),
     *(exp.Column, exp.Identifier, exp.Star, exp.Alias, exp.Literal, exp.Null, exp.Boolean),
     *(exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.Count, exp.Min, exp.Max),
-    *(exp.Neg, *_COMPARISONS, *_ARITHMETIC),
+    *(exp.Sum, exp.Avg, exp.Neg, *_COMPARISONS, *_ARITHMETIC),
 )
 #: From narrow to wide; the sum of two is as wide as the wider one.
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
@@ -151,6 +152,8 @@ def _difference(node: exp.Expr, kinds: _Kinds) -> tuple[str, exp.Expr] | None:
         return "a division of a quotient", node
     if isinstance(node, (exp.Neg, *_ARITHMETIC)) and "" in (_kinds(node, kinds) or {""}):
         return "arithmetic of other types than whole numbers and doubles", node
+    if isinstance(node, exp.Sum | exp.Avg) and _kinds(node, kinds) == {""}:
+        return "a sum or an average of other types than whole numbers", node
     return None
 
 
@@ -237,6 +240,11 @@ def _kinds(node: exp.Expr, kinds: _Kinds) -> set[str]:
         return {"bigint"}
     if isinstance(node, exp.Min | exp.Max | exp.Paren):
         return _kinds(node.this, kinds)
+    if isinstance(node, exp.Sum | exp.Avg):
+        added = _kinds(summand(node), kinds)
+        if not added or not added <= {*_INTEGERS}:
+            return {""}
+        return {"bigint" if isinstance(node, exp.Sum) else "double"}
     if isinstance(node, exp.Literal) and not node.is_string:
         return {_kind_of_number(node.this)}
     if isinstance(node, exp.Neg):

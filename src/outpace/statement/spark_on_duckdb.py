@@ -1,8 +1,9 @@
 """A portable statement of Spark as DuckDB runs it, with the types, names and errors of Spark.
 
 In Spark's SQL a whole number is an INT, or a BIGINT where it is larger; in DuckDB's it takes the
-type of the column beside it. Spark refuses to divide by zero, DuckDB gives an infinite number. And
-a column without a name of its own gets another one.
+type of the column beside it. Spark refuses to divide by zero, DuckDB gives an infinite number. A
+sum of whole numbers is a BIGINT in Spark, and their average a sum of doubles that is divided;
+DuckDB adds in 128 bits. And a column without a name of its own gets another one.
 
 DuckDB computes more than Spark, which stops at the first NULL: where DuckDB fails, Spark may not.
 """
@@ -22,6 +23,9 @@ from outpace.statement.split import Statement
 #: `x > 4`, and of two conditions the simpler one goes first.
 EAGER: Final = ("expression_rewriter", "filter_pushdown", "reorder_filter")
 _INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+#: Doubles add whole numbers up to this in any order, and lose nothing.
+_EXACT_MAX: Final = 2**53
 #: Here a number counts rows or columns.
 _COUNTS: Final = (exp.Limit, exp.Ordered, exp.Group)
 _SIGNS: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
@@ -31,6 +35,8 @@ _FORMS: Final[dict[type[exp.Expr], str]] = {
     exp.Count: "count({})",
     exp.Min: "min({})",
     exp.Max: "max({})",
+    exp.Sum: "sum({})",
+    exp.Avg: "avg({})",
 }
 _PLAIN_NUMBER: Final = re.compile(r"(0|[1-9]\d*)(\.\d+)?")
 
@@ -86,6 +92,8 @@ def _translated(text: str) -> str:
         if not number.is_string and number.is_int and not isinstance(number.parent, _COUNTS):
             kind = "INT" if int(number.this) <= _INT_MAX else "BIGINT"
             number.replace(exp.cast(number.copy(), kind))
+    for aggregate in list(tree.find_all(exp.Sum, exp.Avg)):
+        aggregate.replace(_exact(aggregate))
     # Quoted names cannot be taken for a keyword of DuckDB.
     return tree.sql(dialect="duckdb", identify=True)
 
@@ -97,6 +105,30 @@ def _name_columns(select: exp.Select) -> None:
         kept = isinstance(one, exp.Alias) or one.is_star
         columns.append(one if kept or name is None else exp.alias_(one, name, quoted=True))
     select.set("expressions", columns)
+
+
+def summand(aggregate: exp.AggFunc) -> exp.Expr:
+    """Return what is added up, each value of it or each once."""
+    inside: exp.Expr = aggregate.this
+    each: list[exp.Expr] = inside.expressions if isinstance(inside, exp.Distinct) else [inside]
+    return each[0] if len(each) == 1 else inside
+
+
+def _exact(aggregate: exp.AggFunc) -> exp.Expr:
+    """Return a sum or an average of whole numbers that Spark gives in whatever order it adds.
+
+    It fails where some order could leave the type in between, and Spark may fail or lose digits.
+    """
+    size = exp.Abs(this=exp.cast(summand(aggregate).copy(), "HUGEINT", dialect="duckdb"))
+    total = exp.Sum(this=aggregate.this.copy())
+    most = _LONG_MAX
+    result: exp.Expr = exp.cast(total, "BIGINT")
+    if isinstance(aggregate, exp.Avg):
+        count = exp.Count(this=aggregate.this.copy())
+        most, result = _EXACT_MAX, exp.Div(this=exp.cast(total, "DOUBLE"), expression=count)
+    large = exp.GT(this=exp.Sum(this=size), expression=exp.Literal.number(most))
+    failure = exp.func("error", exp.Literal.string("the sum is too large"))
+    return exp.case().when(large, failure).else_(result)
 
 
 def _guard(division: exp.Expr) -> None:

@@ -95,6 +95,33 @@ def test_whole_numbers_are_computed_with() -> None:
     assert run("zero.sql", "-i", "whole.csv", "--spark")[2].startswith("[error] Spark needs Java")
 
 
+def test_whole_numbers_are_added_up() -> None:
+    lines = [(1, 10, 7), (2, 7, None), (3, 8, 2**62), (4, 9, 2**61), (5, 3, -(2**61))]
+    symbols = ["a", "a", "a", "b", "b"]
+    columns = zip(*lines, strict=True)
+    table = pa.table([symbols, *columns], names=["symbol", "ts", "price", "large"])
+    pq.write_table(table, "whole.parquet")
+    inputs = read_inputs(["whole.parquet"], None, TextOptions())
+    steps = "MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts MEASURES A.price AS p, A.large AS l"
+    found = f"FROM whole {steps} PATTERN (A)) GROUP BY symbol ORDER BY symbol"
+
+    def ask(columns: str) -> pa.Table:
+        asked = SqlText(f"SELECT {columns} {found}", "outpace", Path("sums.sql"))
+        assert run_local.why_spark(asked, inputs) is None
+        return run_local.found_in_process(asked, inputs).table
+
+    sums = ask("sum(p), avg(p) AS mean, sum(p) / avg(p) AS n, sum(l)")
+    assert sums.schema.types == [pa.int64(), pa.float64(), pa.float64(), pa.int64()]
+    assert sums.to_pylist() == [
+        {"sum(p)": 25, "mean": 25 / 3, "n": 3.0, "sum(l)": 2**62 + 7},
+        {"sum(p)": 12, "mean": 6.0, "n": 2.0, "sum(l)": 0},
+    ]
+    # What may not fit in some order, or loses digits as a double, is Spark's to decide.
+    for column in ("avg(l)", "sum(l + l - 1)"):
+        with pytest.raises(run_local.LeftToSpark, match=r"too large|[Oo]verflow"):
+            ask(f"{column} AS a")
+
+
 def test_a_result_without_rows_keeps_its_columns() -> None:
     Path("none.sql").write_text(f"SELECT * FROM ticks {CLAUSE} WHERE ticks < 0")
     for name in ("none.parquet", "none.csv"):
@@ -130,6 +157,10 @@ def test_bad_data_is_named_and_leaves_nothing(folder: Path) -> None:
         (
             f"SELECT round(bottom) AS n FROM ticks {CLAUSE}",
             "that may differ in process: round(bottom), line 1",
+        ),
+        (
+            f"SELECT avg(bottom) AS n FROM ticks {CLAUSE}",
+            "other types than whole numbers: avg(bottom), line 1",
         ),
         ("SELECT count(*) AS n FROM range(9)", "that may differ in process: range(9), line 1"),
         ("SELECT volume % 2 FROM ticks", "column without a name: volume % 2, line 1"),
