@@ -147,7 +147,9 @@ class SharedWindows(Stateful):
         if swept is None:
             raise GivesUpError
         begun = begun_row[len(slots.entering) :]
-        here = np.concatenate([slots.entering, slots.add(split.opened, held.arrival[begun])])
+        # To make room for windows that open, those that are there may get other slots.
+        added = slots.add(split.opened, held.arrival[begun])
+        here = np.concatenate([slots.entering, added])
         slots.end(split.closed, places(held, split.closed.partition, split.closed.stop))
         reach = np.concatenate([np.zeros_like(slots.group_first), entering.reach[inside]])
         windows = (

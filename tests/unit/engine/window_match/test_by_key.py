@@ -88,6 +88,19 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
     assert pa.concat_tables(found).to_pylist() == match_windows(query, table).to_pylist()
 
 
+def test_windows_that_get_other_slots_are_searched_where_they_are() -> None:
+    table = events()
+    query = QUERIES["first starts differ"][0].over(WINDOWS["time"], numbered=True)
+    found = []
+    for size in (table.num_rows, 60):
+        operator = operator_of(query, table.schema, shared=True)
+        parts = [operator.push(table.slice(at, size)) for at in range(0, table.num_rows, size)]
+        found.append(
+            [row for one in (*parts, operator.finish()) for row in one.matches.to_pylist()]
+        )
+    assert found[0] == found[1]
+
+
 def test_where_the_oldest_window_began_is_known_when_it_lies_aside() -> None:
     table = events()
     query = BASE.over(TimeWindows(70, 70))
