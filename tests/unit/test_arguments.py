@@ -575,10 +575,11 @@ def test_what_fails_in_an_operator_names_it_and_its_window(
     change: Callable[[op.Query], op.Query], place: str
 ) -> None:
     query = change(op.Query("q").partition_by("kind").order_by("ts").apply(Failing))
-    text = said(lambda: op.match(TABLE, query))
-    assert "operator Failing failed" in text
-    assert place in text
-    assert "ZeroDivisionError" in text
+    for found in (op.match, lambda rows, query: op.open(query).push(rows)):
+        text = said(lambda found=found: found(TABLE, query))
+        assert "operator Failing failed" in text
+        assert f"\n  {place}\n" in text
+        assert "ZeroDivisionError" in text
 
 
 class Speechless(op.Operator):

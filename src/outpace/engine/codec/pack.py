@@ -1,4 +1,4 @@
-"""Packing rows into blocks, one for each bucket of keys, and matching the blocks of a bucket.
+"""Packing rows into blocks, one for each bucket of keys, and unpacking those of a bucket.
 
 Rows keep their order inside a block, and blocks put together in the order of their positions give
 all rows of a bucket in the order in which they were packed, so what a bucket matches is what its
@@ -18,9 +18,7 @@ import pyarrow as pa
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.kernels.grouping import group_rows
 from outpace.engine.match.bits import BITS, BitTask, bit_columns
-from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.output import match_table
-from outpace.engine.match.task import kept_columns, match_block, whole_block
+from outpace.engine.match.task import kept_columns
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import column_arrays, place_rows
 
@@ -57,8 +55,8 @@ class Packer:
     >>> bits = with_bits(prepare(query, rows.schema))
     >>> packer = Packer(bits, 1)
     >>> blocks = [(n, packer.pack(rows.slice(2 * n, 2), n)["block"][0].as_buffer()) for n in (0, 1)]
-    >>> BlockMatcher(bits).match(blocks).to_pylist()
-    [{'key': 8, 'at': 3}]
+    >>> unpack(blocks, bits.task.bound.schema).select(["ts", "key"]).to_pylist()
+    [{'ts': 1, 'key': 8}, {'ts': 2, 'key': 9}, {'ts': 3, 'key': 8}]
     """
 
     def __init__(self, bits: BitTask, count: int) -> None:
@@ -109,23 +107,6 @@ class Packer:
             for column in bits.values():
                 used |= column.to_numpy()
         return {name: columns[name] for name in self._kept}, used
-
-
-class BlockMatcher:
-    """Matches all blocks of a bucket at once."""
-
-    def __init__(self, bits: BitTask) -> None:
-        self._task = bits.task
-        self._matcher = choose_matcher(bits.task).matcher
-
-    def match(self, blocks: Blocks) -> pa.Table:
-        """Return the matches of the blocks of one bucket or several; there is a block at least."""
-        return self.match_rows(unpack(blocks, self._task.bound.schema))
-
-    def match_rows(self, rows: pa.Table) -> pa.Table:
-        """Return the matches of all rows of some keys."""
-        block = whole_block(self._task, rows)
-        return match_table(self._task, block, match_block(self._task, self._matcher, block).found)
 
 
 def pack(

@@ -13,9 +13,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.apply import apply_to_table
-from outpace.engine.match.output import match_table
-from outpace.engine.match.task import match_block, whole_block
 from outpace.engine.message import EventsArrived, SourceEnded
 from outpace.engine.operator import Operator, match_whole, matches_of
 from outpace.engine.operator_spec import OperatorSpec
@@ -47,13 +44,7 @@ class PartitionWork:
 
     def whole(self, rows: pa.Table) -> pa.Table:
         """Return what complete partitions give."""
-        query, task, matcher = self._spec.query, self._spec.task, self._spec.matcher
-        if query.windows is not None:
-            return match_whole(self._spec, rows)[0]
-        if task is None or matcher is None:
-            return apply_to_table(query, rows)
-        block = whole_block(task, rows)
-        return match_table(task, block, match_block(task, matcher, block).found)
+        return match_whole(self._spec, rows)[0]
 
     def stream(self) -> Operator | None:
         """Return the operator of one large partition; None where it has to be complete."""

@@ -1,4 +1,4 @@
-"""Hosting user-defined operators: over whole partitions, with errors that say where."""
+"""Hosting user-defined operators: rows that fit their output, and errors that say where."""
 
 from __future__ import annotations
 
@@ -7,39 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from outpace.engine.rows.partition import sort_rows
 from outpace.errors import DataError, MatchError, OutpaceError
-from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.operator import Operator, OperatorRows
-from outpace.pattern.query import Query
-
-
-def apply_to_table(query: Query, table: pa.Table) -> pa.Table:
-    """Run a query's operator over every partition of a complete table, one after the other."""
-    assert query.operator is not None
-    bound = bind_operator(query, table.schema)
-    order, segments = sort_rows(table, bound)
-    ordered = table if order is None else table.take(pa.array(order))
-    names = bound.partition_by
-    own = pa.schema(list(bound.output)[len(names) :])
-    results = [bound.output.empty_table()]
-    for low, high in itertools.pairwise(segments.tolist()):
-        events = ordered.slice(low, high - low)
-        key = tuple(events.column(name)[0].as_py() for name in names)
-        with operator_errors(bound, None, key):
-            operator = query.operator()
-        with operator_errors(bound, operator, key):
-            given = [operator.process(events), operator.close()]
-        rows = fitted_rows(bound.query.name, own, given)
-        shown = [
-            events.column(name).take(pa.array(np.zeros(rows.num_rows, np.int64))) for name in names
-        ]
-        results.append(pa.table([*shown, *rows.columns], schema=bound.output))
-    return pa.concat_tables(results)
 
 
 @contextmanager
@@ -58,7 +30,7 @@ def operator_errors(
         name = f"query {bound.query.name}" if operator is None else type(operator).__name__
         named = zip(bound.partition_by, key, strict=True)
         where = ", ".join(f"{column} = {value!r}" for column, value in named)
-        if window is not None:
+        if window is not None and bound.query.windows is not None:
             where = f"window {window}" + (f" of {where}" if where else "")
         raise MatchError(
             f"operator {name} failed",

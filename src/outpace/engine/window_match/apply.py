@@ -191,12 +191,6 @@ class Applied(Stateful, ABC):
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
         return matches
 
-    def steps(
-        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
-    ) -> Iterator[WindowMatches]:
-        """Take events as `step` does, and yield what their operators give."""
-        yield self.step(events, split, arrived=arrived, ended=ended)
-
     def _matches(
         self, keys: pa.Table, given: Iterable[OperatorRows], each: RowPlaces
     ) -> WindowMatches:

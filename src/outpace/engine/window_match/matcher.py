@@ -162,21 +162,13 @@ class WindowMatcher(Stateful):
         ended
             No more events come, and all windows are closed.
         """
-        parts = self.steps(events, split, arrived=arrived, ended=ended)
-        return WindowMatches.joined(self.task.bound.output, list(parts))
-
-    def steps(
-        self, events: Events, split: Split, *, arrived: int | None = None, ended: bool = False
-    ) -> Iterator[WindowMatches]:
-        """Take events as `step` does, and yield what became final in parts, in order."""
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
-        chosen = self._chosen(events)
         rows = ENDED if self._kind == "separate" else self._rows_in_step
-        for piece in _pieces(chosen, split, rows):
-            yield self._take(*piece)
+        parts = [self._take(*piece) for piece in _pieces(self._chosen(events), split, rows)]
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
+        return WindowMatches.joined(self.task.bound.output, parts)
 
     def count(self, events: Events, split: Split) -> int | None:
         """Return how many matches the first step would give; None where that takes a list."""

@@ -61,12 +61,8 @@ class Search:
             from outpace.hosts.processes.run import match_in_processes
 
             return match_in_processes(self._query, self._table, self._pace.progress)
-        if self._query.windows is not None:
+        if self._query.windows is not None or self._query.operator is not None:
             return self._in_windows[0]
-        if self._query.operator is not None:
-            from outpace.engine.match.apply import apply_to_table
-
-            return apply_to_table(self._query, self._table)
         return match_table(self._task, self._block, self._outcome.found)
 
     def count(self) -> int:
@@ -164,18 +160,9 @@ class Search:
         """The matches in windows, and how many there are."""
         from outpace.engine.operator import match_whole
         from outpace.engine.operator_spec import OperatorSpec
-        from outpace.engine.window_match.matcher import ROWS_IN_STEP
 
-        progress, total = self._pace.progress, self._table.num_rows
-
-        def told(part: int) -> None:
-            if progress is not None and part * ROWS_IN_STEP < total:
-                progress(part * ROWS_IN_STEP, total)
-
-        found = match_whole(OperatorSpec(self._query, self._table.schema), self._table, told)
-        if progress is not None:
-            progress(total, total)
-        return found
+        spec = OperatorSpec(self._query, self._table.schema, checked=False)
+        return match_whole(spec, self._table, self._pace.progress)
 
     @cached_property
     def _task(self) -> Task:

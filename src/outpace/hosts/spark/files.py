@@ -19,11 +19,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from outpace.engine.codec.pack import PACKED, BlockMatcher, Packer, pack, unpack
+from outpace.engine.codec.pack import PACKED, Packer, pack, unpack
 from outpace.engine.divide.ranges import PACKED as PACKED_RANGES
 from outpace.engine.divide.ranges import Ranges, pack_ranges
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.task import prepare
+from outpace.engine.operator import match_whole
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import column_arrays
 from outpace.errors import DataError
@@ -232,7 +234,9 @@ def _ranges(query: Query, schema: pa.Schema, width: int) -> Ranges:
 def _match(schema: pa.Schema, query: Query, batches: Batches) -> Iterator[pa.RecordBatch]:
     blocks = _blocks(batches)
     if blocks:
-        found = BlockMatcher(with_bits(prepare(query, schema))).match(blocks)
+        task = with_bits(prepare(query, schema)).task
+        rows = unpack(blocks, task.bound.schema)
+        found, _ = match_whole(OperatorSpec(query, task.bound.schema, task), rows)
         yield from found.to_batches(BATCH_ROWS)
 
 

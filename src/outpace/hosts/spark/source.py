@@ -26,9 +26,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from outpace.engine.codec.pack import BlockMatcher, Packer
+from outpace.engine.codec.pack import Packer
 from outpace.engine.match.bits import with_bits
 from outpace.engine.match.task import prepare
+from outpace.engine.operator import match_whole
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
 from outpace.files.blocks import plan_blocks
 from outpace.files.match import FilesPlan, match_all, match_core, plan_files
@@ -118,7 +120,8 @@ def match_bucket(plan: FilesPlan, bucket: int, buckets: int) -> Iterator[pa.Tabl
         if (packer.buckets(keys) == bucket).any():
             rows.append(packer.select(plan.files.read(group, packer.reads), bucket))
     if sum(table.num_rows for table in rows):
-        yield BlockMatcher(bits).match_rows(pa.concat_tables(rows))
+        spec = OperatorSpec(plan.query, bits.task.bound.schema, bits.task)
+        yield match_whole(spec, pa.concat_tables(rows))[0]
 
 
 def read_options(options: Mapping[str, str]) -> tuple[ParquetFiles, Query]:

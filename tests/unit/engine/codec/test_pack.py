@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import examples
 
-from outpace.engine.codec.pack import BlockMatcher, Packer
+from outpace.engine.codec.pack import Packer, unpack
 from outpace.engine.kernels import hashing
 from outpace.engine.match.bits import BitTask, bit_columns, with_bits
 from outpace.engine.match.task import prepare
+from outpace.engine.operator import match_whole
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.buckets import key_buckets, key_hashes
 from outpace.engine.rows.narrow import narrow, widen
 from outpace.engine.rows.partition import key_codes, key_tuples
@@ -96,9 +98,14 @@ def in_blocks(table: pa.Table, bits: BitTask, cuts: list[int], buckets: int) -> 
         for row in packer.pack(piece, position).to_pylist():
             block = pa.py_buffer(row["block"])
             stored.setdefault(row["bucket"], []).insert(0, (row["position"], block))
-    matcher = BlockMatcher(bits)
-    found = [matcher.match(blocks) for blocks in stored.values()]
+    found = [matched(bits, unpack(blocks, bits.task.bound.schema)) for blocks in stored.values()]
     return pa.concat_tables([bits.task.bound.output.empty_table(), *found])
+
+
+def matched(bits: BitTask, rows: pa.Table) -> pa.Table:
+    """Match all rows of some keys."""
+    bound = bits.task.bound
+    return match_whole(OperatorSpec(bound.query, bound.schema, bits.task), rows)[0]
 
 
 def as_rows(table: pa.Table) -> list[str]:
@@ -120,9 +127,9 @@ def test_blocks_give_what_the_table_gives(
     bits = with_bits(prepare(query, table.schema))
     expected = as_rows(match(table, query))
     assert as_rows(in_blocks(table, bits, cuts, buckets)) == expected
-    packer, matcher = Packer(bits, buckets), BlockMatcher(bits)
+    packer = Packer(bits, buckets)
     selected = [packer.select(table, bucket) for bucket in range(buckets)]
-    found = [matcher.match_rows(rows) for rows in selected if rows.num_rows]
+    found = [matched(bits, rows) for rows in selected if rows.num_rows]
     assert as_rows(pa.concat_tables([bits.task.bound.output.empty_table(), *found])) == expected
 
 

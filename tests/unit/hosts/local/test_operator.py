@@ -94,6 +94,23 @@ def test_an_aggregate_over_partitions() -> None:
     ]
 
 
+def test_a_table_gives_partition_after_partition() -> None:
+    class Told(op.EventOperator):
+        output = pa.schema([("said", pa.string())])
+
+        def on_event(self, event: dict[str, object]) -> Iterable[Mapping[str, object]]:
+            return [{"said": f"{event['ts']}"}]
+
+        def close(self) -> dict[str, list[str]]:
+            return {"said": ["end"]}
+
+    found = op.match(TRADES, BASE.apply(Told)).to_pylist()
+    assert ["".join(row.values()) for row in found] == [
+        *("x1", "x2", "x3", "x4", "xend"),
+        *("y1", "y2", "yend"),
+    ]
+
+
 def test_events_come_in_the_order_of_the_query() -> None:
     found = op.match(TRADES, BASE.apply(Sequence)).to_pylist()
     assert found == [{"symbol": "x", "from_ts": 1, "to_ts": 3}]

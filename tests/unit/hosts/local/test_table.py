@@ -269,6 +269,11 @@ def test_progress_is_told_to_a_function_and_shown_as_a_bar() -> None:
     over = DIP.over(op.windows.count(3))
     assert op.match(TICKS, over, progress=lambda *place: told.append(place)).num_rows == 1
     assert told[-1] == (7, 7)
+    told.clear()
+    pairs = op.Query("pairs").order_by("ts").pattern("A B").define(B="ts < 0").measures(a="A.ts")
+    rows, over = {"ts": range(150_000)}, pairs.over(op.windows.count(30, slide=3))
+    op.match(rows, over, progress=lambda *place: told.append(place))
+    assert told[:2] == [(131_072, 150_000), (150_000, 150_000)]
     assert op.match(TICKS, DIP, progress=True).to_pylist() == DIPS
     with pytest.raises(op.BindError, match="progress is True, False or a function, not str"):
         op.match(TICKS, DIP, progress="yes")  # type: ignore[call-overload]
