@@ -313,8 +313,10 @@ class Front(Stateful):
         self._loads, self._unanswered = loads, unanswered
 
     def opened(self) -> Windows | None:
-        """Return the windows that are open."""
-        return None if self._splitter is None else self._splitter.opened()
+        """Return the windows that are open; the end has closed all."""
+        if self._splitter is None:
+            return None
+        return Windows.none() if self._ended else self._splitter.opened()
 
     @property
     def taken(self) -> Integers:

@@ -143,3 +143,30 @@ def test_an_end_that_fails_takes_back_nothing_but_itself() -> None:
         stream.finish()
     with pytest.raises(DataError, match="comes before"):
         stream.push({"ts": [5], "s": ["1"]})
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        None,
+        op.windows.count(3),
+        op.windows.count(4, slide=1),
+        op.windows.time(5, slide=2),
+        op.windows.session(2),
+        op.windows.landmark("x = 1"),
+    ],
+)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_stream_that_has_ended_is_saved_and_stays_ended(
+    windows: op.windows.Windows | None, *, keyed: bool
+) -> None:
+    query = op.Query("q").order_by("ts").pattern("A B").measures(n="COUNT(*)")
+    query = query if windows is None else query.over(windows)
+    query = query.partition_by("key") if keyed else query
+    stream = op.open(query)
+    stream.push({"ts": [1, 2, 3, 4], "x": [1, 2, 1, 2], "key": [0, 1, 0, 1]})
+    stream.finish()
+    resumed = op.resume(query, stream.state())
+    assert resumed.state() == stream.state()
+    with pytest.raises(op.DataError, match="finished"):
+        resumed.push({"ts": [9], "x": [1], "key": [0]})

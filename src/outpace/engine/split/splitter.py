@@ -93,7 +93,6 @@ class Splitter(Stateful, ABC):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        self._check_open()
         header = {"windows": self._spec, "arrived": self._arrived, "watermark": self._watermark}
         return State(header, self._tables())
 

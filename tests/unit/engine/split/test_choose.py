@@ -337,7 +337,7 @@ def test_a_watermark_may_be_any_integer(spec: w.Windows) -> None:
 def test_a_finished_splitter_takes_nothing_more() -> None:
     splitter = make_splitter(bound(op.windows.count(5), keyed=False))
     splitter.finish()
-    for action in (splitter.finish, splitter.state, lambda: splitter.advance(3)):
+    for action in (splitter.finish, lambda: splitter.advance(3)):
         with pytest.raises(DataError, match="the splitter is finished"):
             action()
 
