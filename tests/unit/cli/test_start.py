@@ -71,6 +71,35 @@ def test_an_interrupt_while_modules_load_says_nothing() -> None:
     assert (process.returncode, out, error) == (130, "", "")
 
 
+DROPPED = """
+import signal, sys, time, types, weakref
+
+class Object:
+    pass
+
+def run():
+    kept = Object()
+    dropped = weakref.ref(kept, lambda _: signal.raise_signal(signal.SIGINT))
+    del kept
+    time.sleep(10)
+
+sys.modules["outpace.cli.main"] = types.SimpleNamespace(app=run)
+from outpace_command import main
+try:
+    main()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_that_python_drops_comes_again() -> None:
+    """Python drops it in what it calls by itself: after an import, or for PySpark's objects."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
 def test_a_server_that_is_not_there_is_refused_with_its_address() -> None:
     pytest.importorskip("grpc")
     with pytest.raises(OutpaceError) as caught:
