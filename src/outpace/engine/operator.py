@@ -525,6 +525,11 @@ class Instance(Stateful):
             delivery.size,
         )
 
+    def count(self, delivery: Deliver) -> int:
+        """Return how many matches there are in the windows of a delivery that is all there is."""
+        assert isinstance(self._matcher, WindowMatcher)
+        return self._matcher.count(delivery.own_events, delivery.split)
+
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         return self._matcher.state()
@@ -758,6 +763,14 @@ def _shares(spec: OperatorSpec) -> bool:
     if spec.task is None or spec.matcher is None or not overlapping(spec.query.windows):
         return False
     return sharing(spec.task, spec.matcher) != "separate"
+
+
+def count_whole(spec: OperatorSpec, rows: pa.Table) -> int:
+    """Return how many matches `match_whole` would find where all are wanted, of a pattern."""
+    front, instance = Front(replace(spec, checked=False)), Instance(spec)
+    ordered = in_order(spec.bound, rows, spec.time)
+    messages = front.step(EventsArrived(ordered, ended=True))
+    return sum(instance.count(message) for message in messages if isinstance(message, Deliver))
 
 
 def _name_of(scheduler: Scheduler) -> str:

@@ -1,9 +1,9 @@
 """Counting the matches that each row completes, for all segments in one pass.
 
 Runs are kept apart by lanes: one lane for all without WITHIN, one per start where WITHIN measures
-from the first event or starts must lie in a window, one per last take where WITHIN measures from
-the previous one. A lane whose row is too old is dropped from the front. Numbers stay below 2^63 or
-the kernel says that they did not.
+from the first event, one per last take where it measures from the previous one. In windows that
+open and close in the same order, starts that the same windows hold share a lane. A lane whose row
+is too old is dropped from the front. Numbers stay below 2^63 or the kernel says that they did not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Integers = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]
 
 # How lanes keep runs apart.
-ONE_LANE, BY_START, BY_TAKE = range(3)
+ONE_LANE, BY_START, BY_TAKE, BY_WINDOWS = range(4)
 
 #: How a call ends: all is counted, a number did not fit, or there is more to do.
 COUNTED, OVERFLOWED, PAUSED = range(3)
@@ -46,6 +46,24 @@ COUNTED, OVERFLOWED, PAUSED = range(3)
 # Where a call paused: the segment, the row to go on with (-1: at the segment's beginning), the
 # first lane in use and the end of them, the work of the call.
 SEGMENT, NEXT_ROW, FIRST_LANE, END_LANE, WORK = range(5)
+
+
+class Spans(NamedTuple):
+    """The windows that matches must lie in; empty arrays where there are none.
+
+    Parameters
+    ----------
+    opened, closed
+        For each row how many windows opened up to it, and how many closed before it; neither falls.
+        A match that starts at row s and ends at row e lies in `opened[s] - closed[e]` of them.
+    most
+        0 where a match counts once, else the largest number that fits when a match counts once for
+        each window that it lies in.
+    """
+
+    opened: Integers
+    closed: Integers
+    most: int
 
 
 class Lanes(NamedTuple):
@@ -103,6 +121,20 @@ def add_takes(machine: Machine, first: int, last: int, lanes: Matrix, low: int, 
     return seen
 
 
+@compiled_within
+def add_each(
+    source: Integers, lane_rows: Integers, low: int, high: int, spans: Spans, closed: int
+) -> int:
+    """Add up numbers, each once for each window that holds it; negative if they overflowed."""
+    total = seen = 0
+    for lane in range(low, high):
+        if source[lane] > spans.most:
+            return -1
+        total += source[lane] * (spans.opened[lane_rows[lane]] - closed)
+        seen |= total
+    return -1 if seen < 0 else total
+
+
 @compiled
 def make_room(lanes: Matrix, lane_rows: Integers, low: int, high: int) -> tuple[Matrix, Integers]:
     """Move the lanes in use to the front, of larger tables where they fill more than half."""
@@ -127,7 +159,7 @@ def count_rows(
     times: Integers,
     mode: int,
     within: int,
-    floors: Integers,
+    spans: Spans,
     bounds: Matrix,
     work: int,
     counts: Integers,
@@ -135,11 +167,11 @@ def count_rows(
 ) -> tuple[tuple[Integers, ...], int]:
     """Fill in how many matches each row completes; return the lanes and how the call ended.
 
-    `bounds` has for each segment the first row and the end. `within` is 0 where time ends no lane,
-    `floors` empty where no row does; it never falls within a segment. After about as much work as
-    given the call pauses, to be made again with the lanes.
+    `bounds` has for each segment the first row and the end. `within` is 0 where time ends no lane.
+    After about as much work as given the call pauses, to be made again with the lanes.
     """
     lanes, scratch, lane_rows, place = held
+    opened, closed, most = spans
     seen = spent = 0
     for segment in range(place[SEGMENT], len(bounds)):
         place[SEGMENT] = segment
@@ -163,7 +195,7 @@ def count_rows(
             if mode:
                 while within and low < high and times[row] - times[lane_rows[low]] >= within:
                     low += 1
-                while len(floors) and low < high and lane_rows[low] < floors[row]:
+                while len(opened) and low < high and opened[lane_rows[low]] <= closed[row]:
                     low += 1
                 if high == len(lane_rows):
                     lanes, lane_rows = make_room(lanes, lane_rows, low, high)
@@ -172,13 +204,24 @@ def count_rows(
                     if scratch.shape[1] < len(lane_rows):
                         scratch = np.zeros((machine.states, len(lane_rows)), np.int64)
             completed = line[AT_ONCE]
+            if len(opened):
+                windows = max(opened[row] - closed[row], 0)
+                completed *= windows if most else min(windows, 1)
             for index in range(line[ACCEPTED], line[ACCEPTED_END]):
                 source = lanes[machine.flat[index]]
+                if most:
+                    added = add_each(source, lane_rows, low, high, spans, closed[row])
+                    completed += added
+                    seen |= added | completed
+                    continue
                 for lane in range(low, high):
                     completed += source[lane]
                     seen |= completed
             counts[row] = completed
             begins = line[STARTED] < line[STARTED_END]
+            adds = mode != ONE_LANE
+            if mode == BY_WINDOWS and low < high:
+                adds = opened[lane_rows[high - 1]] != opened[row]
             if mode == BY_TAKE:
                 begins = begins or line[TAKES] < line[TAKES_END]
                 if begins:
@@ -187,14 +230,14 @@ def count_rows(
                 seen |= apply_sums(machine, line[SKIPS], line[SKIPS_END], lanes, low, high, scratch)
             else:
                 seen |= apply_sums(machine, line[BOTH], line[BOTH_END], lanes, low, high, scratch)
-                if mode and begins:
+                if adds and begins:
                     lanes[:, high] = 0
             if begins:
-                lane = high if mode else 0
+                lane = high if adds else high - 1
                 for index in range(line[STARTED], line[STARTED_END]):
                     lanes[machine.flat[index], lane] += 1
                     seen |= lanes[machine.flat[index], lane]
-                if mode:
+                if adds:
                     lane_rows[high] = row
                     high += 1
             if seen < 0:

@@ -17,7 +17,7 @@ from outpace.engine.match.twin import make_twin, stand_in
 from outpace.pattern.query import Consume, Per, Selection, Skip
 
 #: Blocks up to this size are listed rather than counted until the kernel has been compiled once.
-_SMALL: Final = 200
+SMALL: Final = 200
 
 
 def count_matches(task: Task, block: Block, resume: Resume) -> int:
@@ -27,7 +27,7 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
     more than it must.
     """
     countable = _nothing_is_ruled_out(task, block)
-    if countable and block.size <= _SMALL:
+    if countable and block.size <= SMALL:
         outcome = stand_in(task, block, resume, lambda _: is_compiled(count_rows))
         if outcome is not None:
             return len(outcome.found.start)

@@ -6,6 +6,8 @@ again. So a count is exact or an error, never wrong.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +21,7 @@ from outpace.engine.kernels.count_rows import (
     BOTH,
     BY_START,
     BY_TAKE,
+    BY_WINDOWS,
     COUNTED,
     NEXT_ROW,
     ONE_LANE,
@@ -31,6 +34,7 @@ from outpace.engine.kernels.count_rows import (
     WORK,
     Lanes,
     Machine,
+    Spans,
     count_rows,
     new_lanes,
 )
@@ -44,23 +48,44 @@ from outpace.pattern.query import WithinKind
 Exact = npt.NDArray[np.object_]
 
 
+#: The windows of a block without any.
+NO_SPANS: Final = Spans(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+
+
 def count_candidates(
-    task: Task, block: Block, resume: Resume, truth: Booleans | None = None
+    task: Task,
+    block: Block,
+    resume: Resume,
+    truth: Booleans | None = None,
+    spans: Spans = NO_SPANS,
 ) -> Integers | Exact | None:
     """Return for each row of a block how many candidates it completes.
 
     Rows that an earlier call has counted have 0, and so do candidates that start before the floor
     of the row. None says that the query is not covered: a predicate reads the match, ACCEPT depends
-    on later rows, starts have floors and WITHIN goes from event to event, or the machine would be
-    too large.
-    `truth` is the table of the predicates' answers, computed here where it is not given.
+    on later rows, candidates must lie in windows and WITHIN goes from event to event, or the
+    machine would be too large.
+
+    Parameters
+    ----------
+    task, block, resume
+        As for a matcher.
+    truth
+        The table of the predicates' answers, computed here where it is not given.
+    spans
+        The windows that candidates must lie in; by default as the floors of the block say.
     """
     bound = task.bound
     descending = bound.within is not None and any(bound.descending[:1])
     reads_match = any(p.kind is PredicateClass.PATH for p in bound.predicates)
-    floors = block.floors
     mode = lane_mode(task)
-    if reads_match or descending or not covered(task.program) or (len(floors) and mode == BY_TAKE):
+    if len(block.floors) and not len(spans.opened):
+        # As if a window opened with each row.
+        spans = Spans(np.arange(1, len(block.floors) + 1), block.floors, 0)
+    if len(spans.opened) and mode == ONE_LANE:
+        mode = BY_WINDOWS
+    by_take = mode == BY_TAKE and len(spans.opened)
+    if reads_match or descending or by_take or not covered(task.program):
         return None
     shift = block.segments[:-1] - _first_ordinals(block)
     low = np.clip(resume.next_start + shift, block.segments[:-1], block.visible)
@@ -70,10 +95,7 @@ def count_candidates(
     if machine is None:
         return None
     bounds = np.stack([low, block.visible], axis=1)
-    by_lane = BY_START if len(floors) else mode
-    counts = _count(task, machine, symbols, block.times, by_lane, floors, bounds)
-    if len(floors):
-        counts[floors > np.arange(len(floors))] = 0
+    counts = _count(task, machine, symbols, block.times, mode, spans, bounds)
     for segment, completed in enumerate(resume.completed_to + shift):
         counts[block.segments[segment] : max(int(completed), int(block.segments[segment]))] = 0
     return counts
@@ -128,7 +150,7 @@ def _count(
     symbols: Integers,
     times: Integers,
     mode: int,
-    floors: Integers,
+    spans: Spans,
     bounds: Integers,
 ) -> Integers | Exact:
     counts = np.zeros(len(symbols), np.int64)
@@ -138,7 +160,7 @@ def _count(
     while status == PAUSED:
         held, status = call(
             count_rows,
-            *(machine, symbols, times, mode, within, floors, bounds),
+            *(machine, symbols, times, mode, within, spans, bounds),
             *(task.pace.work, counts, lanes),
         )
         lanes = Lanes(*held)
@@ -146,7 +168,7 @@ def _count(
             turns.end(int(lanes.place[WORK]), int(lanes.place[NEXT_ROW]))
     if status == COUNTED:
         return counts
-    return count_rows_exactly(machine, symbols, times, mode, within, floors, bounds)
+    return count_rows_exactly(machine, symbols, times, mode, within, spans, bounds)
 
 
 def count_rows_exactly(
@@ -155,11 +177,17 @@ def count_rows_exactly(
     times: Integers,
     mode: int,
     within: int,
-    floors: Integers,
+    spans: Spans,
     bounds: Integers,
 ) -> Exact:
     """Count as the kernel `count_rows` does, in integers without a bound: its twin."""
     counts: Exact = np.zeros(len(symbols), object)
+    opened, closed, every = spans.opened.tolist(), spans.closed.tolist(), spans.most > 0
+
+    def windows(start: int, row: int) -> int:
+        number = max(opened[start] - closed[row], 0) if opened else 1
+        return number if every else min(number, 1)
+
     for first, end in bounds.tolist():
         lanes: Exact = np.zeros((machine.states, 0 if mode else 1), object)
         lane_rows: list[int] = []
@@ -168,13 +196,16 @@ def count_rows_exactly(
             expired = 0
             while expired < len(lane_rows) and (
                 (within and times[row] - times[lane_rows[expired]] >= within)
-                or (len(floors) and lane_rows[expired] < floors[row])
+                or not windows(lane_rows[expired], row)
             ):
                 expired += 1
             lanes, lane_rows = lanes[:, expired:], lane_rows[expired:]
             line = machine.symbols[symbol]
             accepted = machine.flat[line[ACCEPTED] : line[ACCEPTED_END]]
-            counts[row] = int(line[AT_ONCE]) + sum(_total(lanes[state]) for state in accepted)
+            times_each = [windows(start, row) for start in lane_rows] if mode else [1]
+            counts[row] = int(line[AT_ONCE]) * windows(row, row) + sum(
+                _total(lanes[state] * times_each) for state in accepted
+            )
             new: list[int] = [0] * machine.states
             if mode == BY_TAKE:
                 for state, sources in _sums(machine, line[TAKES], line[TAKES_END]):
@@ -189,11 +220,13 @@ def count_rows_exactly(
             if not any(new):
                 continue
             added = np.array(new, object)[:, None]
-            if mode:
+            if mode == ONE_LANE:
+                lanes = lanes + added
+            elif mode == BY_WINDOWS and lane_rows and opened[lane_rows[-1]] == opened[row]:
+                lanes[:, -1:] += added
+            else:
                 lanes = np.concatenate([lanes, added], axis=1)
                 lane_rows = [*lane_rows, row]
-            else:
-                lanes = lanes + added
     return counts
 
 

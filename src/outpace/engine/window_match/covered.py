@@ -17,9 +17,8 @@ from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Matcher, Resume, Task
-from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.rows.partition import column_arrays
-from outpace.engine.split.windows import OPEN, Split, Windows
+from outpace.engine.split.windows import OPEN, Split
 from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import Segments, joined, kept, places
@@ -49,8 +48,10 @@ class CoveredWindows(OpenedWindows):
         held, open_windows = self._joined(events, split)
         windows = open_windows.windows
         segments = Segments.of(held, windows.partition)
-        segment, first, stop = _places(held, segments, windows)
-        block = self._block(held, segments, _floors(segments, segment, first, stop))
+        segment = segments.of_partition(windows.partition)
+        first = places(held, windows.partition, windows.first)
+        stop = places(held, windows.partition, windows.stop)
+        block = covered_block(self._task, held, segments, _floors(first, stop, len(held.ordinal)))
         outcome = self._matcher(block, self._resume(segments))
         found = outcome.found
         # The windows of a match: from the first that ends behind it to the last that has its start.
@@ -71,15 +72,6 @@ class CoveredWindows(OpenedWindows):
         self._retain(held, segments, open_windows, outcome.keep_from)
         return matches
 
-    def count(self, events: Events, split: Split) -> int | None:
-        """Return how many matches a step would give, each once; None where that takes a list."""
-        held, open_windows = self._joined(events, split)
-        segments = Segments.of(held, open_windows.windows.partition)
-        floors = _floors(segments, *_places(held, segments, open_windows.windows))
-        block = self._block(held, segments, floors)
-        counts = count_candidates(self._task, block, self._resume(segments))
-        return None if counts is None else exact_sum(counts)
-
     def tables(self) -> list[pa.Table]:
         """Return all that is kept but the rows, for a saved state."""
         return [self._open.table()]
@@ -96,20 +88,6 @@ class CoveredWindows(OpenedWindows):
         at = places(held, split.opened.partition, split.opened.first)
         added = OpenWindows.fresh(split.opened, held.arrival[at])
         return held, self._open.updated(added, split.closed)
-
-    def _block(self, held: Events, segments: Segments, floors: Integers) -> Block:
-        bounds = segments.bounds
-        return Block(
-            columns=column_arrays(held.rows),
-            segments=bounds,
-            visible=bounds[1:],
-            # Rows are counted from the first one held, and no row is the first of its partition.
-            ordinals=np.arange(1, 1 + len(held.ordinal)) - np.repeat(bounds[:-1], np.diff(bounds)),
-            arrivals=held.arrival,
-            times=held.times if self._task.bound.within is not None else held.times[:0],
-            ended=False,
-            floors=floors,
-        )
 
     def _resume(self, segments: Segments) -> Resume:
         """Return that all starts held are open, and what rows held before completed is known."""
@@ -132,27 +110,31 @@ class CoveredWindows(OpenedWindows):
         self._held = kept(held, np.maximum(low, keep_from), segments.bounds[1:])
 
 
-def _places(
-    held: Events, segments: Segments, windows: Windows
-) -> tuple[Integers, Integers, Integers]:
-    """Return of each window the segment, the first row and the one behind the last."""
-    return (
-        segments.of_partition(windows.partition),
-        places(held, windows.partition, windows.first),
-        places(held, windows.partition, windows.stop),
+def covered_block(
+    task: Task, held: Events, segments: Segments, floors: Integers | None = None
+) -> Block:
+    """Return the rows held as a block, in which no row is the first of its partition."""
+    bounds = segments.bounds
+    return Block(
+        columns=column_arrays(held.rows),
+        segments=bounds,
+        visible=bounds[1:],
+        # Rows are counted from the first one held.
+        ordinals=np.arange(1, 1 + len(held.ordinal)) - np.repeat(bounds[:-1], np.diff(bounds)),
+        arrivals=held.arrival,
+        times=held.times if task.bound.within is not None else held.times[:0],
+        ended=False,
+        floors=held.ordinal[:0] if floors is None else floors,
     )
 
 
-def _floors(segments: Segments, segment: Integers, first: Integers, stop: Integers) -> Integers:
+def spans_of(first: Integers, stop: Integers, size: int) -> tuple[Integers, Integers]:
+    """Return for each row how many windows opened up to it, and how many closed before it."""
+    rows = np.arange(size)
+    return np.searchsorted(first, rows, "right"), np.searchsorted(stop, rows, "right")
+
+
+def _floors(first: Integers, stop: Integers, size: int) -> Integers:
     """Return for each row the first one of the oldest window that holds it, the next if none."""
-    size = int(segments.bounds[-1])
-    row = np.arange(size)
-    of_row = np.repeat(np.arange(len(segments.partition)), np.diff(segments.bounds))
-    oldest = np.empty(size, np.int64)
-    find_pairs(segment, stop, of_row, row + 1, oldest)
-    inside = oldest < len(first)
-    at = np.minimum(oldest, max(0, len(first) - 1))
-    if not len(first):
-        return row + 1
-    holds = inside & (segment[at] == of_row) & (first[at] <= row)
-    return np.where(holds, first[at], row + 1)
+    opened, closed = spans_of(first, stop, size)
+    return np.where(closed < opened, np.append(first, 0)[closed], np.arange(1, size + 1))

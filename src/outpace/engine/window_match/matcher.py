@@ -34,13 +34,14 @@ from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows, take_windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, require_types
 from outpace.engine.window_match.by_key import Strategy, TouchedWindows
+from outpace.engine.window_match.count import count_in_windows
 from outpace.engine.window_match.covered import CoveredWindows
 from outpace.engine.window_match.open_windows import OpenWindows, require_same
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import places
 from outpace.engine.window_match.separate import SeparateWindows
 from outpace.engine.window_match.shared import GivesUpError, SharedWindows
-from outpace.engine.window_match.sharing import covered, is_ready, sharing
+from outpace.engine.window_match.sharing import is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
 from outpace.errors import StateError, UnsupportedError
 from outpace.pattern.query import RowsPerMatch
@@ -170,13 +171,9 @@ class WindowMatcher(Stateful):
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
         return WindowMatches.joined(self.task.bound.output, parts)
 
-    def count(self, events: Events, split: Split) -> int | None:
-        """Return how many matches the first step would give; None where that takes a list."""
-        query = self.task.bound.query
-        if query.duplicates or not covered(self.task, self.matcher):
-            return None
-        chosen = self._chosen(events)
-        return CoveredWindows(self.task, self.matcher, self._nothing).count(chosen, split)
+    def count(self, events: Events, split: Split) -> int:
+        """Return how many matches all events have, as one step that ends the windows gives them."""
+        return count_in_windows(self.task, self.matcher, self._chosen(events), split.closed)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher
+from outpace.engine.match.graph_layout import covered as ends_with_take
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.pattern.bound import Number, walk
-from outpace.pattern.query import Consume, Per, Skip
+from outpace.pattern.query import Consume, Per, Selection, Skip
 from outpace.pattern.windows import BetweenWindows
 
 
@@ -40,16 +41,25 @@ def sharable(task: Task, matcher: Matcher) -> bool:
 
 
 def covered(task: Task, matcher: Matcher) -> bool:
+    """Say whether windows share the matches of the stream, which a graph finds."""
+    return isinstance(matcher, GraphMatcher) and everywhere(task) and not _closes_freely(task)
+
+
+def everywhere(task: Task) -> bool:
     """Say whether a match of the stream is one of every window that holds its events."""
-    query = task.bound.query
     reach = reach_of(task)
+    around = reach.back or reach.ahead or reach.numbered or reach.anchored
+    return is_unruled(task) and ends_with_take(task.program) and not around
+
+
+def is_unruled(task: Task) -> bool:
+    """Say whether every candidate is a match, whatever others there are."""
+    query = task.bound.query
     return (
-        isinstance(matcher, GraphMatcher)
+        query.effective_selection is Selection.ALL
         and query.effective_skip.skip is Skip.NONE
         and query.consumption is Consume.NONE
         and not query.limits
-        and not (reach.back or reach.ahead or _is_numbered(task) or _closes_freely(task))
-        and not any(move.at_start for move in task.program.initial)
     )
 
 

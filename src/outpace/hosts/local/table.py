@@ -67,10 +67,15 @@ class Search:
 
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
+        every = self._query.effective_selection is Selection.ALL and self._query.operator is None
         if self._query.windows is not None:
-            counted = self._counted_in_windows()
-            return self._in_windows[1] if counted is None else counted
-        if self._query.effective_selection is Selection.ALL:
+            if not every or "_in_windows" in vars(self):
+                return self._in_windows[1]
+            from outpace.engine.operator import count_whole
+            from outpace.engine.operator_spec import OperatorSpec
+
+            return count_whole(OperatorSpec(self._query, self._table.schema), self._table)
+        if every:
             from outpace.engine.match.count import count_matches
 
             return count_matches(self._task, self._block, Resume.fresh(self._partitions))
@@ -135,25 +140,6 @@ class Search:
                 f"{question} looks at partitions, not at windows",
                 hint="ask it of the rows of one window, without over",
             )
-
-    def _counted_in_windows(self) -> int | None:
-        """Return the number of matches in windows; None where it takes a list of them."""
-        from outpace.engine.message import Deliver, EventsArrived
-        from outpace.engine.operator import Front
-        from outpace.engine.operator_spec import OperatorSpec
-        from outpace.engine.split.number import in_order
-        from outpace.engine.window_match.matcher import WindowMatcher
-
-        if self._query.effective_selection is not Selection.ALL or "_in_windows" in vars(self):
-            return None
-        spec = OperatorSpec(self._query.instances(1), self._table.schema)
-        if spec.task is None:
-            return None
-        ordered = in_order(spec.bound, self._table, spec.time)
-        steps = Front(replace(spec, checked=False)).step(EventsArrived(ordered, ended=True))
-        (delivery,) = [step for step in steps if isinstance(step, Deliver)]
-        matcher = WindowMatcher(spec.task, spec.matcher, rows=spec.kept)
-        return matcher.count(delivery.own_events, delivery.split)
 
     @cached_property
     def _in_windows(self) -> tuple[pa.Table, int]:

@@ -11,12 +11,13 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.matching import LETTERS, Case, block_of, cases, push_all
 
-from outpace.engine.kernels.count_rows import BY_START
+from outpace.engine.kernels.count_rows import BY_WINDOWS, ONE_LANE, Spans
 from outpace.engine.match import graph as graph_module
 from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.count import count_matches
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.count_candidates import (
+    NO_SPANS,
     count_candidates,
     count_rows_exactly,
     exact_sum,
@@ -48,24 +49,26 @@ def truth_of(case, block):
     return np.array(rows, np.bool_).reshape(len(rows), 4)
 
 
-def counted(case, floors=()):
-    block = with_floors(block_of(case, 0, case.size, ended=True), floors)
-    return count_candidates(case.task(), block, Resume.fresh(1), truth_of(case, block))
+def counted(case, spans=NO_SPANS):
+    block = block_of(case, 0, case.size, ended=True)
+    truth = truth_of(case, block)
+    return count_candidates(case.task(), block, Resume.fresh(1), truth, spans)
 
 
 def with_floors(block, floors):
     return replace(block, floors=np.array(floors, np.int64))
 
 
-def counted_exactly(case, floors=()):
+def counted_exactly(case, spans=NO_SPANS):
     block = block_of(case, 0, case.size, ended=True)
     symbols, kinds = number_symbols(truth_of(case, block), block)
     machine = build_machine(case.task().program, kinds)
     bounds = np.array([[0, case.size]])
-    mode = BY_START if len(floors) else lane_mode(case.task())
-    low = np.array(floors, np.int64)
+    mode = lane_mode(case.task())
+    if len(spans.opened) and mode == ONE_LANE:
+        mode = BY_WINDOWS
     within = case.within or 0
-    return count_rows_exactly(machine, symbols, block.times, mode, within, low, bounds)
+    return count_rows_exactly(machine, symbols, block.times, mode, within, spans, bounds)
 
 
 def equal_rows(size, **options):
@@ -93,15 +96,32 @@ def test_the_kernel_counts_as_its_twin(case):
 def test_candidates_that_start_before_the_floor_of_a_row_are_not_counted(case, behind):
     note(repr(case.pattern))
     floors = np.maximum.accumulate(np.maximum(np.arange(8) + behind, 0))[: case.size]
-    counts = counted(case, floors)
+    block = with_floors(block_of(case, 0, case.size, ended=True), floors)
+    counts = count_candidates(case.task(), block, Resume.fresh(1), truth_of(case, block))
     assume(counts is not None and case.size)
     inside = [
         run[-1][0] for start, run in push_all(case, []).matches if start >= floors[run[-1][0]]
     ]
     assert counts.tolist() == np.bincount(inside, minlength=case.size).tolist()
-    exactly = counted_exactly(case, floors)
-    exactly[floors > np.arange(case.size)] = 0
-    assert exactly.tolist() == counts.tolist()
+
+
+@given(
+    cases(size=8, **FREE),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=8, max_size=8),
+    st.booleans(),
+)
+def test_candidates_count_once_or_for_each_window_that_they_lie_in(case, steps, every):
+    note(repr(case.pattern))
+    opened, closed = (np.cumsum(some) for some in np.array(steps).T[:, : case.size])
+    spans = Spans(opened, np.minimum(closed, opened + 1), 2**60 if every else 0)
+    counts = counted(case, spans)
+    assume(counts is not None and case.size)
+    expected = [0] * case.size
+    for start, run in push_all(case, []).matches:
+        windows = max(spans.opened[start] - spans.closed[run[-1][0]], 0)
+        expected[run[-1][0]] += windows if every else min(windows, 1)
+    assert counts.tolist() == expected
+    assert counted_exactly(case, spans).tolist() == expected
 
 
 def test_too_many_matches_of_windows_are_refused_with_the_number_that_windows_hold(monkeypatch):
@@ -130,6 +150,15 @@ def test_counts_beyond_64_bits_are_exact(within):
     several = ast.Repeat(ast.Var("A"), 1, None, Mode.GREEDY, Link.ANY)
     case = Case(several, **equal_rows(300, within=within))
     assert exact_sum(counted(case)) == 2**300 - 1
+
+
+@pytest.mark.parametrize("size", [20, 60, 62, 63, 64])
+def test_counts_in_many_windows_beyond_64_bits_are_exact(size):
+    several = ast.Repeat(ast.Var("A"), 1, None, Mode.GREEDY, Link.ANY)
+    case = Case(several, **equal_rows(size))
+    windows = 11
+    spans = Spans(np.full(size, windows), np.zeros(size, np.int64), (2**63 - 1) // windows)
+    assert exact_sum(counted(case, spans)) == windows * (2**size - 1)
 
 
 def test_a_chain_counts_combinations():

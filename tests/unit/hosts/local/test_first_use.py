@@ -21,12 +21,14 @@ from outpace.engine.kernels.search import search
 from outpace.engine.kernels.strict import search_strict
 
 table = {"ts": range(100), "kind": list("abcde") * 20, "v": [float(n % 7) for n in range(100)]}
+windows = op.windows.count(20, slide=10)
 base = op.Query("q").order_by("ts").within(10).define(A="kind = 'a'", B="kind = 'b'")
 found = [
     op.match(table, base.pattern("A B").measures(n="COUNT(*)")).num_rows,
     op.match(table, base.pattern("A -> B").measures(n="SUM(v)")).num_rows,
     op.match(table, base.pattern("A -> B").define(B="v > AVG(A.v)").measures(at="B.ts")).num_rows,
     op.search(table, base.pattern("A ->> B").measures(at="B.ts")).count(),
+    op.search(table, base.pattern("A ->> B").measures(at="B.ts").over(windows)).count(),
 ]
 kernels = [count_rows, search_chain, search, search_strict]
 assert "numba" not in sys.modules
@@ -44,7 +46,7 @@ def test_nothing_is_compiled_before_the_first_answer(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stderr == ""
-    assert done.stdout == "[20, 20, 17, 39] 0"
+    assert done.stdout == "[20, 20, 17, 39, 39] 0"
 
 
 RACE = """

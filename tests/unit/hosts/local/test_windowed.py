@@ -230,18 +230,3 @@ def test_a_stream_goes_on_from_its_state_at_the_ends_of_time(time, windows) -> N
     stream.push({"ts": [time]})
     went_on = op.resume(query, stream.state())
     assert went_on.finish().equals(stream.finish())
-
-
-@pytest.mark.parametrize(
-    ("windows", "expected"),
-    [
-        (op.windows.count(1200), 1200 * 1199 * 1198 // 6),
-        # All of 800 rows twice, but those of the 400 rows that both have once.
-        (op.windows.count(800, slide=400), 2 * (800 * 799 * 798 // 6) - 400 * 399 * 398 // 6),
-    ],
-)
-def test_all_matches_in_windows_are_counted_without_a_list(windows, expected) -> None:
-    query = op.Query().order_by("ts").over(windows).pattern("A ->> B ->> C").measures(at="A.ts")
-    found = op.search({"ts": range(1200)}, query)
-    # The last windows are cut short by the end, and have nothing that others have not.
-    assert found.count() == expected

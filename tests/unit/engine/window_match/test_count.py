@@ -1,0 +1,173 @@
+"""Matches in windows are as many as a list of them has, however they are counted."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import outpace as op
+from outpace.engine.window_match import count as module
+
+
+class Nested(op.windows.Predicate):
+    """Opens at each event of kind 0 or 1, and closes some of the windows before older ones."""
+
+    def opens(self, event, windows):
+        return event["kind"] < 2
+
+    def closes(self, event, window):
+        return window.events > (7 * window.number) % 5
+
+    def clone(self):
+        return Nested()
+
+
+WINDOWS = (
+    op.windows.count(5, slide=2),
+    op.windows.count(4),
+    op.windows.count(2, slide=5),
+    op.windows.count(7, slide=1, offset=-4),
+    op.windows.time(6, slide=2),
+    op.windows.time(9, slide=1, offset=1),
+    op.windows.time(4),
+    op.windows.session(2),
+    op.windows.between(open="kind = 0", close="kind = 2"),
+    op.windows.between(predicate=Nested()),
+    op.windows.landmark(),
+    op.windows.landmark(at="kind = 1"),
+)
+
+PATTERNS = (
+    "A",
+    "A ->> B",
+    "A ->> B ->> C",
+    "A ->> B ->> C ->> A",
+    "A ->> UP",
+    "UP ->> DOWN ->> B",
+    "FIRM ->> B ->> FIRM",
+    "A ->> BEFORE",
+    "BEFORE ->> !FIRM ->> B",
+    "A ->> !C ->> B",
+    "A ->> !UP ->> B",
+    "A ->> !A ->> FIRM",
+    "A -> UP ->> B",
+    "A{1,2} ->> B(->>){0,2}",
+    "FIRM{1,2} ->> FIRM{1,2}",
+    "^ A ->> B",
+    "(^ A | B) ->> C",
+    "(A ->> !UP ->> B | A ->> !DOWN ->> B)",
+    "A ->> B $",
+    "A ->> B -> !C",
+    "A ->> LARGER",
+)
+
+DEFINED = {
+    "A": "kind = 0",
+    "B": "kind = 1",
+    "C": "kind = 2",
+    "UP": "kind > PREV(kind)",
+    "DOWN": "kind <= PREV(kind, 2)",
+    "FIRM": "kind >= COALESCE(PREV(kind), 1)",
+    "BEFORE": "COALESCE(NEXT(kind), 2) > 1",
+    "LARGER": "x > A.x",
+}
+
+rows = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3), st.integers(0, 1)),
+    max_size=14,
+)
+
+
+@st.composite
+def queries(draw):
+    text = draw(st.sampled_from(PATTERNS))
+    names = set(re.findall("[A-Z]+", text))
+    query = op.Query("counted").order_by("ts").pattern(text).select("all")
+    query = query.define(**{name: DEFINED[name] for name in names})
+    measures = {"n": draw(st.sampled_from(["1", "PREV(kind)", "MATCH_NUMBER()"]))}
+    query = query.measures(**measures)
+    if draw(st.booleans()):
+        query = query.partition_by("k")
+    within = draw(st.sampled_from(["first to last", "previous to current", None]))
+    if within is not None or text.endswith("-> !C"):
+        query = query.within(draw(st.integers(1, 6)), within or "first to last")
+    rule = draw(st.sampled_from([None] * 6 + ["partition", "start", "skip", "consume"]))
+    if rule in ("partition", "start"):
+        query = query.limit(2, rule)
+    elif rule == "skip":
+        query = query.skip_to_next_row()
+    elif rule == "consume":
+        query = query.consume("selected")
+    return query.over(draw(st.sampled_from(WINDOWS)), duplicates=draw(st.booleans()))
+
+
+def table_of(listed):
+    steps, kinds, xs, keys = zip(*listed, strict=True) if listed else ((), (), (), ())
+    columns = {"ts": np.cumsum(steps, dtype=np.int64), "kind": kinds, "x": xs, "k": keys}
+    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_parts():
+    with pytest.MonkeyPatch.context() as patch:
+        # As many parts as a long table has, and nothing left to the twin.
+        patch.setattr(module, "ROWS_AT_ONCE", 9)
+        patch.setattr(module, "ROWS_LISTED", 7)
+        patch.setattr(module, "SMALL", -1)
+        yield
+
+
+@given(queries(), rows)
+def test_a_count_is_the_length_of_the_list(query, listed):
+    note(query.to_text())
+    search = op.search(table_of(listed), query)
+    assert search.count() == search.table().num_rows
+
+
+def chosen(size, count=3):
+    return math.comb(size, count)
+
+
+@pytest.mark.parametrize(
+    ("condition", "windows", "once", "each"),
+    [
+        ("TRUE", op.windows.count(1200), chosen(1200), chosen(1200)),
+        # The last window has the last 400 rows, which the one before it has, too.
+        (
+            "TRUE",
+            op.windows.count(800, slide=400),
+            2 * chosen(800) - chosen(400),
+            2 * chosen(800) + chosen(400),
+        ),
+        # It does not hold of a window's first row.
+        (
+            "ts > PREV(ts)",
+            op.windows.count(800, slide=400),
+            2 * chosen(799) - chosen(399),
+            2 * chosen(799) + chosen(399),
+        ),
+    ],
+)
+def test_matches_that_nobody_could_list_are_counted(condition, windows, once, each) -> None:
+    query = op.Query().order_by("ts").pattern("A ->> B ->> C").measures(at="PREV(A.ts)")
+    query = query.define(**dict.fromkeys("ABC", condition))
+    for duplicates, expected in ((False, once), (True, each)):
+        found = op.search({"ts": range(1200)}, query.over(windows, duplicates=duplicates))
+        assert found.count() == expected
+
+
+def test_too_many_matches_to_tell_apart_are_refused(monkeypatch) -> None:
+    # Whether a row is the first such one behind another differs from window to window.
+    query = op.Query().order_by("ts").pattern("A -> B ->> C").measures(n="1")
+    query = query.define(B="ts > COALESCE(PREV(ts), 50)").over(op.windows.count(9, slide=4))
+    found = op.search({"ts": range(40)}, query)
+    assert found.count() == op.match({"ts": range(40)}, query).num_rows
+    monkeypatch.setattr(module, "LISTED_MAX", 20)
+    with pytest.raises(op.MatchError, match="more than 20 matches would have to be listed at once"):
+        found.count()
