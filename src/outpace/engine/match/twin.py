@@ -30,11 +30,14 @@ from outpace.engine.match.twin_search import (
     Walk,
 )
 from outpace.engine.match.twin_time import Arrivals
+from outpace.errors import MatchError
 from outpace.pattern.bound import PredicateClass
 from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
 
 #: So many steps take a few seconds, about as long as kernels take to be compiled.
 _PATIENCE: Final = 500_000
+#: Matches that one call finds at most where all are wanted: 4 GiB of Python's objects.
+MATCHES_MAX: Final = 1 << 23
 #: A step of the search takes as long as so many elements in a plain loop.
 _STEP: Final = 40
 #: How many steps a row takes, usually not more.
@@ -384,7 +387,17 @@ class _Part:
 
     def _run_free(self) -> None:
         """Emit the candidates of all starts by their last row, then start."""
-        starts = [self._candidates(start) for start in range(self._next, self._size)]
+        starts: list[_Start] = []
+        matches = len(self._emitted.start)
+        for start in range(self._next, self._size):
+            starts.append(self._candidates(start))
+            matches += sum(map(len, starts[-1].groups))
+            if matches > MATCHES_MAX:
+                raise MatchError(
+                    f"there are more than {MATCHES_MAX} matches",
+                    detail=f"it got to row {start} of the rows looked at",
+                    hint="take some with .limit(n), or shorten WITHIN or the windows",
+                )
         counts = dict.fromkeys(range(self._next, self._size), 0)
         groups = sorted(
             ((group[0].last, found.start, group) for found in starts for group in found.groups),

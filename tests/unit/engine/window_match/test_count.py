@@ -12,6 +12,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import outpace as op
+from outpace.engine.match import twin
 from outpace.engine.window_match import count as module
 
 
@@ -171,3 +172,11 @@ def test_too_many_matches_to_tell_apart_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(module, "LISTED_MAX", 20)
     with pytest.raises(op.MatchError, match="more than 20 matches would have to be listed at once"):
         found.count()
+
+
+@pytest.mark.parametrize("windows", [op.windows.count(9, slide=4), op.windows.count(9)])
+def test_too_many_matches_that_only_the_twin_finds_are_refused(windows, monkeypatch) -> None:
+    query = op.Query().order_by("ts").pattern("A ->> B").define(B="ts > A.ts").measures(n="1")
+    monkeypatch.setattr(twin, "MATCHES_MAX", 35)
+    with pytest.raises(op.MatchError, match="there are more than 35 matches"):
+        op.search({"ts": range(40)}, query.over(windows)).count()
