@@ -36,8 +36,6 @@ class EventsArrived:
         see `Clock.after`; None where the rows are all.
     watermark
         What the sender promises: none of its later events has a time before this.
-    ended
-        Whether these are the last events of all.
     arrival
         When they came, in microseconds of the clock of the host; NO_TIME where it has none.
     """
@@ -46,7 +44,6 @@ class EventsArrived:
     source: str | None = None
     spans: Integers | None = None
     watermark: int = NO_TIME
-    ended: bool = False
     arrival: int = NO_TIME
 
 

@@ -160,10 +160,12 @@ class Front(Stateful):
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
+        #: Whether what counts once the instance beside has answered ends the input; None: nothing.
+        self._untaken: bool | None = None
+        #: Whether events left the order, or windows opened, and nobody has taken them yet.
+        self._lost = False
         #: Whether the events are the matches of another stream, which tells the time.
         self._follows = False
-        #: Whether events that were taken could not be split or matched.
-        self.failed = False
 
     @property
     def arrived(self) -> int:
@@ -194,43 +196,45 @@ class Front(Stateful):
         )
 
     def step(self, message: Stimulus | Delivered) -> list[SetAside | SetTimer | Deliver | Routed]:
-        """Take what happened and return what is to be done."""
+        """Take what happened and return what is to be done.
+
+        After an error in the rows nothing is taken. Where the one instance is beside, so that
+        deliveries come back at once, a delivery that is not answered is one that failed: nothing is
+        taken either, or no more is, where events left the order or windows opened for it.
+        """
         if isinstance(message, Delivered):
             self._answered(message)
             return []
         self.check()
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
-        ended = False
+        self._untaken = None
         match message:
             case EventsArrived():
-                if message.ended and not isinstance(self._order, OrderedInput):
-                    # What waits comes before the end.
-                    events = replace(message, ended=False)
-                    return [*self.step(events), *self.step(SourceEnded())]
                 released = self._arrive(message)
-                ended = message.ended
             case TimeTold():
                 released = self._order.tell(message.watermark, message.source)
             case TimerFired():
                 released = self._order.fire(message.at)
             case SourceEnded():
                 released = self._order.finish(message.source)
-                ended = message.source is None
-                if ended and released.rows.num_rows:
-                    # What events decide comes before what their end does.
-                    before = [*self._blocks(released, ended=False)]
-                    return [*before, *self._route(self._nothing, released.watermark, ended=True)]
+        self._lost = not isinstance(self._order, OrderedInput)
         aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
-        return [
-            *(
-                SetAside(kind, self._shown(rows))
-                for kind, rows in aside
-                if rows is not None and rows.num_rows
-            ),
-            *([] if self.timer is None else [SetTimer(self.timer)]),
-            *self._blocks(released, ended=ended),
+        said: list[SetAside | SetTimer | Deliver | Routed] = [
+            SetAside(kind, self._shown(rows))
+            for kind, rows in aside
+            if rows is not None and rows.num_rows
         ]
+        if self.timer is not None:
+            said.append(SetTimer(self.timer))
+        ended = isinstance(message, SourceEnded) and message.source is None
+        if ended and released.rows.num_rows:
+            # What events decide comes before what their end does.
+            said += self._blocks(released, ended=False)
+            released = replace(released, rows=self._nothing)
+        said += self._blocks(released, ended=ended)
+        self._lost = self._lost and self._schedule is None
+        return said
 
     @property
     def timer(self) -> int | None:
@@ -255,17 +259,8 @@ class Front(Stateful):
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""
-        if self.failed:
+        if self._lost:
             raise DataError("an earlier push failed", hint="resume the query from a saved state")
-
-    def take_back(self) -> bool:
-        """Undo the last step, whose delivery nobody could take; say whether that is possible."""
-        if not isinstance(self._order, OrderedInput) or self._splitter is not None:
-            return False
-        self._order.take_back()
-        self._numbers.take_back()
-        self._ended = False
-        return True
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -367,41 +362,35 @@ class Front(Stateful):
 
     def _blocks(self, released: Released, *, ended: bool) -> Iterator[Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
-        rows, first = released.rows.select(self._spec.events.names), True
+        rows = released.rows.select(self._spec.events.names)
         if self._block_size is not None:
             rows = as_table(rows)
             while rows.num_rows and (size := self._block_size(rows)) < rows.num_rows:
-                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False, first=first)
-                rows, first = rows.slice(size), False
-        yield from self._route(rows, released.watermark, ended=ended, first=first)
+                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False)
+                rows = rows.slice(size)
+        yield from self._route(rows, released.watermark, ended=ended)
 
     def _route(
-        self,
-        rows: pa.Table | RearrangedRows,
-        watermark: int,
-        *,
-        ended: bool,
-        first: bool = True,
+        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool
     ) -> Iterator[Deliver | Routed]:
-        spec = self._spec
-        events, split = self._no_events, NO_SPLIT
-        if rows.num_rows or self._splitter is None:
-            try:
-                events = self._numbers.number(rows)
-                split = NO_SPLIT if self._splitter is None else self._splitter.push(events)
-            except BaseException:
-                if first and isinstance(self._order, OrderedInput):
-                    self._order.take_back()
-                else:
-                    # What was let go is lost: nobody may take the rest for the whole.
-                    self.failed = True
-                raise
-            self._numbers.take()
-        if self._splitter is not None:
-            split = self._close(self._splitter, split, watermark, ended=ended)
-        self._ended = ended
-        arrived = self.arrived
+        splitter, events, split = self._splitter, self._no_events, NO_SPLIT
+        arrived = self.arrived + rows.num_rows
+        changes = splitter is not None or self._lost
+        if rows.num_rows or splitter is None:
+            events = self._numbers.number(rows)
+            split = NO_SPLIT if splitter is None else splitter.push(events)
+            if changes:
+                self._numbers.take()
+        if changes:
+            self._lost, self._ended = True, ended
+            if isinstance(self._order, OrderedInput):
+                self._order.take()
+        else:
+            self._untaken = ended
+        if splitter is not None:
+            split = self._close(splitter, split, watermark, ended=ended)
         if self._schedule is None:
+            self._unanswered[0] += changes
             yield Deliver(0, events, None, split, arrived, watermark, ended)
         else:
             for one in self._schedule.route(events, split, self._loads):
@@ -411,9 +400,9 @@ class Front(Stateful):
                 self._unanswered[one.instance] += 1
                 self._loads[one.instance] += one.size
                 yield delivery
-        if spec.forgets_partitions and self._splitter is not None:
+        if self._spec.forgets_partitions and splitter is not None:
             touched = np.union1d(events.partition, split.closed.partition)
-            self._numbers.forget(self._splitter.idle(touched))
+            self._numbers.forget(splitter.idle(touched))
         yield Routed(arrived, watermark, ended)
 
     def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
@@ -426,11 +415,19 @@ class Front(Stateful):
         return Split(split.opened, closed)
 
     def _answered(self, message: Delivered) -> None:
+        if self._untaken is not None:
+            assert isinstance(self._order, OrderedInput)
+            self._order.take()
+            self._numbers.take()
+            self._ended, self._untaken = self._untaken, None
         if len(message.answer.idle):
             self._numbers.forget(message.answer.idle, restart=True)
         if self._unanswered[message.instance]:
             self._unanswered[message.instance] -= 1
-            self._loads[message.instance] -= message.answer.events
+            if self._schedule is None:
+                self._lost = self._unanswered[0] > 0
+            else:
+                self._loads[message.instance] -= message.answer.events
 
     def _check(self, schema: pa.Schema) -> None:
         """Refuse rows that have not the columns that are needed, or of other types."""
@@ -664,18 +661,14 @@ class Operator(Stateful):
         self.instance = Instance(spec)
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
-        """Take what happened and return what is to be done.
-
-        After an error in the rows nothing is taken. After one in their match nothing is either, or
-        no more rows are, where events were put in order or windows opened before it.
-        """
+        """Take what happened and return what is to be done; see `Front.step` for errors."""
         aside: list[Instruction] = []
         answers: list[Answer] = []
         for message in self.front.step(stimulus):
             if isinstance(message, SetAside | SetTimer):
                 aside.append(message)
             elif isinstance(message, Deliver):
-                answers.append(self._answer(message))
+                answers.append(self.instance.step(message))
                 self.front.step(Delivered(0, answers[-1]))
         return [*aside, _emitted(self.spec.bound.output, answers)]
 
@@ -699,13 +692,6 @@ class Operator(Stateful):
     @property
     def _header(self) -> dict[str, object]:
         return {"windows": self.spec.windows is not None}
-
-    def _answer(self, delivery: Deliver) -> Answer:
-        try:
-            return self.instance.step(delivery)
-        except BaseException:
-            self.front.failed = not self.front.take_back()
-            raise
 
 
 def match_whole(
@@ -750,6 +736,19 @@ def match_whole(
     return table, len(owner)
 
 
+def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
+    """Return all rows of a table in one delivery, with every window that they open closed."""
+    front = Front(replace(spec, checked=False))
+    taken = Delivered(0, Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0))
+    first, *_ = front.step(EventsArrived(_sorted(spec, rows)))
+    front.step(taken)
+    last, *_ = front.step(SourceEnded())
+    assert isinstance(first, Deliver)
+    assert isinstance(last, Deliver)
+    closed = joined_windows(first.split.closed, last.split.closed)
+    return replace(last, events=first.events, split=Split(first.split.opened, closed))
+
+
 def _sorted(spec: OperatorSpec, rows: pa.Table) -> pa.Table:
     """Return rows in the query's order, partition after partition where there are no windows."""
     if spec.query.windows is not None:
@@ -767,10 +766,7 @@ def _shares(spec: OperatorSpec) -> bool:
 
 def count_whole(spec: OperatorSpec, rows: pa.Table) -> int:
     """Return how many matches `match_whole` would find where all are wanted, of a pattern."""
-    front, instance = Front(replace(spec, checked=False)), Instance(spec)
-    ordered = in_order(spec.bound, rows, spec.time)
-    messages = front.step(EventsArrived(ordered, ended=True))
-    return sum(instance.count(message) for message in messages if isinstance(message, Deliver))
+    return Instance(spec).count(whole_delivery(spec, rows))
 
 
 def _name_of(scheduler: Scheduler) -> str:

@@ -75,7 +75,7 @@ _MATCHES: Final = pa.schema(
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _ENDED, _CLOCK = 4, 8, 16, 32
+_SOURCE, _SPANS, _CLOCK = 4, 8, 16
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -203,7 +203,7 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     if not isinstance(stimulus, SourceEnded):
         watermark = int(stimulus.watermark)
     if isinstance(stimulus, EventsArrived):
-        rows, flags = write_table(stimulus.rows), flags | _ENDED * stimulus.ended
+        rows = write_table(stimulus.rows)
         if stimulus.arrival != NO_TIME:
             flags, times = flags | _CLOCK, np.array([stimulus.arrival], "<i8").tobytes()
         if stimulus.spans is not None:
@@ -231,8 +231,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
             arrival, times = int(times[0]), times[1:]
         if flags & _SPANS:
             spans = times.reshape(-1, 2)
-        ended = bool(flags & _ENDED)
-        return EventsArrived(read_table(rows), source, spans, watermark, ended, arrival)
+        return EventsArrived(read_table(rows), source, spans, watermark, arrival)
 
 
 def instructions_checksum(instructions: Sequence[Instruction]) -> int:

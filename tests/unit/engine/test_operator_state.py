@@ -10,13 +10,12 @@ import outpace as op
 from outpace.engine.message import (
     Deliver,
     Delivered,
-    Emit,
     EventsArrived,
     SourceEnded,
     Stimulus,
     TurnEnded,
 )
-from outpace.engine.operator import Back, Front, Instance, Operator
+from outpace.engine.operator import Back, Front, Instance, Operator, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.identify import EventIds
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
@@ -87,15 +86,29 @@ def test_a_back_goes_on_where_it_was_saved() -> None:
     assert found == [2, 4, 6]
 
 
-def test_the_end_with_the_last_events_lets_out_what_waits() -> None:
+def test_a_delivery_that_nobody_answers_is_one_that_failed() -> None:
+    front = Front(OperatorSpec(PAIRS, ROWS.schema))
+    for _ in range(2):
+        delivery, _ = front.step(EventsArrived(ROWS))
+        assert isinstance(delivery, Deliver)
+        assert (delivery.arrived, front.arrived) == (6, 0)
+    operator = Operator(OperatorSpec(PAIRS, ROWS.schema))
+    operator.step(EventsArrived(ROWS))
+    assert operator.front.arrived == 6
+    # Windows that opened cannot be taken back.
+    front = Front(OperatorSpec(WINDOWS, ROWS.schema))
+    front.step(EventsArrived(ROWS))
+    with pytest.raises(DataError, match="an earlier push failed"):
+        front.step(EventsArrived(ROWS))
+
+
+def test_the_end_lets_out_what_waits() -> None:
     query = PAIRS.disorder(op.KSlack(100))
     operator = Operator(
         OperatorSpec(query, ROWS.schema, disorder=bind_disorder(query, ROWS.schema))
     )
-    said = operator.step(EventsArrived(ROWS, ended=True))
-    assert [one.matches.table["at"].to_pylist() for one in said if isinstance(one, Emit)] == [
-        [2, 4, 6]
-    ]
+    assert matches_of(operator.step(EventsArrived(ROWS))).num_rows == 0
+    assert matches_of(operator.step(SourceEnded()))["at"].to_pylist() == [2, 4, 6]
 
 
 def test_a_column_cannot_be_taken_for_ids() -> None:

@@ -52,7 +52,8 @@ class OrderedInput(Order):
         self._arrival = Arrival(bound, partition_by)
         self._time = _time(bound)
         self._watermark = int(NO_TIME)
-        self._before = self._arrival.latest, self._watermark
+        #: What counts from `take` on: the rows, and how far time comes with them.
+        self._next = self._nothing, self._watermark
 
     @property
     def watermark(self) -> int:
@@ -73,7 +74,7 @@ class OrderedInput(Order):
         return 0
 
     def push(self, events: EventsArrived) -> Released:
-        """Take the next rows; after an error nothing is taken."""
+        """Check the next rows; they count from `take` on."""
         rows = events.rows
         if self._checked:
             if self._read is not None and rows.column(self._read).null_count:
@@ -81,10 +82,16 @@ class OrderedInput(Order):
                 valid_times(self._read, rows.column(self._read), range(rows.num_rows))
             self._arrival.check(rows)
             self._check_passed(rows)
-            self._before = self._arrival.latest, self._watermark
+        watermark = max(self._watermark, int(events.watermark), self._last_time(rows))
+        self._next = rows, watermark
+        return Released(rows, watermark)
+
+    def take(self) -> None:
+        """Let what was let go last count; without it, it is as if nothing had come."""
+        rows, self._watermark = self._next
+        if self._checked:
             self._arrival.take(rows)
-        self._watermark = max(self._watermark, int(events.watermark), self._last_time(rows))
-        return Released(rows, self._watermark)
+        self._next = self._nothing, self._watermark
 
     def tell(self, time: int, source: str | None = None) -> Released:
         """Take a promise that no later row has a time before this."""
@@ -92,12 +99,8 @@ class OrderedInput(Order):
 
     def finish(self, source: str | None = None) -> Released:
         """Say that no more rows come."""
-        self._before = self._arrival.latest, self._watermark
-        return Released(self._nothing, self._watermark)
-
-    def take_back(self) -> None:
-        """Undo the last `push`."""
-        self._arrival.latest, self._watermark = self._before
+        self._next = self._nothing, self._watermark
+        return Released(*self._next)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

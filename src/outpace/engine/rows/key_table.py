@@ -148,10 +148,6 @@ class KeyTable(Stateful):
             del self._numbers[self._given[number]]
             self._free.append(number)
 
-    def take_back(self, found: KeyNumbers) -> None:
-        """Undo the last `add`."""
-        self.forget(np.array(list(found.added.values()), np.int64))
-
     def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
         numbers = self.numbers

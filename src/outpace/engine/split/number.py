@@ -28,12 +28,11 @@ from outpace.pattern.bound import BoundQuery
 
 @dataclass(frozen=True)
 class _Piece:
-    """A piece of the stream: its events, their keys, and how many each had before and then."""
+    """A piece of the stream: its events, their keys, and how many each has had with it."""
 
     size: int
     keys: KeyNumbers
-    before: Integers
-    after: Integers
+    counts: Integers
 
 
 class EventNumbers(Stateful):
@@ -69,7 +68,7 @@ class EventNumbers(Stateful):
         #: How many events each partition has had, by its number.
         self._counts = np.zeros(16, np.int64)
         self._keys = KeyTable(pa.schema([schema.field(name) for name in partition_by]))
-        self._piece = self._none = self._piece_of(schema.empty_table())
+        self._piece = self._piece_of(schema.empty_table())
 
     @property
     def arrived(self) -> int:
@@ -92,7 +91,7 @@ class EventNumbers(Stateful):
         codes = piece.keys.codes, piece.keys.numbers
         if self._keyed:
             ordinal = np.empty(len(arrival), np.int64)
-            count_rows(piece.keys.codes, piece.after, ordinal)
+            count_rows(piece.keys.codes, piece.counts, ordinal)
         return Events.of_codes(rows, codes, ordinal, arrival, times)
 
     def take(self) -> None:
@@ -102,15 +101,7 @@ class EventNumbers(Stateful):
         self._keys.add(piece.keys)
         if self._keyed:
             self._counts = grown(self._counts, self._keys.room, 0)
-            self._counts[piece.keys.numbers] = piece.after
-
-    def take_back(self) -> None:
-        """Undo the last `take`."""
-        piece, self._piece = self._piece, self._none
-        self._arrived -= piece.size
-        self._keys.take_back(piece.keys)
-        if self._keyed:
-            self._counts[piece.keys.numbers] = piece.before
+            self._counts[piece.keys.numbers] = piece.counts
 
     def forget(self, partitions: Integers, *, restart: bool = False) -> None:
         """Forget partitions: should they come again, they are new, with the number of any such.
@@ -161,10 +152,10 @@ class EventNumbers(Stateful):
 
     def _piece_of(self, rows: pa.Table | RearrangedRows) -> _Piece:
         keys = self._keys.look_up(rows)
-        before = np.zeros(len(keys.numbers), np.int64)
+        counts = np.zeros(len(keys.numbers), np.int64)
         old = keys.numbers < self._keys.room
-        before[old] = self._counts[keys.numbers[old]]
-        return _Piece(rows.num_rows, keys, before, before.copy())
+        counts[old] = self._counts[keys.numbers[old]]
+        return _Piece(rows.num_rows, keys, counts)
 
 
 def in_order(bound: BoundQuery, table: pa.Table, time: str | None = None) -> pa.Table:

@@ -582,7 +582,7 @@ def test_the_steps_of_another_recording_are_refused(recorded: Path, folder: Path
 def stimuli() -> Iterator[Stimulus]:
     table = rows([1, None, 3])
     yield EventsArrived(table)
-    yield EventsArrived(table.slice(1), "east", np.array([[1, 3], [7, 9]]), 5, ended=True)
+    yield EventsArrived(table.slice(1), "east", np.array([[1, 3], [7, 9]]), 5)
     yield EventsArrived(table.slice(3), "", np.zeros((0, 2), np.int64))
     yield EventsArrived(pa.table({"d": pa.array(["x", "y"]).dictionary_encode(), "l": [[1], None]}))
     yield TimeTold(-7)
@@ -598,9 +598,7 @@ def test_a_stimulus_reads_back_and_damage_is_refused(stimulus: Stimulus) -> None
     if isinstance(stimulus, EventsArrived):
         assert isinstance(again, EventsArrived)
         assert again.rows.equals(stimulus.rows)
-        assert (again.source, again.watermark, again.ended) == (
-            *(stimulus.source, stimulus.watermark, stimulus.ended),
-        )
+        assert (again.source, again.watermark) == (stimulus.source, stimulus.watermark)
         assert (again.spans is None) == (stimulus.spans is None)
         if stimulus.spans is not None:
             assert again.spans is not None
