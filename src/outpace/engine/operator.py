@@ -26,7 +26,7 @@ from outpace.engine.event import EVENT_ID, no_events
 from outpace.engine.match.contract import Progress
 from outpace.engine.match.output import match_table, timed_out_schema
 from outpace.engine.match.task import match_block, whole_block
-from outpace.engine.merge.merger import ENDED, Merger
+from outpace.engine.merge.merger import Merger
 from outpace.engine.message import (
     NO_SPLIT,
     AllAnswered,
@@ -64,7 +64,7 @@ from outpace.engine.split.windows import Split, Windows, joined_windows
 from outpace.engine.state import NATURAL, State, integer, require
 from outpace.engine.window_match.apply import Applied, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
-from outpace.engine.window_match.matcher import ROWS_IN_STEP, WindowMatcher
+from outpace.engine.window_match.matcher import ENDED, ROWS_IN_STEP, WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.sharing import sharing

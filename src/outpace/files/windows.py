@@ -27,8 +27,8 @@ from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import WindowBatch, count_windows
 from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.task import kept_columns, prepare
-from outpace.engine.rows.times import as_integers
-from outpace.engine.split.number import EventNumbers, in_order
+from outpace.engine.rows.times import as_integers, valid_times
+from outpace.engine.split.number import in_order
 from outpace.files.blocks import bucket_count, pack_units
 from outpace.files.order import GroupOrder, order_groups
 from outpace.files.parquet import FileList
@@ -388,7 +388,8 @@ class FileWindows:
         """Match the windows held, whose events have times from the first up to the second."""
         assert self._plan.windows.windows is not None
         column = self._plan.windows.windows.time
-        known = EventNumbers(rows.schema, (), column).number(rows).times
+        assert column is not None
+        known = valid_times(column, rows.column(column))
         earlier = known < max(times[0], _INT64.min)
         inside = ~earlier & (known <= min(times[1] - 1, _INT64.max))
         chosen = rows if inside.all() else rows.filter(pa.array(inside))
@@ -407,7 +408,7 @@ class FileWindows:
         low, high = int(windows.first.min()), int(windows.stop.max())
         rows = rows.slice(low - before, high - low)
         if bound.time is not None:
-            times = EventNumbers(rows.schema, (), bound.time).number(rows).times
+            times = valid_times(bound.time, rows.column(bound.time))
             first, last = times[windows.first - low], times[windows.stop - 1 - low]
             windows = replace(windows, start_time=first, end_time=last)
         return self._matcher.match_batch(rows, WindowBatch(windows, *own))

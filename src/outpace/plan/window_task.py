@@ -29,6 +29,7 @@ from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import valid_times
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.wire import read_delivery, read_windows, write_delivery, write_windows
@@ -234,7 +235,8 @@ class WindowTask:
         return self.plan.batches
 
     def _times(self, rows: pa.Table) -> Integers:
-        return EventNumbers(rows.schema, (), self._windows.time).number(rows).times
+        assert self._windows.time is not None
+        return valid_times(self._windows.time, rows.column(self._windows.time))
 
 
 def pack_batch(number: int, batch: WindowBatch, rows: pa.Table | None = None) -> pa.RecordBatch:

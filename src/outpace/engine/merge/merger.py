@@ -13,7 +13,6 @@ those that came out and start behind the slowest horizon. Paper: SPACE (Amann 20
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +20,10 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integers, require
+from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
-
-#: The frontier and the horizon of an instance that has ended.
-ENDED: Final = int(np.iinfo(np.int64).max)
 
 
 class Merger(Stateful):

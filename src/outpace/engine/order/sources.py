@@ -274,10 +274,6 @@ class SourceMerge(Stateful):
         waiting = self._waiting[self._number(source)]
         return not waiting.finished and waiting.events < self._capacity
 
-    def has_finished(self, source: str) -> bool:
-        """Say whether a source sends no more events."""
-        return self._waiting[self._number(source)].finished
-
     def buffered(self, source: str) -> int:
         """Return how many events of a source wait."""
         return self._waiting[self._number(source)].events

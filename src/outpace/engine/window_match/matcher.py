@@ -49,7 +49,7 @@ from outpace.pattern.query import RowsPerMatch
 #: So many events and what belongs to them fit into fast memory.
 ROWS_IN_STEP: Final = 1 << 17
 
-#: The frontier of an instance that is given no more events.
+#: The frontier and the horizon of an instance that is given no more events.
 ENDED: Final = int(np.iinfo(np.int64).max)
 
 
