@@ -265,7 +265,7 @@ def test_an_operator_in_python_has_to_be_given(folder: Path) -> None:
     assert (first.as_recorded, second.as_recorded) == (True, True)
     assert "too much" in str(second.error)
     with pytest.raises(StateError, match="another query"):
-        op.replay(folder, query=op.Query("sums").order_by("ts").apply(op.EventOperator))
+        op.replay(folder, query=query.disorder(op.KSlack(1)))
 
 
 def test_another_query_is_refused(recorded: Path) -> None:
