@@ -14,7 +14,7 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
 
@@ -736,15 +736,20 @@ def match_whole(
     return table, len(owner)
 
 
-def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
-    """Return all rows of a table in one delivery, with every window that they open closed."""
+def deliveries(spec: OperatorSpec, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
+    """Yield what one instance is to take of rows in order, which is elsewhere and does not say."""
     front = Front(replace(spec, checked=False))
     taken = Delivered(0, Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0))
-    first, *_ = front.step(EventsArrived(_sorted(spec, rows)))
-    front.step(taken)
-    last, *_ = front.step(SourceEnded())
-    assert isinstance(first, Deliver)
-    assert isinstance(last, Deliver)
+    for stimulus in stimuli:
+        for message in front.step(stimulus):
+            if isinstance(message, Deliver):
+                yield message
+                front.step(taken)
+
+
+def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
+    """Return all rows of a table in one delivery, with every window that they open closed."""
+    first, last = deliveries(spec, [EventsArrived(_sorted(spec, rows)), SourceEnded()])
     closed = joined_windows(first.split.closed, last.split.closed)
     return replace(last, events=first.events, split=Split(first.split.opened, closed))
 

@@ -13,7 +13,7 @@ windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -32,6 +32,7 @@ from outpace.engine.split.number import in_order
 from outpace.files.blocks import bucket_count, pack_units
 from outpace.files.order import GroupOrder, order_groups
 from outpace.files.parquet import FileList
+from outpace.pattern import ast
 from outpace.pattern.bind.windows import ByCount, ByTime
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.notation.print_name import print_name
@@ -346,15 +347,27 @@ class FileWindows:
             return self._match_time(rows, units[0].before, (low, high), held, own)
         return self._match_count(rows, units[0].before, held, own)
 
-    def split(self) -> Iterator[WindowBatch]:
+    def split(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of all rows, reading what opens and closes windows."""
-        columns = self._plan.split_columns
+        query, columns = self._plan.query, self._plan.split_columns
+        # Any pattern will do: who splits does not match.
+        rows = Query(
+            partitions=query.partitions,
+            order=query.order,
+            tree=ast.Var("A"),
+            windows=query.windows,
+            numbered=query.numbered,
+        )
+        task = WindowTask(self._plan.windows, prepare(rows, self._plan.files.schema), columns)
         ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
-        for batch, _ in self.task.split(ordered):
-            yield batch
+        return task.split(ordered, described=True)
 
-    def match_batch(self, batch: WindowBatch) -> pa.Table:
-        """Return the matches that count for a batch, reading its rows."""
+    def match_described(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the matches that count for batches, reading the rows of each."""
+        for batch, _ in self.task.batches(packed):
+            yield self._matcher.match_batch(self._rows_of(batch), batch)
+
+    def _rows_of(self, batch: WindowBatch) -> pa.Table:
         low, high = batch.rows
         units = [
             unit
@@ -362,8 +375,7 @@ class FileWindows:
             if unit.before + unit.rows > low and unit.before < high
         ]
         rows = pa.concat_tables([self._read(unit) for unit in units])
-        rows = rows.slice(low - units[0].before, high - low)
-        return self._matcher.match_batch(rows, batch)
+        return rows.slice(low - units[0].before, high - low)
 
     def number(self) -> Iterator[pa.RecordBatch]:
         """Yield the events of all keys, numbered, split and packed by key."""

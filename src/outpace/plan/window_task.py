@@ -14,25 +14,21 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, rising
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
-from outpace.engine.divide.batches import (
-    BatchCutter,
-    TimeBatches,
-    WindowBatch,
-)
+from outpace.engine.divide.batches import BatchCutter, TimeBatches, WindowBatch
 from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import pack_slices
+from outpace.engine.event import Events
 from outpace.engine.match.contract import Task
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
-from outpace.engine.operator import Front, Instance
+from outpace.engine.operator import Front, Instance, deliveries
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import valid_times
-from outpace.engine.split.choose import make_splitter
-from outpace.engine.split.number import EventNumbers
-from outpace.engine.wire import read_delivery, read_windows, write_delivery, write_windows
+from outpace.engine.split.windows import Split
+from outpace.engine.wire import read_delivery, write_delivery
 from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.schedulers import ByKey
@@ -47,14 +43,13 @@ ORDERED: Final = pa.schema(
     ]
 )
 
-#: Batches: the numbers of their own windows, all their windows, and their rows.
+#: Batches: the numbers of their own windows, and all their windows with their events.
 BATCHES: Final = pa.schema(
     [
         pa.field("batch", pa.int64(), nullable=False),
         pa.field("first", pa.int64(), nullable=False),
         pa.field("stop", pa.int64(), nullable=False),
-        pa.field("windows", pa.binary(), nullable=False),
-        pa.field("block", pa.binary(), nullable=False),
+        pa.field("delivery", pa.binary(), nullable=False),
     ]
 )
 
@@ -161,27 +156,55 @@ class WindowTask:
         tables = [pa.table(read_block(block, self.rows)) for block in blocks]
         return pa.concat_tables(tables)
 
-    def split(self, ordered: Iterable[pa.Table]) -> Iterator[tuple[WindowBatch, pa.Table]]:
+    def split(
+        self, ordered: Iterable[pa.Table], *, described: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Cut rows that come in order into batches, each with the rows that it needs.
+
+        Or with none, where rows are only described: tasks that match read them elsewhere.
 
         Memory: the rows of the batches that are not complete.
         """
-        plan, splitter = self.plan, make_splitter(self._windows)
-        numbers = EventNumbers(self.bound.schema, self.bound.partition_by, self._spec.time)
+        plan, columns = self.plan, tuple(self._spec.kept.names)
         cutter = BatchCutter(plan.batch_rows, plan.batch_windows, neighbours=plan.neighbours)
-        held: pa.Table | None = None
-        begin = 0
-        for rows in ordered:
-            events = numbers.number(rows)
-            numbers.take()
-            held = rows if held is None else pa.concat_tables([held, rows])
-            for batch in cutter.take(splitter.push(events)):
-                yield batch, _part(held, batch, begin)
-            needed = cutter.needed_from(numbers.arrived)
-            held, begin = held.slice(needed - begin), needed
-        if held is not None:
-            for batch in cutter.take(splitter.finish(), ended=True):
-                yield batch, _part(held, batch, begin)
+        held: list[pa.Table] = []
+        begin, number = 0, itertools.count()
+        for taken in deliveries(self._spec, _stimuli(ordered)):
+            if len(taken.events.arrival):
+                held = [pa.concat_tables([*held, taken.events.rows])]
+            for batch in cutter.take(taken.split, ended=taken.ended):
+                low, high = batch.rows
+                size = 0 if described else high - low
+                numbers = rising(low, size)
+                rows = held[0].slice(low - begin, size)
+                events = Events(rows, numbers[:0], numbers, numbers, numbers[:0])
+                split = Split(batch.windows, batch.windows)
+                delivery = Deliver(next(number), events, None, split, high)
+                cell = write_delivery(delivery, columns, keyed=False)
+                values = delivery.instance, batch.first, batch.stop, cell
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([one], kind)
+                        for one, kind in zip(values, BATCHES.types, strict=True)
+                    ],
+                    schema=BATCHES,
+                )
+            needed = cutter.needed_from(taken.arrived)
+            held, begin = [rows.slice(needed - begin) for rows in held], needed
+
+    def batches(self, packed: Iterable[pa.RecordBatch]) -> Iterator[tuple[WindowBatch, Deliver]]:
+        """Yield batches, each with its delivery."""
+        for part in packed:
+            _, firsts, stops, cells = part.columns
+            for first, stop, cell in zip(firsts, stops, cells, strict=True):
+                delivery = read_delivery(cell.as_buffer(), self._spec.kept, self.bound)
+                yield WindowBatch(delivery.split.closed, first.as_py(), stop.as_py()), delivery
+
+    def match_split(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Yield the matches that count for batches, one after the other."""
+        matcher = self.matcher()
+        for batch, delivery in self.batches(packed):
+            yield matcher.match(batch, delivery)
 
     def number(self, ordered: Iterable[pa.Table], buckets: int) -> Iterator[pa.RecordBatch]:
         """Number and split the events of all keys, which come in order, for buckets of keys.
@@ -191,8 +214,7 @@ class WindowTask:
         query = self._spec.query.instances(buckets, ByKey())
         front = Front(replace(self._spec, query=query, instances=buckets, checked=False))
         columns = tuple(self._spec.kept.names)
-        stimuli: Iterator[Stimulus] = itertools.chain(map(EventsArrived, ordered), [SourceEnded()])
-        for position, stimulus in enumerate(stimuli):
+        for position, stimulus in enumerate(_stimuli(ordered)):
             deliveries = [one for one in front.step(stimulus) if isinstance(one, Deliver)]
             yield pa.RecordBatch.from_arrays(
                 [
@@ -239,26 +261,9 @@ class WindowTask:
         return valid_times(self._windows.time, rows.column(self._windows.time))
 
 
-def pack_batch(number: int, batch: WindowBatch, rows: pa.Table | None = None) -> pa.RecordBatch:
-    """Return a batch as a row of `BATCHES`; without rows where they are read elsewhere."""
-    block = pa.array([b""]) if rows is None else block_cells([narrow_rows(_arrays(rows))])
-    columns = [pa.array([value]) for value in (number, batch.first, batch.stop)]
-    return pa.RecordBatch.from_arrays(
-        [*columns, pa.array([bytes(write_windows(batch.windows))]), block], schema=BATCHES
-    )
-
-
-def unpack_batches(packed: pa.RecordBatch) -> Iterator[tuple[WindowBatch, pa.Buffer]]:
-    """Yield batches, and the blocks of their rows."""
-    _, firsts, stops, windows, blocks = packed.columns
-    for first, stop, cell, block in zip(firsts, stops, windows, blocks, strict=True):
-        batch = WindowBatch(read_windows(cell.as_buffer()), first.as_py(), stop.as_py())
-        yield batch, block.as_buffer()
-
-
-def _part(held: pa.Table, batch: WindowBatch, begin: int) -> pa.Table:
-    first, stop = batch.rows
-    return held.slice(first - begin, stop - first)
+def _stimuli(ordered: Iterable[pa.Table]) -> Iterator[Stimulus]:
+    yield from map(EventsArrived, ordered)
+    yield SourceEnded()
 
 
 def _arrays(rows: pa.Table) -> dict[str, pa.Array]:

@@ -23,7 +23,7 @@ from outpace.files.windows import FileWindows, Way, plan_window_files
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
-from outpace.plan.window_task import NUMBERED, pack_batch, unpack_batches
+from outpace.plan.window_task import NUMBERED
 from outpace.windows import landmark
 
 
@@ -46,10 +46,7 @@ def from_files(query: Query, table: pa.Table, group: int) -> tuple[Way, int, lis
         if plan.way is Way.SHARES:
             found = [files.match_share(share) for share in range(len(plan.shares))]
         elif plan.way is Way.DESCRIBED:
-            for number, batch in enumerate(files.split()):
-                found += [
-                    files.match_batch(b) for b, _ in unpack_batches(pack_batch(number, batch))
-                ]
+            found = list(files.match_described(files.split()))
         elif plan.way is Way.NUMBERED:
             cells = pa.Table.from_batches(list(files.number()), NUMBERED).sort_by("bucket")
             found = list(files.task.match_numbered(cells.to_batches(1)))

@@ -22,7 +22,7 @@ from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
 from outpace.plan.division import Division
 from outpace.plan.plan import Plan, plan_query
-from outpace.plan.window_task import NUMBERED, WindowTask, pack_batch, unpack_batches
+from outpace.plan.window_task import NUMBERED, WindowTask
 
 
 def crossing(plan: Plan, table: pa.Table) -> pa.Table:
@@ -51,10 +51,7 @@ def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
     elif plan.division is Division.SPLIT:
         packed = [task.pack(part, number) for number, part in enumerate(parts)]
         blocks = (task.unpack([one["block"][0].as_buffer()]) for one in packed)
-        matcher = task.matcher()
-        for number, (batch, held) in enumerate(task.split(blocks)):
-            for cell, block in unpack_batches(pack_batch(number, batch, held)):
-                found.append(matcher.match_batch(task.unpack([block]), cell))
+        found = list(task.match_split(task.split(blocks)))
     elif plan.division is Division.NUMBERED:
         found = by_number(task, parts)
     else:
@@ -125,5 +122,5 @@ def test_rows_of_which_nothing_is_read_are_counted() -> None:
     task = WindowTask(plan, plan.bits.task, plan.crossing.names)
     sent = pa.table([pa.array([0] * 5, pa.int8())], schema=plan.crossing)
     rows = task.unpack([task.pack(sent, 0)["block"][0].as_buffer()])
-    found = [task.matcher().match_batch(held, batch) for batch, held in task.split([rows])]
+    found = task.match_split(task.split([rows]))
     assert pa.concat_tables(found).to_pylist() == [{"n": 2}, {"n": 2}]

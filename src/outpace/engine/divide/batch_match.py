@@ -20,7 +20,6 @@ from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.choose import make_splitter
 from outpace.engine.split.number import EventNumbers, in_order
 from outpace.engine.split.windows import Split, Windows, joined_windows, take_windows
-from outpace.engine.window_match.result import WindowMatches
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,12 @@ class BatchMatcher:
         batch
             The windows.
         """
-        events = self._numbered(rows)
-        events = self._renumbered(events, batch.rows[0])
-        matches = self._instance(events, Split(batch.windows, batch.windows))
+        events = self._renumbered(self._numbered(rows), batch.rows[0])
+        return self.match(batch, _delivery(events, Split(batch.windows, batch.windows)))
+
+    def match(self, batch: WindowBatch, delivery: Deliver) -> pa.Table:
+        """Return the matches that count for a batch, of which all is delivered."""
+        matches = Instance(self._spec).step(delivery).matches
         mine = (matches.window >= batch.first) & (matches.window < batch.stop)
         return matches.take(np.flatnonzero(mine)).table
 
@@ -101,7 +103,8 @@ class BatchMatcher:
         # Windows are closed by the end of their part, whatever comes in the next one.
         end = ends[_part_of(closed.number, held)]
         closed = replace(closed, closed_at=np.minimum(closed.closed_at, end))
-        matches = self._instance(events, Split(_within(split.opened, held), closed))
+        delivery = _delivery(events, Split(_within(split.opened, held), closed))
+        matches = Instance(self._spec).step(delivery).matches
         own = np.array([part.own for part in parts])[_part_of(matches.window, held)]
         mine = (matches.window >= own[:, 0]) & (matches.window < own[:, 1])
         return matches.take(np.flatnonzero(mine)).table
@@ -116,10 +119,10 @@ class BatchMatcher:
         keyed = bool(self._bound.partition_by)
         return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
 
-    def _instance(self, events: Events, split: Split) -> WindowMatches:
-        arrived = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
-        delivery = Deliver(0, events, None, split, arrived, ended=True)
-        return Instance(self._spec).step(delivery).matches
+
+def _delivery(events: Events, split: Split) -> Deliver:
+    arrived = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
+    return Deliver(0, events, None, split, arrived, ended=True)
 
 
 def _part_of(numbers: Integers, held: Integers) -> Integers:

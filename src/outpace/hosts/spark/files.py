@@ -46,7 +46,7 @@ from outpace.hosts.spark.frame_windows import placed_batches, placed_buckets
 from outpace.pattern.query import Query
 from outpace.plan.division import Division
 from outpace.plan.plan import plan_query
-from outpace.plan.window_task import BATCHES, NUMBERED, pack_batch, unpack_batches
+from outpace.plan.window_task import BATCHES, NUMBERED
 from outpace.plan.windows import by_windows
 
 
@@ -276,15 +276,11 @@ def _match_shares(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.Record
 def _describe(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     files = FileWindows(plan)
     for _ in _ids(batches):
-        for number, batch in enumerate(files.split()):
-            yield pack_batch(number, batch)
+        yield from files.split()
 
 
 def _match_described(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    files = FileWindows(plan)
-    for part in batches:
-        for batch, _ in unpack_batches(part):
-            yield from files.match_batch(batch).to_batches(BATCH_ROWS)
+    yield from in_batches(FileWindows(plan).match_described(batches))
 
 
 def _number(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,6 @@ from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import PACKED
 from outpace.errors import DataError
 from outpace.hosts.spark.frame import (
-    BATCH_ROWS,
     Batches,
     as_planned,
     in_batches,
@@ -45,8 +44,6 @@ from outpace.plan.window_task import (
     NUMBERED,
     ORDERED,
     WindowTask,
-    pack_batch,
-    unpack_batches,
 )
 
 #: Packed batches of time with the number of rows before each.
@@ -189,8 +186,7 @@ def _pack_in_order(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def _split(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
     task = window_task(plan)
-    for number, (batch, rows) in enumerate(task.split(_ordered(task, batches))):
-        yield pack_batch(number, batch, rows)
+    yield from task.split(_ordered(task, batches))
 
 
 def _number(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -207,9 +203,4 @@ def _match_numbered(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _match_split(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    task = window_task(plan)
-    matcher = task.matcher()
-    for part in batches:
-        for batch, block in unpack_batches(part):
-            found = matcher.match_batch(task.unpack([block]), batch)
-            yield from found.to_batches(BATCH_ROWS)
+    yield from in_batches(window_task(plan).match_split(batches))
