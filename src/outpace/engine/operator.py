@@ -267,7 +267,7 @@ class Front(Stateful):
         parts = {"order": self._order.state(), "numbers": self._numbers.state()}
         if self._spec.identified:
             parts["ids"] = self._ids.state()
-        if self._splitter is not None:
+        if self._splitter is not None and not self._ended:
             parts["windows"] = self._splitter.state()
         numbers: dict[str, object] = {"ended": self._ended, "follows": self._follows}
         if self._schedule is not None:
@@ -287,7 +287,7 @@ class Front(Stateful):
         self._numbers.restore(state.part("numbers"))
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
-        if self._splitter is not None:
+        if self._splitter is not None and not self._ended:
             self._splitter.restore(state.part("windows"))
             self._require_same(self._splitter)
         if self._schedule is not None:

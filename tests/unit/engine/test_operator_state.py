@@ -158,6 +158,25 @@ def test_an_end_that_fails_takes_back_nothing_but_itself() -> None:
         stream.push({"ts": [5], "s": ["1"]})
 
 
+class Counted(op.Operator):
+    output = pa.schema([("n", pa.int64())])
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def process(self, events: pa.Table) -> None:
+        self._count += events.num_rows
+
+    def close(self) -> dict[str, list[int]]:
+        return {"n": [self._count]}
+
+    def state(self) -> bytes:
+        return str(self._count).encode()
+
+    def restore(self, state: bytes) -> None:
+        self._count = int(state)
+
+
 @pytest.mark.parametrize(
     "windows",
     [
@@ -170,11 +189,15 @@ def test_an_end_that_fails_takes_back_nothing_but_itself() -> None:
     ],
 )
 @pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("operator", [False, True])
 def test_a_stream_that_has_ended_is_saved_and_stays_ended(
-    windows: op.windows.Windows | None, *, keyed: bool
+    windows: op.windows.Windows | None, *, keyed: bool, waits: bool, operator: bool
 ) -> None:
-    query = op.Query("q").order_by("ts").pattern("A B").measures(n="COUNT(*)")
+    query = op.Query("q").order_by("ts")
+    query = query.apply(Counted) if operator else query.pattern("A B").measures(n="COUNT(*)")
     query = query if windows is None else query.over(windows)
+    query = query.disorder(op.KSlack(1)) if waits else query
     query = query.partition_by("key") if keyed else query
     stream = op.open(query)
     stream.push({"ts": [1, 2, 3, 4], "x": [1, 2, 1, 2], "key": [0, 1, 0, 1]})
