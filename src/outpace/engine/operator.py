@@ -320,8 +320,7 @@ class Front(Stateful):
 
     def _arrive(self, message: EventsArrived) -> Released:
         """Let the order take events, with their ids."""
-        rows, source = message.rows, message.source
-        self._check(rows.schema)
+        rows, source = self._fitted(message.rows), message.source
         given = self._spec.disorder is not None or self._spec.sources is not None
         if (message.watermark != NO_TIME or self._follows) and not given:
             self._check_following(rows)
@@ -429,9 +428,14 @@ class Front(Stateful):
             else:
                 self._loads[message.instance] -= message.answer.events
 
-    def _check(self, schema: pa.Schema) -> None:
-        """Refuse rows that have not the columns that are needed, or of other types."""
-        spec = self._spec
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the columns of the stream, or refuse those that have not all of them.
+
+        Tables may differ in the order of columns, and in what is said beside their types.
+        """
+        spec, schema = self._spec, rows.schema
+        if schema.equals(spec.schema, check_metadata=True):
+            return rows
         for field in spec.events if spec.disorder is None else spec.schema:
             if field == EVENT_ID:
                 continue
@@ -441,6 +445,9 @@ class Front(Stateful):
             found = schema.field(index).type
             if found != field.type:
                 raise other_type(field.name, found, field.type)
+        there = [field for field in spec.schema if field.name in schema.names]
+        columns = [rows.column(field.name) for field in there]
+        return pa.Table.from_arrays(columns, schema=pa.schema(there))
 
     def _require_same(self, splitter: Splitter) -> None:
         """Refuse the saved state of a splitter that took other events."""

@@ -266,10 +266,11 @@ def parts(table: pa.Table, count: int, name: str = "part") -> list[bytes]:
     return list(column.to_pylist())
 
 
-def require_types(table: pa.Table, schema: pa.Schema) -> None:
-    """Refuse a table that has other columns than a schema, or other types."""
+def typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with a schema, or refuse one that has other columns or other types."""
     known = table.schema.names == schema.names and table.schema.types == schema.types
     require(known, f"the columns are {', '.join(table.schema.names)[:200]}")
+    return pa.table(table.columns, schema=schema)
 
 
 def _integers(table: pa.Table, name: str, bounds: range) -> Integers:

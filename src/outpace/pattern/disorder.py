@@ -49,9 +49,9 @@ class Disorder:
     invalid
         "fail" or "quarantine".
     ahead
-        An event whose time is further than this ahead of all events before it is invalid; by
-        default none is. A duration such as "1 hour", or an integer in units of an integer time
-        column.
+        An event whose time is further than this ahead of all events before it, or with `Watermark`
+        of the time that was told last, is invalid; by default none is. A duration such as "1 hour",
+        or an integer in units of an integer time column.
     """
 
     #: What `explain` says of a kind, with its settings in units of time.

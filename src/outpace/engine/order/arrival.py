@@ -21,7 +21,7 @@ from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.rows.partition import comparable, key_codes, one_array, sort_rows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import require, require_types
+from outpace.engine.state import require, typed
 from outpace.errors import DataError
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.duration import print_duration
@@ -94,7 +94,7 @@ class Arrival(Stateful):
 
     def restore(self, latest: pa.Table) -> None:
         """Go on after the rows that `latest` had when it was saved."""
-        require_types(latest, self.latest.schema)
+        latest = typed(latest, self.latest.schema)
         by_key = bool(self._by_key.partition_by)
         require(by_key or latest.num_rows <= 1, "more than one row is the last")
         self.latest = latest

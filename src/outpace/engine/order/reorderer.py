@@ -37,7 +37,7 @@ from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
-from outpace.engine.state import NATURAL, State, integer, lists, require, require_types
+from outpace.engine.state import NATURAL, State, integer, lists, require, typed
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -110,8 +110,6 @@ class Reorderer(Order):
             An event is invalid, and such are not to be set aside.
         """
         rows = events.rows
-        # Other tables may differ in what is said beside the types, and are joined with these.
-        rows = pa.table(rows.select(self._schema.names).columns, schema=self._schema)
         known = ~invalid_times(rows.column(self._time))
         usable = rows if known.all() else rows.filter(pa.array(known))
         times = as_integers(one_array(usable.column(self._time)))
@@ -173,9 +171,7 @@ class Reorderer(Order):
                 "the saved state belongs to another order",
                 detail=f"saved {header.get('order')}, now {list(self._order.columns)}",
             )
-        if not rows.schema.equals(self._schema):
-            raise StateError("the events that wait in the saved state have other columns")
-        require_types(last, self._last.schema)
+        last, rows = typed(last, self._last.schema), typed(rows, self._schema)
         require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
         greatest, watermark = integer(header, "greatest"), integer(header, "watermark")
         self._clock = replace(self._clock, greatest=greatest, watermark=watermark)

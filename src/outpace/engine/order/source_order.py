@@ -19,7 +19,7 @@ from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
 from outpace.engine.order.sources import CAPACITY, SourceMerge, no_source, ticks_of
 from outpace.engine.order.total import TotalOrder
-from outpace.engine.state import NATURAL, State, integer, require, require_types
+from outpace.engine.state import NATURAL, State, integer, require, typed
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -247,7 +247,7 @@ class ReorderedSources(Order):
         )
         require(len(watermarks) == len(runs) == len(names), "a source is missing")
         require(set(finished) <= set(names), "a source is unknown")
-        require_types(rows, self._schema)
+        rows = typed(rows, self._schema)
         require(not rows.column(self._order.time).null_count, "an event has no time")
         sizes = [
             integer({"run": size}, "run", range(1, NATURAL.stop)) for one in runs for size in one

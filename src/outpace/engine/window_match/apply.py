@@ -34,7 +34,7 @@ from outpace.engine.state import (
     integers,
     parts,
     require,
-    require_types,
+    typed,
 )
 from outpace.engine.window_match.identity import MatchIds, row_ids
 from outpace.engine.window_match.matcher import ENDED
@@ -285,7 +285,7 @@ class WindowedApply(Applied):
             raise StateError("the saved state belongs to another query")
         self._frontier = integer(header, "frontier", range(ANY.stop))
         self._open = {}
-        require_types(keys, self._key_columns([]).schema)
+        keys = typed(keys, self._key_columns([]).schema)
         names = self.bound.partition_by
         partitions = NATURAL if taken is None else range(len(taken))
         bounds = {"partition": partitions, "first": NATURAL, "last": range(-1, NATURAL.stop)}

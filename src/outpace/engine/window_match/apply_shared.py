@@ -29,7 +29,7 @@ from outpace.engine.state import (
     integers,
     parts,
     require,
-    require_types,
+    typed,
 )
 from outpace.engine.window_match.apply import Applied, EventGroup, RowPlaces
 from outpace.engine.window_match.matcher import ENDED
@@ -108,7 +108,7 @@ class SharedApply(Applied):
         if header.get("operator") != self.bound.query.name:
             raise StateError("the saved state belongs to another query")
         self._frontier = integer(header, "frontier", range(ANY.stop))
-        require_types(keys, self._key_columns([]).schema)
+        keys = typed(keys, self._key_columns([]).schema)
         partitions = NATURAL if taken is None else range(len(taken))
         partition, counts = integers(states, partition=partitions, windows=range(1, NATURAL.stop))
         windows = saved_windows(known)

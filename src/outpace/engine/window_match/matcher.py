@@ -32,7 +32,7 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows, take_windows
-from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, require_types
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.by_key import Strategy, TouchedWindows
 from outpace.engine.window_match.count import count_in_windows
 from outpace.engine.window_match.covered import CoveredWindows
@@ -205,7 +205,7 @@ class WindowMatcher(Stateful):
         numbers, times, rows, *kept = tables
         partitions = range(min(self._frontier, NATURAL.stop))
         held = Events(
-            rows,
+            typed(rows, self._nothing.rows.schema),
             *integers(numbers, partition=partitions, ordinal=NATURAL, arrival=partitions),
             *integers(times, times=ANY),
         )
@@ -227,7 +227,6 @@ class WindowMatcher(Stateful):
 
     def _require_rows(self, held: Events) -> None:
         """Refuse rows that are not by partition, and in each without a gap."""
-        require_types(held.rows, self._nothing.rows.schema)
         size = len(held.partition)
         require(held.rows.num_rows == size, "rows have no numbers")
         timed = self.task.bound.within is not None

@@ -43,7 +43,7 @@ from outpace.engine.rows.partition import (
 )
 from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import NATURAL, State, integer, integers, require, require_types
+from outpace.engine.state import NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.result import WindowMatches, found_matches
 from outpace.engine.window_match.stops import Stops
 from outpace.errors import StateError
@@ -162,7 +162,7 @@ class PartitionMatcher(Stateful):
         self._begin()
         self._watermark = integer(header, "watermark")
         self._stops.restore(stops, taken)
-        require_types(rows, self._rows)
+        rows = typed(rows, self._rows)
         require(rows.num_rows == places.num_rows, "rows have no places")
         key, ordinal, arrival = integers(
             places, partition=range(len(taken)), ordinal=NATURAL, arrival=range(arrived)
@@ -284,9 +284,10 @@ class PartitionMatcher(Stateful):
         first = np.maximum(outcome.keep_from - self._reach.back, begin)
         sizes = end - first
         rows = np.repeat(end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
-        columns = {name: gather(column, rows) for name, column in block.columns.items()}
+        columns = [gather(block.columns[name], rows) for name in self._columns]
+        kept = pa.Table.from_arrays(columns, schema=self._rows)
         numbers = np.stack([block.ordinals[rows], block.arrivals[rows]])
-        self._kept.replace(keys, Kept(pa.table(columns), np.repeat(keys, sizes), numbers))
+        self._kept.replace(keys, Kept(kept, np.repeat(keys, sizes), numbers))
         self._deadlines.forget(self._watermark)
         self._wait(keys, block.times, outcome.keep_from, end)
         idle: Integers = keys[(sizes == 0) & ~self._remembered(outcome.resume)]

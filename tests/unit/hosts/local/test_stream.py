@@ -412,3 +412,34 @@ def test_time_does_not_go_back():
     assert stream.advance(5).num_rows == 0
     with pytest.raises(op.DataError, match="comes before the time that has passed"):
         stream.push({"ts": 7})
+
+
+FORMS = {
+    "plain": pa.schema([("ts", pa.int64()), ("c", pa.string())]),
+    "not null": pa.schema([pa.field("ts", pa.int64(), nullable=False), ("c", pa.string())]),
+    "described": pa.schema([pa.field("ts", pa.int64(), metadata={"a": "b"}), ("c", pa.string())]),
+    "other order": pa.schema([("c", pa.string()), ("ts", pa.int64())]),
+    "more": pa.schema([("ts", pa.int64()), ("c", pa.string()), ("d", pa.int8())]),
+}
+
+
+@pytest.mark.parametrize("windows", [None, op.windows.count(3), op.windows.session(5)])
+@pytest.mark.parametrize("disorder", [None, op.KSlack(0), op.InOrder()])
+@pytest.mark.parametrize("sources", [None, ["x", "y"]])
+@pytest.mark.parametrize("first", ["plain", "not null", "described"])
+def test_tables_may_differ_in_what_they_say_beside_the_types(windows, disorder, sources, first):
+    query = op.Query("q").order_by("ts").pattern("A B C").measures(c="C.c", n="COUNT(*)")
+    query = query if windows is None else query.over(windows)
+    query = query if disorder is None else query.disorder(disorder)
+    stream = op.open(query, schema=FORMS[first], sources=sources)
+    found = []
+    for number, schema in enumerate([*FORMS.values(), *FORMS.values()]):
+        values = {"ts": [number], "c": [str(number)], "d": [number]}
+        rows = pa.table({name: values[name] for name in schema.names}, schema)
+        source = None if sources is None else sources[number % 2]
+        found += stream.push(rows, source=source).to_pylist()
+        if number == 5:
+            stream = op.resume(query, stream.state())
+    found += stream.finish().to_pylist()
+    expected = op.match(pa.table({"ts": range(10), "c": [str(n) for n in range(10)]}), query)
+    assert found == expected.to_pylist()
