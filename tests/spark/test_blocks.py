@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 import outpace as op
 from outpace.files import blocks
 from outpace.files.parquet import list_files
+from outpace.files.plan import plan_files
+from outpace.plan.division import Division
 from outpace.plan.ranges import RANGE_FACTOR
 
 SIZE = 6000
@@ -97,11 +99,11 @@ def test_a_key_with_many_rows_is_cut_by_time(
     monkeypatch.setattr(blocks, "BUCKET_ROWS", SIZE // 4)
     query = QUERIES[name].partition_by("part").within("30 us")
     files = list_files(op.parquet(folder))
-    plan = blocks.plan_blocks(files, query)
-    assert plan.width == 30 * RANGE_FACTOR
-    assert "by time range: one key has about 2," in "\n".join(plan.lines())
-    even = blocks.plan_blocks(files, query.partition_by("name"))
-    assert even.width == 0
+    plan = plan_files(files, query)
+    assert plan.query_plan.width == 30 * RANGE_FACTOR
+    assert "as well; one key has about 2," in "\n".join(plan.lines())
+    even = plan_files(files, query.partition_by("name"))
+    assert even.query_plan.division is Division.KEY
     assert "not by time range: no key has too many rows" in "\n".join(even.lines())
     expected = op.match(table, query)
     assert expected.num_rows > 5

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrameReader, SparkSession
 
 import outpace as op
+from outpace.files import blocks
 from outpace.hosts.spark.source import MatchesReader, matches_schema, read_options
 
 SIZE = 3000
@@ -101,6 +102,32 @@ def test_a_declared_order_is_measured(table: pa.Table, tmp_path: Path) -> None:
     pq.write_table(moved, path, row_group_size=500, write_statistics=["kind"])
     with pytest.raises(op.DataError, match=r"cannot sort(.|\n)*overlap in ts"):
         MatchesReader({**options, "ordered": "true"}, schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks"),
+    [
+        (UNKEYED.replace("DEFINE", "OVER COUNT (40 SLIDE 15) DEFINE"), 1),
+        (UNKEYED.replace("DEFINE", "OVER TIME (50) NUMBERED DEFINE"), 1),
+        (UNKEYED.replace("DEFINE", "OVER LANDMARK (kind = 'a') DEFINE"), 1),
+        (KEYED.replace("DEFINE", "OVER COUNT (9) DEFINE"), 2),
+        (KEYED.replace("DEFINE", "OVER COUNT (9) NUMBERED DEFINE"), 1),
+        (KEYED.replace("DEFINE", "OVER TIME (50) DEFINE"), 1),
+    ],
+    ids=["count", "time, numbered", "landmark", "keyed count", "keyed, numbered", "keyed time"],
+)
+def test_windows_are_those_of_in_process(
+    table: pa.Table, folder: Path, text: str, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_SPREAD_ROWS", SIZE // 2)
+    options = {"path": str(folder), "query": text}
+    reader = MatchesReader(options, matches_schema(options))
+    parts = reader.partitions()
+    assert len(parts) == tasks
+    found = pa.Table.from_batches([batch for part in parts for batch in reader.read(part)])
+    expected = op.match(table, op.Query.from_sql(text))
+    assert expected.num_rows > 20
+    assert rows(found) == rows(expected.cast(found.schema))
 
 
 def test_errors_reach_the_user(spark: SparkSession, folder: Path) -> None:

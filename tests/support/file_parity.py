@@ -37,12 +37,12 @@ PAIRS = (
 
 #: By name: the folder of the files, the query, and what its plan says.
 QUERIES = {
-    "by range": ("ordered", CHAIN, "divided by time range\n  tasks: at most 6"),
+    "by range": ("ordered", CHAIN, "divided by time range: at most 6 tasks"),
     "strict by range": ("ordered", STRICT, "order: statistics of ts"),
-    "one task": ("ordered", CHAIN.limit(9), "divided not at all: there is a limit\n  one task"),
-    "sorted by Spark": ("mixed", CHAIN, "order: Spark sorts: row group 0 of"),
-    "declared": ("bare", CHAIN, "order: statistics of ts\n  divided by time range"),
-    "by key": ("mixed", CHAIN.partition_by("many").within(90), "divided by key: many, 4 buckets"),
+    "one task": ("ordered", CHAIN.limit(9), "in order\n  divided not at all: there is a limit"),
+    "sorted by Spark": ("mixed", CHAIN, "a DataFrame, which Spark sorts"),
+    "declared": ("bare", CHAIN, "order: statistics of ts\n  each task reads"),
+    "by key": ("mixed", CHAIN.partition_by("many").within(90), "divided by key: many; 4 buckets"),
     "large key": ("mixed", CHAIN.partition_by("few"), "divided by key and time range: few"),
 }
 

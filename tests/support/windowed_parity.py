@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 import outpace as op
 from outpace import schedulers, windows
 from outpace.files import blocks
-from outpace.files import windows as window_files
+from outpace.files import plan as files_plan
 from outpace.hosts.spark.files import plan_session_files
 from outpace.hosts.spark.schema import arrow_schema
 from outpace.pattern.query import Query
@@ -200,19 +200,19 @@ QUERIES = {
 
 #: By name: the folder of the files that a query runs over, and what its plan says.
 FILES = {
-    "time": ("ordered", "what its windows need of others\n  shares: 6"),
-    "time, keyed, numbered": ("ordered", "not divided by key: numbers count"),
-    "time, keyed": ("mixed", "packed by key\n  divided by key: key, 2 buckets"),
+    "time": ("ordered", "windows: 6 shares"),
+    "time, keyed, numbered": ("ordered", "all keys together: numbers count"),
+    "time, keyed": ("mixed", "divided by key: key; 2 buckets"),
     "time, numbered": ("mixed", "the rows become a DataFrame"),
-    "count, numbered": ("ordered", "what its windows need of others\n  shares: 6"),
-    "count, keyed": ("ordered", "divided by key: key, 5 buckets"),
+    "count, numbered": ("ordered", "windows: 6 shares"),
+    "count, keyed": ("ordered", "divided by key: key; 5 buckets"),
     "count, keyed, numbered": ("ordered", "in order and numbers the events of all keys"),
     "session": ("ordered", "columns read to split: ts"),
     "between": ("ordered", "columns read to split: ts, kind, v"),
     "landmark": ("ordered", "columns read to split: ts, kind"),
     "operator": ("ordered", "one task reads the row groups in order"),
-    "operator, keyed": ("mixed", "divided by key: key, 1 bucket"),
-    "operator, time": ("ordered", "what its windows need of others\n  shares: 6"),
+    "operator, keyed": ("mixed", "divided by key: key; 1 bucket"),
+    "operator, time": ("ordered", "windows: 6 shares"),
 }
 
 #: What Connect is asked, where each question takes longer: every division, and every way.
@@ -261,7 +261,7 @@ def from_files(session: SparkSession, folder: Path, names: Iterable[str] = FILES
     frames = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "UNIT_ROWS", SIZE // 6)
-        patch.setattr(window_files, "BATCH_FACTOR", 2)
+        patch.setattr(files_plan, "BATCH_FACTOR", 2)
         for name in names:
             kind, said = FILES[name]
             files = op.parquet(folder / kind)

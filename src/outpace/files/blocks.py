@@ -1,6 +1,6 @@
-"""The plan of a keyed query over files: what is read, what travels, into how many buckets.
+"""What is put together of files: row groups that are read at once, and keys that a task matches.
 
-Row groups are packed into blocks by key bucket, the blocks of a bucket come together in one task,
+Keyed rows are packed into blocks by key bucket, the blocks of a bucket come together in one task,
 and that task matches the bucket as a table. A bucket has at most about `BUCKET_ROWS` rows and
 `BUCKET_BYTES` bytes where keys are many and even. Where one key alone has more rows, a query with
 WITHIN that can be cut is cut by time range too; without that a task holds all rows of the key.
@@ -9,20 +9,16 @@ WITHIN that can be cut is cut by time range too; without that a task holds all r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.match.bits import BitTask, with_bits
-from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.rows.partition import key_codes
 from outpace.files.parquet import FileList
-from outpace.pattern.bound import BoundQuery
-from outpace.pattern.notation.print_name import print_name
-from outpace.pattern.query import Query
-from outpace.plan.plan import plan_query
+from outpace.plan.division import Division
+from outpace.plan.plan import Plan
 
 #: What a task that matches holds of its input: the smaller of the two limits counts.
 BUCKET_ROWS: Final = 1_000_000
@@ -40,74 +36,6 @@ _SPREAD_ROWS: Final = 250_000
 #: blocks; a row group that is larger alone is packed alone.
 UNIT_ROWS: Final = 1 << 20
 UNIT_BYTES: Final = 256 << 20
-
-
-@dataclass(frozen=True)
-class BlockPlan:
-    """What a keyed query over files does.
-
-    Parameters
-    ----------
-    bits
-        The query, reading bits.
-    reads, packed
-        The columns that are read from the files, and those that travel.
-    units
-        The row groups that are packed together: the first, and the one after the last.
-    buckets
-        The number of buckets.
-    width
-        The length of a range in units of the time column; 0 where keys are not cut.
-    reason
-        Why keys are cut, or not.
-    """
-
-    bits: BitTask
-    reads: tuple[str, ...]
-    packed: tuple[str, ...]
-    units: tuple[tuple[int, int], ...]
-    buckets: int
-    width: int
-    reason: str
-
-    @property
-    def bound(self) -> BoundQuery:
-        """The query, bound; its output is the result's schema."""
-        return self.bits.task.bound
-
-    def lines(self) -> list[str]:
-        """Return what `explain()` shows of the plan."""
-        keys = ", ".join(print_name(name) for name in self.bound.partition_by)
-        dropped = "rows that fit no variable stay behind" if self.bits.drop_unused else "all rows"
-        computed = ", ".join(predicate.name for predicate in self.bits.predicates)
-        return [
-            f"  columns read: {', '.join(self.reads)}",
-            f"  computed where rows are read: {computed or 'nothing'}",
-            f"  packed: {', '.join(self.packed)}; {dropped}",
-            f"  divided by key: {keys}, {self.buckets} bucket{'s' * (self.buckets > 1)}"
-            if not self.width
-            else f"  divided by key and time range: {keys}; ranges of {self.width}",
-            f"  {'' if self.width else 'not '}by time range: {self.reason}",
-        ]
-
-
-def plan_blocks(files: FileList, query: Query, *, may_cut: bool = True) -> BlockPlan:
-    """Plan a keyed query over files; where keys may be cut, a few of them are looked at."""
-    width, reason = _ranges(files, query) if may_cut else (0, "there is no shuffle")
-    bits = with_bits(prepare(query, files.schema))
-    packed = kept_columns(bits.task, bits.task.bound.schema)
-    reads = tuple(n for n in files.schema.names if n in packed or n in bits.reads)
-    rows = [group.rows for group in files.groups]
-    sizes = [sum(group.sizes[name] for name in reads) for group in files.groups]
-    return BlockPlan(
-        bits=bits,
-        reads=reads,
-        packed=packed,
-        units=pack_units(rows, sizes),
-        buckets=bucket_count(sum(rows), _packed_bytes(files, packed, sum(rows))),
-        width=width,
-        reason=reason,
-    )
 
 
 def pack_units(rows: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -142,20 +70,20 @@ def bucket_count(rows: int, size: int) -> int:
     return max(1, spread, -(-rows // BUCKET_ROWS), -(-size // BUCKET_BYTES))
 
 
-def _ranges(files: FileList, query: Query) -> tuple[int, str]:
-    """Return the length of a range, 0 where keys are not cut, and why."""
-    plan = plan_query(query, files.schema)
+def cut_keys(files: FileList, plan: Plan) -> Plan:
+    """Return the plan of a keyed query, by time range only where a key is too large for a task."""
     if not plan.division.by_range:
-        return 0, plan.reason
-    if files.rows <= BUCKET_ROWS:
-        return 0, "there are few rows"
-    largest = rows_of_largest_key(files, plan.bound.partition_by)
-    if largest <= BUCKET_ROWS:
-        return 0, "no key has too many rows for a task"
-    return plan.width, f"one key has about {largest:,} rows"
+        return plan
+    reason = "there are few rows"
+    if files.rows > BUCKET_ROWS:
+        largest = rows_of_largest_key(files, plan.bound.partition_by)
+        if largest > BUCKET_ROWS:
+            return replace(plan, reason=f"one key has about {largest:,} rows")
+        reason = "no key has too many rows for a task"
+    return replace(plan, division=Division.KEY, reason=reason)
 
 
-def _packed_bytes(files: FileList, packed: Sequence[str], rows: int) -> int:
+def packed_bytes(files: FileList, packed: Sequence[str], rows: int) -> int:
     """Return about how many bytes travel: plain numbers by their width, the rest by the footers."""
     total = 0
     for name in packed:

@@ -9,6 +9,7 @@ is that of the query as it was. A plan is what `explain()` prints and what tasks
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -35,6 +36,12 @@ from outpace.plan.windows import (
     shows_first_window,
     time_batches,
 )
+
+#: What a reason is a reason for.
+_REASONS: Final = {
+    Division.KEY: "not by time range: ",
+    Division.TIME: "all keys together: ",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +125,10 @@ class Plan(Crossing):
         return ["on Spark", *(f"  {line}" for line in self._lines())]
 
     def _lines(self) -> list[str]:
-        lines = [*self.crossing_lines(), f"divided {self.division.value}: {self._division()}"]
+        divided = self.division_line()
+        if self.division is Division.SPLIT:
+            divided += "; before that one task orders and splits the packed rows"
+        lines = [*self.crossing_lines(), divided]
         if self.merges:
             keyed = "a task goes over the matches of each key"
             where = keyed if self.bound.partition_by else "one task goes over the matches"
@@ -151,25 +161,31 @@ class Plan(Crossing):
             lines.append(f"tasks that match: {self.tasks}")
         return lines
 
-    def _division(self) -> str:
-        keys = ", ".join(map(print_name, self.bound.partition_by))
+    def division_line(self, parts: str = "") -> str:
+        """Return how rows are divided, into which parts, and why not otherwise.
+
+        Parameters
+        ----------
+        parts
+            The parts, where whoever has the rows divides them in another way.
+        """
+        keyed = self.division in (Division.KEY, Division.KEY_AND_RANGE, Division.NUMBERED)
+        keys = ", ".join(map(print_name, self.bound.partition_by)) if keyed else ""
+        reason = self.reason and _REASONS.get(self.division, "") + self.reason
+        divided = "; ".join(filter(None, (keys, parts or self._parts(), reason)))
+        return f"divided {self.division.value}: {divided}"
+
+    def _parts(self) -> str:
         overlapping = ", and those that overlap them" if self.neighbours else ""
         if self.division.by_range:
-            ranges = f"ranges of {self.width}, each with the next {self.bound.within} as well"
-            return f"{keys}; {ranges}" if keys else ranges
-        if self.batches is not None:
-            together = "; all keys together: " + self.reason if self.reason else ""
-            return f"{self.batches.count} windows{overlapping}{together}"
+            return f"ranges of {self.width}, each with the next {self.bound.within} as well"
+        if self.division is Division.TIME and self.batches is not None:
+            return f"{self.batches.count} windows{overlapping}"
+        if self.division is Division.SPLIT and self.batch_windows is not None:
+            return f"{self.batch_windows} windows{overlapping}"
         if self.division is Division.SPLIT:
-            size = (
-                f"{self.batch_windows} windows"
-                if self.batch_windows is not None
-                else f"{self.batch_rows:,} rows"
-            )
-            return f"{size}{overlapping}; before that one task orders and splits the packed rows"
-        if self.division is Division.KEY and self.reason:
-            return f"{keys}; not by time range: {self.reason}"
-        return self.reason if self.division is Division.NONE else keys
+            return f"{self.batch_rows:,} rows{overlapping}"
+        return ""
 
 
 def plan_query(query: Query, schema: pa.Schema) -> Plan:

@@ -48,11 +48,10 @@ def divide_windows(bound: BoundQuery, windows: BoundWindows | None) -> tuple[Div
     """Return how windows can be divided, and why not otherwise where that is a loss."""
     keyed = bool(bound.partition_by)
     numbered = windows is not None and bound.query.numbered
-    together = "numbers count the events of all keys" if keyed and numbered else ""
     if windows is not None and isinstance(windows.kind, ByTime):
-        return Division.TIME, together
+        return Division.TIME, "numbers count the events of all keys" if keyed and numbered else ""
     if keyed:
-        return (Division.NUMBERED, together) if numbered else (Division.KEY, "")
+        return (Division.NUMBERED if numbered else Division.KEY), ""
     if windows is None:
         return Division.NONE, "one operator takes all events"
     return Division.SPLIT, ""

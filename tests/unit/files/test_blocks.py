@@ -9,10 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import outpace as op
+from outpace.engine.codec.pack import unpack
 from outpace.files import blocks
-from outpace.files.blocks import bucket_count, pack_units, plan_blocks, rows_of_largest_key
+from outpace.files.blocks import bucket_count, pack_units, rows_of_largest_key
 from outpace.files.parquet import FileList, list_files, parquet
+from outpace.files.plan import Way, plan_files
 from outpace.pattern.query import Query
+from outpace.plan.division import Division
 
 SIZE = 20_000
 
@@ -45,18 +49,40 @@ def files(tmp_path: Path) -> FileList:
 
 
 def test_the_plan_names_what_is_read_and_what_travels(files: FileList) -> None:
-    plan = plan_blocks(files, QUERY)
-    assert plan.reads == ("ts", "key", "kind", "v")
+    plan = plan_files(files, QUERY)
+    assert plan.columns == ("ts", "key", "kind", "v")
     assert plan.packed == ("ts", "key", "v", "__outpace_bits_0")
-    assert plan.bits.drop_unused
-    assert plan.units == ((0, 14),)
+    assert plan.query_plan.drop_unused
+    assert [(unit.first, unit.stop) for unit in plan.units] == [(0, 14)]
     assert plan.lines() == [
+        "on Parquet files",
+        "  row groups: 14, 0 not read, 0 not searched",
+        "  rows: 20000",
         "  columns read: ts, key, kind, v",
-        "  computed where rows are read: A, B",
+        "  tasks pack the rows of row groups by key",
+        "  computed before: A, B",
         "  packed: ts, key, v, __outpace_bits_0; rows that fit no variable stay behind",
-        "  divided by key: key, 1 bucket",
-        "  not by time range: there is no WITHIN",
+        "  divided by key: key; 1 bucket; not by time range: there is no WITHIN",
     ]
+
+
+def test_what_is_read_and_packed_is_enough_to_match(
+    files: FileList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "UNIT_ROWS", 4000)
+    monkeypatch.setattr(blocks, "_SPREAD_ROWS", 5000)
+    plan = plan_files(files, QUERY).for_tasks()
+    assert (plan.way, plan.buckets) == (Way.PACKED, 4)
+    cells = [plan.packer().pack(plan.read(unit), n) for n, unit in enumerate(plan.units)]
+    stored: dict[int, list[tuple[int, pa.Buffer]]] = {}
+    for row in pa.Table.from_batches(cells).to_pylist():
+        stored.setdefault(row["bucket"], []).append((row["position"], pa.py_buffer(row["block"])))
+    task = plan.task()
+    found = [task.work().whole(unpack(part, task.rows)) for part in stored.values()]
+    table = pa.concat_tables([files.read(group, files.schema.names) for group in files.groups])
+    expected = sorted(op.match(table, QUERY).to_pylist(), key=repr)
+    assert len(expected) > 400
+    assert sorted(pa.concat_tables(found).to_pylist(), key=repr) == expected
 
 
 def test_a_sample_tells_the_rows_of_the_largest_key(files: FileList) -> None:
@@ -68,14 +94,18 @@ def test_a_large_key_is_cut_where_the_query_allows_it(
     files: FileList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     within = QUERY.within(10)
-    assert plan_blocks(files, within).reason == "there are few rows"
+    assert plan_files(files, within).query_plan.reason == "there are few rows"
     monkeypatch.setattr(blocks, "BUCKET_ROWS", SIZE // 4)
-    assert plan_blocks(files, within).width >= 10
-    assert plan_blocks(files, within, may_cut=False).width == 0
-    assert plan_blocks(files, within.partition_by("key", "v")).width == 0
-    assert plan_blocks(files, QUERY).width == 0
-    numbered = plan_blocks(files, within.measures(number="MATCH_NUMBER()"))
-    assert (numbered.width, numbered.reason) == (0, "matches are numbered")
+    assert plan_files(files, within).query_plan.division is Division.KEY_AND_RANGE
+    assert plan_files(files, within).query_plan.width >= 10
+    for query, shuffles in (
+        (within, False),
+        (within.partition_by("key", "v"), True),
+        (QUERY, True),
+    ):
+        assert plan_files(files, query, shuffles=shuffles).query_plan.division is Division.KEY
+    numbered = plan_files(files, within.measures(number="MATCH_NUMBER()")).query_plan
+    assert (numbered.division, numbered.reason) == (Division.KEY, "matches are numbered")
 
 
 def test_buckets_are_bounded_by_rows_and_by_bytes() -> None:

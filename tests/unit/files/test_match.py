@@ -20,8 +20,9 @@ from support.properties import examples
 
 import outpace as op
 from outpace.files import blocks
-from outpace.files.match import FilesPlan, match_all, match_core, plan_files
+from outpace.files.match import match_core, match_in_order
 from outpace.files.parquet import list_files, parquet
+from outpace.files.plan import FilesPlan, Way, plan_files
 from outpace.pattern.query import OrderItem, Query
 from outpace.plan.division import Division
 
@@ -82,7 +83,7 @@ def test_any_cut_of_row_groups_gives_what_one_table_gives(data: st.DataObject) -
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(blocks, "UNIT_ROWS", data.draw(st.sampled_from((1, 15)), label="unit"))
         plan = plan_of(table, rows, query, Path(folder))
-        assert plan.division is Division.RANGE
+        assert plan.query_plan.division is Division.RANGE
         inner = data.draw(st.sets(st.integers(0, len(plan.units)), max_size=4), label="cuts")
         edges = sorted({0, len(plan.units), *inner})
         found = [part for low, high in pairwise(edges) for part in match_core(plan, low, high)]
@@ -97,9 +98,12 @@ def test_rows_inside_row_groups_are_sorted_and_row_groups_are_put_in_order(tmp_p
     expected = in_any_order([op.match(table, chain())])
     assert expected
     assert in_any_order([*match_core(plan, 0, 2), *match_core(plan, 2, 4)]) == expected
-    plan = plan_of(table, 2, chain().limit(2), tmp_path)
-    assert (plan.division, plan.reason) == (Division.NONE, "there is a limit")
-    assert in_any_order(list(match_all(plan))) == in_any_order([op.match(table, chain().limit(2))])
+    limited = chain().limit(2)
+    plan = plan_of(table, 2, limited, tmp_path)
+    assert (plan.query_plan.division, plan.query_plan.reason) == (Division.NONE, "there is a limit")
+    assert in_any_order(list(match_in_order(plan))) == in_any_order(
+        [op.match(table, chain().limit(2))]
+    )
 
 
 @pytest.mark.usefixtures("small_units")
@@ -109,7 +113,7 @@ def test_a_row_group_without_a_start_is_read_only_for_windows_that_reach_into_it
     query = chain().within(1000).pattern("A B")
     kinds = [1] * 10 + [1] * 10 + [1] * 9 + [0] + [1] * 10
     plan = plan_of(events(kinds), 10, query, tmp_path)
-    assert plan.searched == (False, False, True, False)
+    assert [unit.searched for unit in plan.units] == [False, False, True, False]
     assert plan.pruned == 0
     assert "  row groups: 4, 0 not read, 3 not searched" in plan.lines()
     (tmp_path / "f.parquet").rename(tmp_path / "gone")
@@ -123,7 +127,7 @@ def test_a_keyed_query_is_packed_by_key_also_with_a_time_bound(tmp_path: Path) -
     pq.write_table(pa.table({"key": ["a", "b"], "ts": [1, 2]}), file)
     query = Query("q").partition_by("key").order_by("ts").pattern("A B").within(10)
     plan = plan_files(list_files(parquet(file)), query.define(A="ts > 5"))
-    assert plan.division is Division.KEY
+    assert plan.query_plan.division is Division.KEY
     assert "  row groups: 1, 0 not read, 0 not searched" in plan.lines()
 
 
@@ -189,6 +193,12 @@ def test_a_start_that_only_looking_back_tries_does_not_fail_the_query(tmp_path: 
     assert in_any_order(found) == expected
 
 
+def test_rows_of_which_nothing_is_read_are_counted(tmp_path: Path) -> None:
+    query = Query("pairs").pattern("A B").measures(n="COUNT(*)")
+    plan = plan_of(events([0] * 7), 2, query, tmp_path)
+    assert in_any_order(list(match_in_order(plan))) == ["{'n': 2}"] * 3
+
+
 def ordered_by(*columns: str | OrderItem) -> Query:
     return chain().order_by(*columns)
 
@@ -213,15 +223,16 @@ def test_the_order_is_taken_from_statistics(
     known = ["ts", "kind", "missing"]
     pq.write_table(table, tmp_path / "f", row_group_size=2, write_statistics=known)
     plan = plan_files(list_files(parquet(tmp_path)), query)
+    assert plan.order is not None
     assert re.search(reason, plan.order.reason)
-    assert plan.spark_sorts == sorts
+    assert (plan.way is Way.ROWS) == sorts
     assert any("Spark sorts" in line for line in plan.lines()) == sorts
 
 
 def test_rows_that_spark_sorts_are_not_cut_where_their_neighbours_count(tmp_path: Path) -> None:
     query = chain(B="kind > PREV(kind)")
     plan = plan_of(events([0, 1, 0, 1], [1, 2, 3, 4]), 2, query, tmp_path)
-    assert plan.division is Division.RANGE
+    assert plan.query_plan.division is Division.RANGE
     plan = plan_of(events([0, 1, 0, 1], [1, 3, 2, 4]), 2, query, tmp_path)
-    assert plan.spark_sorts
+    assert plan.way is Way.ROWS
     assert plan.lines()[-1].startswith("  divided not at all: PREV or NEXT may reach")

@@ -17,9 +17,11 @@ from support.properties import examples
 from support.window_queries import KINDS, PATTERNS, rows, tables
 
 from outpace.files import blocks
-from outpace.files import windows as window_files
+from outpace.files import plan as files_plan
+from outpace.files.match import match_in_order
 from outpace.files.parquet import list_files, parquet
-from outpace.files.windows import FileWindows, Way, plan_window_files
+from outpace.files.plan import Way, plan_files
+from outpace.files.windows import FileWindows
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
 from outpace.pattern.windows import CountWindows
@@ -32,7 +34,7 @@ def small_units() -> Iterator[None]:
     """Units and shares as if there were many rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "UNIT_ROWS", 6)
-        patch.setattr(window_files, "BATCH_FACTOR", 1)
+        patch.setattr(files_plan, "BATCH_FACTOR", 1)
         yield
 
 
@@ -40,8 +42,9 @@ def from_files(query: Query, table: pa.Table, group: int) -> tuple[Way, int, lis
     """Do all that tasks would do; return the way, how many shares there are, and what is found."""
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(table, Path(folder, "events.parquet"), row_group_size=group)
-        plan = plan_window_files(list_files(parquet(folder)), query)
-        files = FileWindows(plan.for_tasks())
+        plan = plan_files(list_files(parquet(folder)), query)
+        sent = plan.for_tasks()
+        files = FileWindows(sent)
         found: list[pa.Table] = []
         if plan.way is Way.SHARES:
             found = [files.match_share(share) for share in range(len(plan.shares))]
@@ -51,9 +54,9 @@ def from_files(query: Query, table: pa.Table, group: int) -> tuple[Way, int, lis
             cells = pa.Table.from_batches(list(files.number()), NUMBERED).sort_by("bucket")
             found = list(files.task.match_numbered(cells.to_batches(1)))
         elif plan.way is Way.IN_ORDER:
-            found = list(files.match_in_order())
+            found = list(match_in_order(sent))
         elif plan.way is Way.PACKED:
-            parts = [files.read_place(place) for place in range(len(plan.places))]
+            parts = [plan.packer().select(sent.read(unit)) for unit in sent.units]
             found = [files.task.work().whole(pa.concat_tables(parts))] if parts else []
         given = pa.concat_tables([plan.bound.output.empty_table(), *found])
         return plan.way, len(plan.shares), rows(given)
@@ -92,7 +95,7 @@ def test_shares_follow_row_groups_and_are_longer_than_what_overlaps_them() -> No
         way, count, _ = from_files(query.over(windows), table, 6)
         assert (way, count) == (Way.SHARES, shares)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_files, "LARGE_BATCH_ROWS", 12)
+        patch.setattr(files_plan, "LARGE_BATCH_ROWS", 12)
         assert from_files(query.over(CountWindows(20, 5)), table, 6)[1] == 5
 
 
@@ -108,7 +111,7 @@ def test_only_what_opens_and_closes_windows_is_read_to_split(tmp_path: Path) -> 
     pq.write_table(table, tmp_path / "events.parquet")
     for kind, columns in (("session", ("ts",)), ("between", ("ts", "kind"))):
         query = PATTERNS["next"].over(KINDS[kind])
-        plan = plan_window_files(list_files(parquet(tmp_path)), query)
+        plan = plan_files(list_files(parquet(tmp_path)), query)
         assert plan.split_columns == columns
         assert f"columns read to split: {', '.join(columns)}" in "\n".join(plan.lines())
 

@@ -1,9 +1,9 @@
-"""Packing rows into blocks, one for each bucket of keys, and unpacking those of a bucket.
+"""Packing rows into blocks, one for each bucket of keys, and putting the blocks of one together.
 
 Rows keep their order inside a block, and blocks put together in the order of their positions give
 all rows of a bucket in the order in which they were packed, so what a bucket matches is what its
 keys match in the whole input. Packing takes time linear in the rows and memory for two copies of
-them; matching holds the rows of one bucket.
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.kernels.grouping import group_rows
-from outpace.engine.match.bits import BITS, BitTask, bit_columns
-from outpace.engine.match.task import kept_columns
+from outpace.engine.match.bits import BitTask, bit_columns
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import column_arrays, place_rows
 
@@ -35,14 +34,18 @@ Blocks = Sequence[tuple[int, pa.Buffer]]
 
 
 class Packer:
-    """Packs the rows of a keyed query: bits are computed, and what no match needs is left out.
+    """Packs rows by key: bits are computed, and rows that no match needs are left out.
 
     Parameters
     ----------
-    bits
-        The query.
+    keys
+        The key columns.
+    columns
+        The columns that travel, those of bits among them.
     count
         The number of buckets.
+    bits
+        The query that reads bits; None where it reads none.
 
     Examples
     --------
@@ -53,24 +56,23 @@ class Packer:
     >>> query = (Query("q").partition_by("key").order_by("ts").pattern("A -> B")
     ...          .define(A="kind = 'a'", B="kind = 'b'").measures(at="B.ts"))
     >>> bits = with_bits(prepare(query, rows.schema))
-    >>> packer = Packer(bits, 1)
+    >>> packer = Packer(["key"], ["ts", "key", "__outpace_bits_0"], 1, bits)
     >>> blocks = [(n, packer.pack(rows.slice(2 * n, 2), n)["block"][0].as_buffer()) for n in (0, 1)]
-    >>> unpack(blocks, bits.task.bound.schema).select(["ts", "key"]).to_pylist()
-    [{'ts': 1, 'key': 8}, {'ts': 2, 'key': 9}, {'ts': 3, 'key': 8}]
+    >>> unpack(blocks, bits.task.bound.schema).to_pydict()
+    {'ts': [1, 2, 3], 'key': [8, 9, 8], '__outpace_bits_0': [1, 1, 2]}
     """
 
-    def __init__(self, bits: BitTask, count: int) -> None:
-        self._bits = bits
+    def __init__(
+        self,
+        keys: Sequence[str],
+        columns: Sequence[str],
+        count: int,
+        bits: BitTask | None = None,
+    ) -> None:
+        self._keys = keys
+        self._columns = columns
         self._count = count
-        self._kept = kept_columns(bits.task, bits.task.bound.schema)
-        bound = bits.task.bound
-        self.keys = bound.partition_by
-        #: The columns that a table to be packed has to have.
-        self.reads = tuple(
-            name
-            for name in bound.schema.names
-            if name in bits.reads or (name in self._kept and not name.startswith(BITS))
-        )
+        self._bits = bits
 
     def pack(self, table: pa.Table, position: int) -> pa.RecordBatch:
         """Pack the rows of a table, which stand at a position among all rows."""
@@ -92,21 +94,22 @@ class Packer:
 
     def buckets(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the bucket of each row of a table, which has the key columns."""
-        return key_buckets([table.column(name) for name in self.keys], self._count)
+        return key_buckets([table.column(name) for name in self._keys], self._count)
 
     def _computed(
         self, table: pa.Table
     ) -> tuple[dict[str, pa.Array], npt.NDArray[np.uint8] | None]:
         """Return the columns that travel, and which rows do where not all have to."""
         columns = column_arrays(table)
-        bits = bit_columns(self._bits.predicates, columns, table.num_rows)
-        columns.update(bits)
         used = None
-        if self._bits.drop_unused:
-            used = np.zeros(table.num_rows, np.uint8)
-            for column in bits.values():
-                used |= column.to_numpy()
-        return {name: columns[name] for name in self._kept}, used
+        if self._bits is not None:
+            bits = bit_columns(self._bits.predicates, columns, table.num_rows)
+            columns.update(bits)
+            if self._bits.drop_unused:
+                used = np.zeros(table.num_rows, np.uint8)
+                for column in bits.values():
+                    used |= column.to_numpy()
+        return {name: columns[name] for name in self._columns}, used
 
 
 def pack(

@@ -19,21 +19,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from outpace.engine.codec.pack import PACKED, Packer, pack, unpack
+from outpace.engine.codec.pack import PACKED, unpack
 from outpace.engine.divide.ranges import PACKED as PACKED_RANGES
 from outpace.engine.divide.ranges import Ranges, pack_ranges
-from outpace.engine.match.bits import with_bits
-from outpace.engine.match.task import prepare
-from outpace.engine.operator import match_whole
-from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import column_arrays
 from outpace.errors import DataError
-from outpace.files.blocks import plan_blocks
-from outpace.files.match import FilesPlan, match_all, match_core, plan_files
+from outpace.files.match import match_core, match_in_order
 from outpace.files.order import measure_group
 from outpace.files.parquet import FileList, ParquetFiles, Statistics, list_files
-from outpace.files.windows import FileWindows, Way, WindowFilesPlan, plan_window_files
+from outpace.files.plan import FilesPlan, Way, plan_files
+from outpace.files.windows import FileWindows
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
     Batches,
@@ -44,10 +38,7 @@ from outpace.hosts.spark.frame import (
 )
 from outpace.hosts.spark.frame_windows import placed_batches, placed_buckets
 from outpace.pattern.query import Query
-from outpace.plan.division import Division
-from outpace.plan.plan import plan_query
 from outpace.plan.window_task import BATCHES, NUMBERED
-from outpace.plan.windows import by_windows
 
 
 def match_files(files: ParquetFiles, query: Query) -> DataFrame:
@@ -55,40 +46,55 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
 
     Footers are read now, and a sample of keys where a key may have too many rows for a task. Where
     an order is declared that no footer tells, a job reads that column.
+
+    Where row groups are in the query's order only matches cross, and what says which rows a batch
+    has. Keyed rows travel as blocks: tasks pack row groups by key bucket, Spark brings the blocks
+    of a bucket to one partition, and a task there puts them together and matches; Spark sorts no
+    rows. Where one key has too many rows for a task, blocks are cut by time range as well, as those
+    of a DataFrame are.
     """
     session = active_session()
     plan = plan_session_files(session, files, query)
-    if plan.spark_sorts:
-        return match_frame(rows_frame(session, plan.files, plan.columns), query)
-    if isinstance(plan, WindowFilesPlan):
-        return _match_windows(session, plan)
-    if plan.division is Division.KEY:
-        return _match_blocks(session, plan.files, query)
-    sent = plan.for_tasks()
-    if plan.division is Division.NONE:
-        ids, run = session.range(0, 1, 1, 1), partial(_match_all, sent)
-    else:
-        ids, run = session.range(0, plan.cores), partial(_match_core, sent)
-    return _mapped(ids, run, plan.bound.output)
+    divided, tasks, sent = plan.query_plan, plan.query_plan.tasks, plan.for_tasks()
+    one = session.range(0, 1, 1, 1)
+    work: Callable[[FilesPlan, Batches], Iterator[pa.RecordBatch]]
+    match plan.way:
+        case Way.ROWS:
+            return match_frame(rows_frame(session, plan.files, plan.columns), query)
+        case Way.SHARES if divided.windows is None:
+            parts, work = session.range(0, len(plan.units)), _match_core
+        case Way.SHARES:
+            parts, work = session.range(0, len(plan.shares), 1, tasks), _match_shares
+        case Way.IN_ORDER:
+            parts, work = one, _match_in_order
+        case Way.DESCRIBED:
+            described = _mapped(one, partial(_describe, sent), BATCHES)
+            parts, work = placed_batches(described, tasks), _match_described
+        case Way.NUMBERED:
+            numbered = _mapped(one, partial(_number, sent), NUMBERED)
+            parts, work = placed_buckets(numbered, divided), _match_numbered
+        case Way.PACKED if divided.division.by_range:
+            units = session.range(0, len(plan.units))
+            return match_packed(_mapped(units, partial(_pack_ranges, sent), PACKED_RANGES), divided)
+        case Way.PACKED:
+            units = session.range(0, len(plan.units))
+            packed = _mapped(units, partial(_pack, sent), PACKED)
+            parts, work = packed.repartitionById(plan.buckets, "bucket"), _match_bucket
+    return _mapped(parts, partial(work, sent), plan.bound.output)
 
 
-def plan_session_files(
-    session: SparkSession, files: ParquetFiles, query: Query
-) -> FilesPlan | WindowFilesPlan:
+def plan_session_files(session: SparkSession, files: ParquetFiles, query: Query) -> FilesPlan:
     """Plan a query over files; an order that is declared is measured where no footer tells it."""
-    make: Callable[[FileList, Query], FilesPlan | WindowFilesPlan]
-    make = plan_window_files if by_windows(query) else plan_files
     listing = list_files(files)
-    plan = make(listing, query)
-    if not plan.uses_order or not files.ordered:
-        return plan
-    if plan.order.measurable:
-        plan = make(_measured(session, listing, plan.bound.order_by[0]), query)
-    if plan.order.broken is not None:
-        sorts = "Spark sorts the rows" if plan.spark_sorts else "row groups are taken in order"
+    plan = plan_files(listing, query)
+    if files.ordered and plan.order is not None and plan.order.measurable:
+        plan = plan_files(_measured(session, listing, plan.bound.order_by[0]), query)
+    if files.ordered and plan.order is not None and plan.order.broken is not None:
+        in_order = plan.order.groups is not None
         warnings.warn(
             f"the files are not in the declared order: {plan.order.broken.name} comes before the"
-            f" row group ahead of it; {sorts}",
+            " row group ahead of it;"
+            f" {'row groups are taken in order' if in_order else plan.way.value}",
             stacklevel=3,
         )
     return plan
@@ -117,18 +123,6 @@ def _read(files: FileList, columns: Sequence[str], batches: Batches) -> Iterator
     for number in _ids(batches):
         for piece in files.batches(files.groups[number], columns):
             yield from piece.to_batches()
-
-
-def _match_all(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    for _ in _ids(batches):
-        yield from in_batches(match_all(plan))
-
-
-def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    # A partition of a range has consecutive numbers: together they are one core.
-    units = list(_ids(batches))
-    if units:
-        yield from in_batches(match_core(plan, units[0], units[-1] + 1))
 
 
 def _ids(batches: Batches) -> Iterator[int]:
@@ -169,160 +163,62 @@ def _measures(files: FileList, column: str) -> pa.Schema:
     return pa.schema([*numbers, ("least", kind), ("greatest", kind)])
 
 
-def _match_blocks(session: SparkSession, files: FileList, query: Query) -> DataFrame:
-    """Find the matches of a keyed query in files; at most a sample of keys is read now.
-
-    Tasks pack row groups by key bucket; Spark brings the blocks of a bucket to one partition; a
-    task there puts them together and matches. Spark sorts no rows. Where one key has too many rows
-    for a task, blocks are cut by time range as well, as those of a DataFrame are.
-    """
-    plan = plan_blocks(files, query)
-    units = session.range(0, len(plan.units))
-    needed = files.only(())
-    if plan.width:
-        cut = partial(_ranges, query, files.schema, plan.width)
-        ranges = _mapped(
-            units, partial(_pack_ranges, needed, query, plan.units, cut), PACKED_RANGES
-        )
-        return match_packed(ranges, plan_query(query, files.schema), cut)
-    packed = _mapped(units, partial(_pack, needed, query, plan.units, plan.buckets), PACKED)
-    partitions = packed.repartitionById(plan.buckets, "bucket")
-    return _mapped(partitions, partial(_match, files.schema, query), plan.bound.output)
+def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    # A partition of a range has consecutive numbers: together they are one core.
+    units = list(_ids(batches))
+    if units:
+        yield from in_batches(match_core(plan, units[0], units[-1] + 1))
 
 
-def _units(
-    files: FileList,
-    units: tuple[tuple[int, int], ...],
-    columns: Sequence[str],
-    batches: Batches,
-) -> Iterator[tuple[int, pa.Table]]:
-    for batch in batches:
-        for unit in batch.column(0).to_pylist():
-            groups = files.groups[slice(*units[unit])]
-            yield unit, pa.concat_tables([files.read(group, columns) for group in groups])
+def _match_shares(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(map(FileWindows(plan).match_share, _ids(batches)))
 
 
-def _pack(
-    files: FileList,
-    query: Query,
-    units: tuple[tuple[int, int], ...],
-    buckets: int,
-    batches: Batches,
-) -> Iterator[pa.RecordBatch]:
-    packer = Packer(with_bits(prepare(query, files.schema)), buckets)
-    for unit, rows in _units(files, units, packer.reads, batches):
-        yield packer.pack(rows, unit)
-
-
-def _pack_ranges(
-    files: FileList,
-    query: Query,
-    units: tuple[tuple[int, int], ...],
-    cut: Callable[[], Ranges],
-    batches: Batches,
-) -> Iterator[pa.RecordBatch]:
-    packer = Packer(with_bits(prepare(query, files.schema)), 1)
-    ranges = cut()
-    for unit, rows in _units(files, units, packer.reads, batches):
-        yield pack_ranges(ranges, packer.select(rows), unit)
-
-
-def _ranges(query: Query, schema: pa.Schema, width: int) -> Ranges:
-    return Ranges(with_bits(prepare(query, schema)).task, width)
-
-
-def _match(schema: pa.Schema, query: Query, batches: Batches) -> Iterator[pa.RecordBatch]:
-    blocks = _blocks(batches)
-    if blocks:
-        task = with_bits(prepare(query, schema)).task
-        rows = unpack(blocks, task.bound.schema)
-        found, _ = match_whole(OperatorSpec(query, task.bound.schema, task), rows)
-        yield from found.to_batches(BATCH_ROWS)
-
-
-def _match_windows(session: SparkSession, plan: WindowFilesPlan) -> DataFrame:
-    """Run a query with windows or a user-defined operator over files.
-
-    Where row groups are in the query's order only matches cross, and what says which rows a batch
-    has; keyed rows that are in no order travel as blocks.
-    """
-    sent = plan.for_tasks()
-    tasks = plan.windows.tasks
-    if plan.way is Way.SHARES:
-        ids = session.range(0, len(plan.shares), 1, tasks)
-        return _mapped(ids, partial(_match_shares, sent), plan.bound.output)
-    if plan.way is Way.DESCRIBED:
-        described = _mapped(session.range(0, 1, 1, 1), partial(_describe, sent), BATCHES)
-        partitions = placed_batches(described, tasks)
-        return _mapped(partitions, partial(_match_described, sent), plan.bound.output)
-    if plan.way is Way.NUMBERED:
-        numbered = _mapped(session.range(0, 1, 1, 1), partial(_number, sent), NUMBERED)
-        partitions = placed_buckets(numbered, plan.windows)
-        return _mapped(partitions, partial(_match_numbered, sent), plan.bound.output)
-    if plan.way is Way.PACKED:
-        ids = session.range(0, len(plan.places))
-        packed = _mapped(ids, partial(_pack_place, sent), PACKED)
-        partitions = packed.repartitionById(plan.buckets, "bucket")
-        return _mapped(partitions, partial(_match_bucket, sent), plan.bound.output)
-    return _mapped(session.range(0, 1, 1, 1), partial(_match_in_order, sent), plan.bound.output)
-
-
-def _match_shares(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    files = FileWindows(plan)
-    for share in _ids(batches):
-        yield from files.match_share(share).to_batches(BATCH_ROWS)
-
-
-def _describe(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    files = FileWindows(plan)
+def _match_in_order(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
-        yield from files.split()
+        yield from in_batches(match_in_order(plan))
 
 
-def _match_described(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _describe(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    for _ in _ids(batches):
+        yield from FileWindows(plan).split()
+
+
+def _match_described(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(FileWindows(plan).match_described(batches))
 
 
-def _number(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    files = FileWindows(plan)
+def _number(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
-        yield from files.number()
+        yield from FileWindows(plan).number()
 
 
-def _match_numbered(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    yield from in_batches(FileWindows(plan).task.match_numbered(batches))
+def _match_numbered(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield from in_batches(plan.task().match_numbered(batches))
 
 
-def _match_in_order(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    files = FileWindows(plan)
-    for _ in _ids(batches):
-        yield from in_batches(files.match_in_order())
+def _pack(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    packer = plan.packer()
+    for number in _ids(batches):
+        yield packer.pack(plan.read(plan.units[number]), number)
 
 
-def _pack_place(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    files = FileWindows(plan)
-    for place in _ids(batches):
-        rows = files.read_place(place)
-        columns = column_arrays(rows)
-        keys = [columns[name] for name in plan.bound.partition_by]
-        yield pack(columns, key_buckets(keys, plan.buckets), plan.buckets, place)
+def _pack_ranges(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    packer = plan.packer()
+    ranges = Ranges(plan.query_plan.task, plan.query_plan.width)
+    for number in _ids(batches):
+        yield pack_ranges(ranges, packer.select(plan.read(plan.units[number])), number)
 
 
-def _match_bucket(plan: WindowFilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    blocks = _blocks(batches)
-    if blocks:
-        work = FileWindows(plan).task.work()
-        found = work.whole(unpack(blocks, plan.files.schema))
-        yield from found.to_batches(BATCH_ROWS)
-
-
-def _blocks(batches: Batches) -> list[tuple[int, pa.Buffer]]:
-    """Return the blocks of a bucket, with their positions."""
-    return [
+def _match_bucket(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    blocks = [
         (position.as_py(), block.as_buffer())
         for batch in batches
         for position, block in zip(batch.column(1), batch.column(2), strict=True)
     ]
+    if blocks:
+        task = plan.task()
+        yield from task.work().whole(unpack(blocks, task.rows)).to_batches(BATCH_ROWS)
 
 
 def _mapped(frame: DataFrame, change: Change, output: pa.Schema) -> DataFrame:

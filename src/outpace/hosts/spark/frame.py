@@ -67,9 +67,7 @@ def match_frame(
 
         return match_windows(rows, plan)
     if plan.division.by_range:
-        ranges = partial(_ranges, plan)
-        packed = map_rows(rows, partial(_pack, ranges), plan.crossing, PACKED)
-        return match_packed(packed, plan, ranges)
+        return match_packed(map_rows(rows, partial(_pack, plan), plan.crossing, PACKED), plan)
     keys = [sf.col(quoted(name)) for name in plan.bound.partition_by]
     order = order_columns(plan.bound)
     partitions = rows.repartition(*keys) if keys else rows.repartition(1)
@@ -129,14 +127,14 @@ def order_columns(bound: BoundQuery) -> list[Column]:
     return columns
 
 
-def match_packed(packed: DataFrame, plan: Plan, ranges: Callable[[], Ranges]) -> DataFrame:
-    """Find the matches of a query in packed ranges; `ranges` says in a task how they are cut."""
+def match_packed(packed: DataFrame, plan: Plan) -> DataFrame:
+    """Find the matches of a query in packed ranges."""
     bucket, number, position, _ = PACKED.names
     partitions = packed.repartition(bucket, number).sortWithinPartitions(bucket, number, position)
     output, query = plan.bound.output, plan.bound.query
     if not plan.merges:
-        return map_rows(partitions, partial(_match_ranges, ranges), PACKED, output)
-    found = map_rows(partitions, partial(_possible_matches, ranges), PACKED, PACKED)
+        return map_rows(partitions, partial(_match_ranges, plan), PACKED, output)
+    found = map_rows(partitions, partial(_possible_matches, plan), PACKED, PACKED)
     by_key = found.repartition(bucket).sortWithinPartitions(bucket, number)
     return map_rows(by_key, partial(_merge, query, plan.bound.partition_by, output), PACKED, output)
 
@@ -188,12 +186,8 @@ def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
     return PartitionWork(spec, bound.partition_by), bound.schema
 
 
-def _ranges(plan: Plan) -> Ranges:
-    return Ranges(plan.task, plan.width)
-
-
-def _pack(made: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
-    ranges = made()
+def _pack(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    ranges = Ranges(plan.task, plan.width)
     for position, table in pieces(batches):
         yield pack_ranges(ranges, as_planned(table, ranges.task.bound.schema), position)
 
@@ -233,12 +227,14 @@ def as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _match_ranges(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
-    yield from in_batches(RangeMatcher(ranges()).matches(_blocks(batches)))
+def _match_ranges(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    matcher = RangeMatcher(Ranges(plan.task, plan.width))
+    yield from in_batches(matcher.matches(_blocks(batches)))
 
 
-def _possible_matches(ranges: Callable[[], Ranges], batches: Batches) -> Iterator[pa.RecordBatch]:
-    yield from RangeMatcher(ranges()).possible_matches(_blocks(batches))
+def _possible_matches(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    matcher = RangeMatcher(Ranges(plan.task, plan.width))
+    yield from matcher.possible_matches(_blocks(batches))
 
 
 def _blocks(batches: Batches) -> Iterator[PackedRange]:

@@ -7,9 +7,10 @@ Options: `query` (what stands in MATCH_RECOGNIZE), `dialect` (what it is written
 cannot shuffle or sort. So a task of a keyed query reads the key columns of all row groups, and of
 those that have keys of its own bucket the other columns too: the files are read once for each
 bucket. Where that is too much, `op.match` packs and shuffles instead. Rows of an unkeyed query have
-to be in order by the statistics of their row groups.
+to be in order by the statistics of their row groups. Windows that only a pass over all rows can
+tell are one task.
 
-A task holds the rows of one bucket, or what `files.match` says for unkeyed queries.
+A task holds the rows of one bucket, or what `files.match` and `files.windows` say.
 """
 
 from __future__ import annotations
@@ -26,19 +27,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from outpace.engine.codec.pack import Packer
-from outpace.engine.match.bits import with_bits
 from outpace.engine.match.task import prepare
-from outpace.engine.operator import match_whole
-from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import BindError, DataError, OutpaceError, did_you_mean
-from outpace.files.blocks import plan_blocks
-from outpace.files.match import FilesPlan, match_all, match_core, plan_files
+from outpace.files.match import match_core, match_in_order
 from outpace.files.order import measure_group
 from outpace.files.parquet import ParquetFiles, list_files, parquet
+from outpace.files.plan import FilesPlan, Way, plan_files
+from outpace.files.windows import FileWindows
 from outpace.hosts.spark.frame import BATCH_ROWS
 from outpace.pattern.query import Query
-from outpace.plan.division import Division
 from outpace.statement.dialect import check_dialect
 
 #: An unkeyed query becomes at most so many tasks: each has to find where its search enters.
@@ -49,7 +46,7 @@ _OPTIONS: Final = ("query", "dialect", "ordered", "path", "paths")
 
 @dataclass
 class MatchShare(InputPartition):
-    """What one task does: some units, or the keys of one bucket."""
+    """What one task does: some units, a share of the windows, or the keys of one bucket."""
 
     first: int
     stop: int
@@ -67,32 +64,29 @@ class MatchesReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         files, query = read_options(options)
         listing = list_files(files)
-        plan = plan_files(listing, query)
-        if files.ordered and plan.spark_sorts and plan.order.measurable:
+        plan = plan_files(listing, query, shuffles=False)
+        if files.ordered and plan.order is not None and plan.order.measurable:
             time = plan.bound.order_by[0]
             groups = tuple(measure_group(listing, group, time) for group in listing.groups)
-            plan = plan_files(replace(listing, groups=groups), query)
-        if plan.spark_sorts:
+            plan = plan_files(replace(listing, groups=groups), query, shuffles=False)
+        if plan.way is Way.ROWS:
+            assert plan.order is not None
             raise DataError(
                 "the rows are not known to be in the query's order, and a data source cannot sort",
                 detail=plan.order.reason,
                 hint="op.match(op.parquet(path), query) lets Spark sort them",
             )
-        self._buckets = 0
-        if plan.division is Division.KEY:
-            self._buckets = plan_blocks(plan.files, query, may_cut=False).buckets
         self._plan = plan.for_tasks()
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
-        units = len(self._plan.units)
-        if self._plan.division is Division.KEY:
-            return [MatchShare(bucket, bucket + 1) for bucket in range(self._buckets)]
-        if self._plan.division is Division.NONE:
-            return [MatchShare(0, units)]
-        edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
-        return [MatchShare(first, stop) for first, stop in pairwise(edges)]
+        plan, units = self._plan, len(self._plan.units)
+        if plan.way is Way.SHARES and plan.query_plan.windows is None:
+            edges = np.linspace(0, units, min(units, _TASKS_MAX) + 1).astype(int).tolist()
+            return [MatchShare(first, stop) for first, stop in pairwise(edges)]
+        numbers = {Way.SHARES: len(plan.shares), Way.PACKED: plan.buckets}
+        return [MatchShare(number, number + 1) for number in range(numbers.get(plan.way, 1))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the matches of a task."""
@@ -103,25 +97,26 @@ class MatchesReader(DataSourceReader):
             yield from found.cast(wanted).to_batches(BATCH_ROWS)
 
     def _matches(self, share: MatchShare) -> Iterator[pa.Table]:
-        if self._plan.division is Division.KEY:
-            return match_bucket(self._plan, share.first, self._buckets)
-        if self._plan.division is Division.NONE:
-            return match_all(self._plan)
-        return match_core(self._plan, share.first, share.stop)
+        plan = self._plan
+        if plan.way is Way.PACKED:
+            return match_bucket(plan, share.first)
+        if plan.way is Way.IN_ORDER:
+            return match_in_order(plan)
+        if plan.query_plan.windows is None:
+            return match_core(plan, share.first, share.stop)
+        return iter([FileWindows(plan).match_share(share.first)])
 
 
-def match_bucket(plan: FilesPlan, bucket: int, buckets: int) -> Iterator[pa.Table]:
+def match_bucket(plan: FilesPlan, bucket: int) -> Iterator[pa.Table]:
     """Yield the matches of the keys of one bucket, reading what has rows of it."""
-    bits = with_bits(prepare(plan.query, plan.files.schema))
-    packer = Packer(bits, buckets)
+    packer = plan.packer()
     rows = []
     for group in plan.files.groups:
-        keys = plan.files.read(group, packer.keys)
+        keys = plan.files.read(group, plan.bound.partition_by)
         if (packer.buckets(keys) == bucket).any():
-            rows.append(packer.select(plan.files.read(group, packer.reads), bucket))
+            rows.append(packer.select(plan.files.read(group, plan.columns), bucket))
     if sum(table.num_rows for table in rows):
-        spec = OperatorSpec(plan.query, bits.task.bound.schema, bits.task)
-        yield match_whole(spec, pa.concat_tables(rows))[0]
+        yield plan.task().work().whole(pa.concat_tables(rows))
 
 
 def read_options(options: Mapping[str, str]) -> tuple[ParquetFiles, Query]:

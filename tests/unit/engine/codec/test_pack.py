@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from support.properties import examples
 
 from outpace.engine.codec.pack import Packer, unpack
+from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.kernels import hashing
 from outpace.engine.match.bits import BitTask, bit_columns, with_bits
-from outpace.engine.match.task import prepare
-from outpace.engine.operator import match_whole
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.buckets import key_buckets, key_hashes
 from outpace.engine.rows.narrow import narrow, widen
@@ -88,24 +88,28 @@ def queries(draw: st.DrawFn) -> Query:
     return query
 
 
+def packing(bits: BitTask, buckets: int) -> tuple[Packer, PartitionWork]:
+    """Return what packs rows, and what is done with those of a bucket."""
+    bound = bits.task.bound
+    columns = kept_columns(bits.task, bound.schema)
+    packer = Packer(bound.partition_by, columns, buckets, bits)
+    spec = OperatorSpec(bound.query, bound.schema, bits.task)
+    return packer, PartitionWork(spec, bound.partition_by)
+
+
 def in_blocks(table: pa.Table, bits: BitTask, cuts: list[int], buckets: int) -> pa.Table:
     """Match a table in pieces, one bucket after the other."""
-    packer = Packer(bits, buckets)
+    packer, work = packing(bits, buckets)
     edges = [0, *sorted(cut % (table.num_rows + 1) for cut in cuts), table.num_rows]
     stored: dict[int, list[tuple[int, pa.Buffer]]] = {}
     for position, (first, stop) in enumerate(pairwise(edges)):
-        piece = table.slice(first, stop - first).select(packer.reads)
+        piece = table.slice(first, stop - first)
         for row in packer.pack(piece, position).to_pylist():
             block = pa.py_buffer(row["block"])
             stored.setdefault(row["bucket"], []).insert(0, (row["position"], block))
-    found = [matched(bits, unpack(blocks, bits.task.bound.schema)) for blocks in stored.values()]
+    schema = bits.task.bound.schema
+    found = [work.whole(unpack(blocks, schema)) for blocks in stored.values()]
     return pa.concat_tables([bits.task.bound.output.empty_table(), *found])
-
-
-def matched(bits: BitTask, rows: pa.Table) -> pa.Table:
-    """Match all rows of some keys."""
-    bound = bits.task.bound
-    return match_whole(OperatorSpec(bound.query, bound.schema, bits.task), rows)[0]
 
 
 def as_rows(table: pa.Table) -> list[str]:
@@ -127,9 +131,9 @@ def test_blocks_give_what_the_table_gives(
     bits = with_bits(prepare(query, table.schema))
     expected = as_rows(match(table, query))
     assert as_rows(in_blocks(table, bits, cuts, buckets)) == expected
-    packer = Packer(bits, buckets)
+    packer, work = packing(bits, buckets)
     selected = [packer.select(table, bucket) for bucket in range(buckets)]
-    found = [matched(bits, rows) for rows in selected if rows.num_rows]
+    found = [work.whole(rows) for rows in selected if rows.num_rows]
     assert as_rows(pa.concat_tables([bits.task.bound.output.empty_table(), *found])) == expected
 
 
