@@ -83,14 +83,14 @@ def cut_keys(files: FileList, plan: Plan) -> Plan:
     return replace(plan, division=Division.KEY, reason=reason)
 
 
-def packed_bytes(files: FileList, packed: Sequence[str], rows: int) -> int:
+def packed_bytes(files: FileList, packed: Sequence[str]) -> int:
     """Return about how many bytes travel: plain numbers by their width, the rest by the footers."""
     total = 0
     for name in packed:
         index = files.schema.get_field_index(name)
         kind = pa.uint8() if index < 0 else files.schema.field(index).type
         if pa.types.is_primitive(kind):
-            total += rows * max(1, kind.bit_width // 8)
+            total += files.rows * max(1, kind.bit_width // 8)
         else:
             total += sum(group.sizes[name] for group in files.groups)
     return total

@@ -168,7 +168,8 @@ class FilesPlan:
         if self.way is Way.PACKED:
             computed = () if plan.bits is None else plan.bits.predicates
             dropped = "rows that fit no variable stay behind" if plan.drop_unused else "all rows"
-            lines.append(f"computed before: {_listed(one.name for one in computed) or 'nothing'}")
+            names = _listed(one.name for one in computed) or "nothing"
+            lines.append(f"computed where rows are read: {names}")
             lines.append(f"packed: {_listed(self.packed)}; {dropped}")
             if plan.division is Division.KEY:
                 parts = _count(self.buckets, "bucket")
@@ -230,7 +231,7 @@ def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Files
     files = replace(files, groups=groups)
     plan, way = _divide(plan, files, order, shuffles=shuffles)
     units = _units(plan, way, groups, columns)
-    rows = files.rows
+    size = packed_bytes(files, _packed(plan, columns))
     return FilesPlan(
         query_plan=plan,
         files=files,
@@ -240,9 +241,7 @@ def plan_files(files: FileList, query: Query, *, shuffles: bool = True) -> Files
         way=way,
         units=units,
         shares=_shares(plan, units) if way is Way.SHARES and plan.windows is not None else (),
-        buckets=max(
-            plan.tasks or 1, bucket_count(rows, packed_bytes(files, _packed(plan, columns), rows))
-        ),
+        buckets=max(plan.tasks or 1, bucket_count(files.rows, size)),
     )
 
 

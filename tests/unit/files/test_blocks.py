@@ -60,7 +60,7 @@ def test_the_plan_names_what_is_read_and_what_travels(files: FileList) -> None:
         "  rows: 20000",
         "  columns read: ts, key, kind, v",
         "  tasks pack the rows of row groups by key",
-        "  computed before: A, B",
+        "  computed where rows are read: A, B",
         "  packed: ts, key, v, __outpace_bits_0; rows that fit no variable stay behind",
         "  divided by key: key; 1 bucket; not by time range: there is no WITHIN",
     ]
