@@ -446,6 +446,8 @@ class Front(Stateful):
             if found != field.type:
                 raise other_type(field.name, found, field.type)
         there = [field for field in spec.schema if field.name in schema.names]
+        if not there:
+            return rows  # Nothing but their number counts.
         columns = [rows.column(field.name) for field in there]
         return pa.Table.from_arrays(columns, schema=pa.schema(there))
 
