@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
-from outpace.engine.operator import Operator, match_whole
+from outpace.engine.operator import WholeOperator, match_whole
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State
 from outpace.pattern.query import Query
@@ -25,7 +25,7 @@ class FedOperator:
     """An operator whose steps return what they emit."""
 
     def __init__(self, query: Query, schema: pa.Schema, **spec: Any) -> None:
-        self.operator = Operator(OperatorSpec(query, schema, **spec))
+        self.operator = WholeOperator(OperatorSpec(query, schema, **spec))
 
     def push(self, rows: pa.Table) -> Given:
         return self._step(EventsArrived(rows))

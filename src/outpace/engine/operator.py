@@ -2,9 +2,10 @@
 
 The front brings events into order, numbers them, says which windows they open and close, and which
 instance gets them. Instances match the windows that they are given; a partition without windows is
-the window that is always open. The back puts what they found together, in its order. `Operator` is
-a front and one instance in one place, whose matches are in order already; a host that has parts in
-several places carries `Deliver` and `Delivered` between them. Each part is a state machine: a step
+the window that is always open. The back puts what they found together, in its order.
+`WholeOperator` is a front and one instance in one place, whose matches are in order already; a host
+that has parts in several places carries `Deliver` and `Delivered` between them. Each part is a
+state machine: a step
 is a function of its state and of the message.
 
 Memory: that of the parts, see there; the back has a number for each delivery without an answer.
@@ -648,14 +649,14 @@ class Back(Stateful):
         return [Emit(matches, self._nothing, watermark)]
 
 
-class Operator(Stateful):
+class WholeOperator(Stateful):
     """Front and one instance in one place; what one instance finds is in order, so nobody merges.
 
     Examples
     --------
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
-    >>> operator = Operator(OperatorSpec(query, pa.schema([("ts", pa.int64())])))
+    >>> operator = WholeOperator(OperatorSpec(query, pa.schema([("ts", pa.int64())])))
     >>> (emit,) = operator.step(EventsArrived(pa.table({"ts": [1, 2]})))
     >>> emit.matches.table.to_pylist()
     [{'at': 2}]
@@ -725,7 +726,7 @@ def match_whole(
         block = whole_block(spec.task, rows)
         found = match_block(spec.task, spec.matcher, block).found
         return match_table(spec.task, block, found), len(found.start)
-    operator = Operator(replace(spec, checked=False) if spec.checked else spec)
+    operator = WholeOperator(replace(spec, checked=False) if spec.checked else spec)
     ordered, total = _sorted(spec, rows), rows.num_rows
     size = ROWS_IN_STEP if _shares(spec) else max(1, total)
     stimuli: list[Stimulus] = [

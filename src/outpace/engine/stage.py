@@ -38,7 +38,7 @@ from outpace.engine.message import (
     Routed,
     SetAside,
 )
-from outpace.engine.operator import Back, Front, Instance, Operator
+from outpace.engine.operator import Back, Front, Instance, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery
@@ -203,7 +203,7 @@ class WholeStage:
     takes = _Arriving.takes
 
     def __init__(self, spec: OperatorSpec, number: int) -> None:
-        self.part = Operator(spec, number)
+        self.part = WholeOperator(spec, number)
         self._arriving = _Arriving(spec, self.part.front)
         self.counters = Counters()
 

@@ -18,7 +18,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
 )
-from outpace.engine.operator import Front, Operator
+from outpace.engine.operator import Front, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.window_match.result import WindowMatches
@@ -98,7 +98,7 @@ class AppliedStream(SplitStream):
 
     def __init__(self, query: Query, blocks: Sequence[pa.Table]) -> None:
         super().__init__(query, blocks)
-        self._operator = Operator(OperatorSpec(query, blocks[0].schema))
+        self._operator = WholeOperator(OperatorSpec(query, blocks[0].schema))
         self.front = self._operator.front
 
     def _take(self, stimulus: Stimulus) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import outpace as op
 from outpace.cli.main import app
-from outpace.engine.operator import Operator
+from outpace.engine.operator import WholeOperator
 
 RISE = (
     op.Query("rise")
@@ -87,8 +87,8 @@ def test_explain_shows_matches_and_what_is_undecided() -> None:
 
 
 def test_a_step_that_gives_something_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Operator.step
-    monkeypatch.setattr(Operator, "step", lambda *given: before(*given) * 2)
+    before = WholeOperator.step
+    monkeypatch.setattr(WholeOperator, "step", lambda *given: before(*given) * 2)
     code, lines, error = replay("recording")
     assert (code, error) == (
         1,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import outpace as op
 from outpace.engine.message import Emit, EventsArrived, SourceEnded
-from outpace.engine.operator import Operator
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bind.disorder import bind_disorder
@@ -70,7 +70,7 @@ def rows_of(found: list[tuple[int, str, int]], names: range | list[int]) -> pa.T
 def matches_of(query: Query, pushed: list[tuple[pa.Table, str | None]]) -> list[WindowMatches]:
     sources = tuple(dict.fromkeys(source for _, source in pushed if source is not None)) or None
     disorder = bind_disorder(query, SCHEMA)
-    operator = Operator(OperatorSpec(query, SCHEMA, disorder=disorder, sources=sources))
+    operator = WholeOperator(OperatorSpec(query, SCHEMA, disorder=disorder, sources=sources))
     stimuli = [*(EventsArrived(rows, source) for rows, source in pushed), SourceEnded()]
     said = [one for stimulus in stimuli for one in operator.step(stimulus)]
     return [one.matches for one in said if isinstance(one, Emit)]

@@ -15,7 +15,7 @@ from outpace.engine.message import (
     Stimulus,
     TurnEnded,
 )
-from outpace.engine.operator import Back, Front, Instance, Operator, matches_of
+from outpace.engine.operator import Back, Front, Instance, WholeOperator, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.identify import EventIds
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
@@ -92,7 +92,7 @@ def test_a_delivery_that_nobody_answers_is_one_that_failed() -> None:
         delivery, _ = front.step(EventsArrived(ROWS))
         assert isinstance(delivery, Deliver)
         assert (delivery.arrived, front.arrived) == (6, 0)
-    operator = Operator(OperatorSpec(PAIRS, ROWS.schema))
+    operator = WholeOperator(OperatorSpec(PAIRS, ROWS.schema))
     operator.step(EventsArrived(ROWS))
     assert operator.front.arrived == 6
     # Windows that opened cannot be taken back.
@@ -104,7 +104,7 @@ def test_a_delivery_that_nobody_answers_is_one_that_failed() -> None:
 
 def test_the_end_lets_out_what_waits() -> None:
     query = PAIRS.disorder(op.KSlack(100))
-    operator = Operator(
+    operator = WholeOperator(
         OperatorSpec(query, ROWS.schema, disorder=bind_disorder(query, ROWS.schema))
     )
     assert matches_of(operator.step(EventsArrived(ROWS))).num_rows == 0

@@ -11,7 +11,7 @@ from support.hostile_states import queries
 
 import outpace as op
 from outpace.engine.message import EventsArrived, Instruction, SourceEnded, Stimulus
-from outpace.engine.operator import Operator
+from outpace.engine.operator import WholeOperator
 
 QUERIES = queries()
 
@@ -37,7 +37,7 @@ def stimuli(sources: list[str], begin: int, end: int, choose: random.Random) -> 
     ]
 
 
-def take(operator: Operator, given: list[Stimulus]) -> list[list[Instruction]]:
+def take(operator: WholeOperator, given: list[Stimulus]) -> list[list[Instruction]]:
     return [operator.step(stimulus) for stimulus in given]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.message import EventsArrived, SourceEnded
-from outpace.engine.operator import Operator, match_whole, matches_of
+from outpace.engine.operator import WholeOperator, match_whole, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import key_codes
 from outpace.pattern.query import RowsPerMatch
@@ -46,11 +46,11 @@ class PartitionWork:
         """Return what complete partitions give."""
         return match_whole(self._spec, rows)[0]
 
-    def stream(self) -> Operator | None:
+    def stream(self) -> WholeOperator | None:
         """Return the operator of one large partition; None where it has to be complete."""
         if self._spec.query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
             return None
-        return Operator(self._spec)
+        return WholeOperator(self._spec)
 
 
 class SortedGroups:
@@ -61,7 +61,7 @@ class SortedGroups:
         self._rows_at_once = rows_at_once
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self._large: Operator | None = None
+        self._large: WholeOperator | None = None
         self._large_key: pa.Table | None = None
 
     def push(self, table: pa.Table) -> Iterator[pa.Table]:

@@ -39,7 +39,7 @@ from outpace.engine.message import (
     TimerFired,
     TimeTold,
 )
-from outpace.engine.operator import Operator
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import with_reasons
 from outpace.engine.order.sources import SourceMerge
@@ -225,7 +225,7 @@ class StreamMatcher:
         #: Whether anything may be kept.
         self._begun = False
         self._identifiers = None if sources is None else SourceMerge(sources).sources
-        self._operator: Operator | None = None
+        self._operator: WholeOperator | None = None
         self._schema: pa.Schema | None = None
         self._dropped: LateEvents | None = None
         #: The columns of matches that hold the time of an event, where it is known how far back.
@@ -255,7 +255,7 @@ class StreamMatcher:
             timeouts=self._timeouts,
             choose=self._choose,
         )
-        operator = Operator(spec)
+        operator = WholeOperator(spec)
         if spec.reach is not None:
             self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
         if self._recorder is not None:
@@ -494,7 +494,7 @@ class StreamMatcher:
             raise DataError("the source of the rows is missing", hint='push(data, source="a")')
         a_text(source, "the identifier of a source", error=DataError)
 
-    def _bound(self, action: str) -> Operator:
+    def _bound(self, action: str) -> WholeOperator:
         if self._operator is None:
             raise DataError(
                 f"cannot {action} before the first push",

@@ -14,7 +14,7 @@ from outpace.engine.event import Events
 from outpace.engine.match.apply import fitted_rows
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import Emit, EventsArrived, Instruction, SourceEnded, TimeTold
-from outpace.engine.operator import Operator
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.window_match.result import has_time
@@ -79,7 +79,9 @@ def fed_at_once(
     They have ended, or time has come so far. With the matches come partial matches that time ended.
     """
     query = replace(query, order_of_arrival=None)
-    operator = Operator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=make_twin))
+    operator = WholeOperator(
+        OperatorSpec(query, events.schema, timeouts=timeouts, choose=make_twin)
+    )
     instructions: list[Instruction] = operator.step(EventsArrived(events))
     instructions += operator.step(SourceEnded() if time is None else TimeTold(time))
     emitted = [one for one in instructions if isinstance(one, Emit)]

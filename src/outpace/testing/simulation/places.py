@@ -38,7 +38,7 @@ from outpace.engine.message import (
     TimeTold,
     TurnEnded,
 )
-from outpace.engine.operator import Back, Front, Instance, Operator
+from outpace.engine.operator import Back, Front, Instance, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.windows import Windows
 from outpace.engine.state import State
@@ -193,7 +193,7 @@ def run_in_one_place(
 ) -> RunOutcome:
     """Drive the whole operator; it is saved and lost now and then."""
     outcome = RunOutcome()
-    kept = SavedPart("operator", lambda: Operator(spec), Operator.step, trace)
+    kept = SavedPart("operator", lambda: WholeOperator(spec), WholeOperator.step, trace)
     steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
     for number, stimulus in enumerate(steps, 1):
         trace.say(told(stimulus))
@@ -207,7 +207,7 @@ def run_in_one_place(
                 kept.save()
         if random.random() < 0.2:
             kept.crash()
-    operator: Operator = kept.part
+    operator: WholeOperator = kept.part
     check(not operator.instance.open_windows, "windows are open after the end")
     check(not operator.front.counters().buffered, "events wait after the end")
     return outcome

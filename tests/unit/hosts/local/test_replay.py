@@ -288,11 +288,11 @@ def test_until_ends_a_replay_and_its_stream_goes_on(recorded: Path) -> None:
 def test_a_step_that_gives_something_else_is_told(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from outpace.engine.operator import Operator
+    from outpace.engine.operator import WholeOperator
 
-    before: Callable[..., list[Any]] = Operator.step
+    before: Callable[..., list[Any]] = WholeOperator.step
 
-    def changed(self: Operator, stimulus: Stimulus) -> list[Any]:
+    def changed(self: WholeOperator, stimulus: Stimulus) -> list[Any]:
         instructions = before(self, stimulus)
         (emit,) = instructions
         return [
@@ -303,7 +303,7 @@ def test_a_step_that_gives_something_else_is_told(
             )
         ]
 
-    monkeypatch.setattr(Operator, "step", changed)
+    monkeypatch.setattr(WholeOperator, "step", changed)
     assert [step.as_recorded for step in op.replay(recorded)] == [False, True, False, True]
 
 
