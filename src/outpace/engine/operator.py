@@ -5,8 +5,7 @@ instance gets them. Instances match the windows that they are given; a partition
 the window that is always open. The back puts what they found together, in its order.
 `WholeOperator` is a front and one instance in one place, whose matches are in order already; a host
 that has parts in several places carries `Deliver` and `Delivered` between them. Each part is a
-state machine: a step
-is a function of its state and of the message.
+state machine: a step is a function of its state and of the message.
 
 Memory: that of the parts, see there; the back has a number for each delivery without an answer.
 Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
