@@ -173,7 +173,8 @@ def log_of(folder: Path) -> op.log.Log:
 
 COL = op.col("x")
 A = op.step("A")
-PATH = Path(tempfile.mkdtemp(prefix="outpace-arguments-")) / "log"
+FOLDER = tempfile.TemporaryDirectory(prefix="outpace-arguments-")
+PATH = Path(FOLDER.name) / "log"
 LOG = log_of(PATH)
 FOLDERS = itertools.count()
 
