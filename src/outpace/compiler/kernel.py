@@ -34,6 +34,9 @@ _SMALL: Final = 20_000
 #: As long as Numba is not loaded, so many: a larger input is worth the time that loading takes.
 _SMALL_AT_FIRST: Final = 200_000
 
+#: What makes matches fewer, whatever is asked of them.
+FEWER: Final = "take some with .limit(n), or shorten WITHIN or the windows"
+
 
 @dataclass
 class HeadStart:
@@ -227,15 +230,12 @@ def compile_with(compile_it: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
-    """Say in our words that matches do not fit into memory."""
+def fitting(hint: str = FEWER) -> Iterator[None]:
+    """Say in our words that matches do not fit into memory, and what to do about it."""
     try:
         yield
     except MemoryError as error:
-        raise MatchError(
-            "the matches do not fit into memory",
-            hint="count them with .count(), take some with .limit(n), or shorten WITHIN",
-        ) from error
+        raise MatchError("the matches do not fit into memory", hint=hint) from error
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from outpace.compiler.kernel import compiled_in_place, compiled_within, fitting
+from outpace.compiler.kernel import compiled_in_place, compiled_within
 from outpace.engine.kernels.graph_build import (
     ACCEPTS,
     CONTENDERS,
@@ -141,19 +141,17 @@ def new_tables(layout: GraphLayout, rows: int, segments: int) -> Tables:
 
 def with_room(tables: Tables) -> Tables:
     """Return tables with as many lines as wanted, or twice as many as there were."""
-    with fitting():
-        nodes, entries, edges, links, found, taken, rivals = (
-            _grown(table, lines)
-            for table, lines in zip(tables, tables.wanted.tolist(), strict=False)
-        )
-        return tables._replace(
-            nodes=nodes, entries=entries, edges=edges, links=links, found=found, taken=taken,
-            rivals=rivals,
-            # Every link becomes a way, and every node can be collected and be on the path.
-            ways=_grown(tables.ways, len(links)),
-            visited=_grown(tables.visited, len(nodes)),
-            path=_grown(tables.path, len(nodes) + 2),
-        )  # fmt: skip
+    nodes, entries, edges, links, found, taken, rivals = (
+        _grown(table, lines) for table, lines in zip(tables, tables.wanted.tolist(), strict=False)
+    )
+    return tables._replace(
+        nodes=nodes, entries=entries, edges=edges, links=links, found=found, taken=taken,
+        rivals=rivals,
+        # Every link becomes a way, and every node can be collected and be on the path.
+        ways=_grown(tables.ways, len(links)),
+        visited=_grown(tables.visited, len(nodes)),
+        path=_grown(tables.path, len(nodes) + 2),
+    )  # fmt: skip
 
 
 def _lines(columns: int) -> Matrix:

@@ -23,8 +23,8 @@ SMALL: Final = 200
 def count_matches(task: Task, block: Block, resume: Resume) -> int:
     """Return how many matches a call of the query's matcher would emit.
 
-    A query that skips, consumes or has a limit per start is answered by its matcher, which emits no
-    more than it must.
+    A query that skips, consumes or has a limit per start is answered by its matcher, which makes no
+    more matches than it must, and keeps none of them.
     """
     countable = _nothing_is_ruled_out(task, block)
     if countable and block.size <= SMALL:
@@ -33,8 +33,9 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
             return len(outcome.found.start)
     counts = count_candidates(task, block, resume) if countable else None
     if counts is None:
-        matcher = make_graph_matcher(task) or make_twin(task)
-        return len(matcher(block, resume).found.start)
+        if graph := make_graph_matcher(task):
+            return graph.count(block, resume)
+        return len(make_twin(task)(block, resume).found.start)
     limits = [limit.count for limit in task.bound.query.limits if limit.per is Per.PARTITION]
     if not limits:
         return exact_sum(counts)

@@ -10,13 +10,13 @@ state but those rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.compiler.kernel import is_compiled, read_only
+from outpace.compiler.kernel import FEWER, fitting, is_compiled, read_only
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.graph_build import GraphLayout
 from outpace.engine.kernels.graph_enumerate import (
@@ -41,12 +41,16 @@ from outpace.engine.kernels.graph_enumerate import (
 )
 from outpace.engine.kernels.graph_match import (
     AT_START,
+    FIRST_NODE,
     FIRST_TO_LAST,
     NEXT_ROW,
     NO_WITHIN,
     NODES_KEPT,
     PREVIOUS_TO_CURRENT,
+    ROW_MATCHES,
+    ROW_TAKES,
     UNLIMITED,
+    Tables,
     match_by_completion,
     match_by_start,
     new_tables,
@@ -56,7 +60,6 @@ from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
     Block,
     Found,
-    Matcher,
     Outcome,
     Resume,
     Task,
@@ -94,7 +97,7 @@ def make_graph_matcher(
     *,
     takes_max: int = TAKES_MAX,
     nodes_kept: int = NODES_KEPT,
-) -> Matcher | None:
+) -> GraphMatcher | None:
     """Return the graph matcher of a task, or None if the graph does not cover it.
 
     Parameters
@@ -164,7 +167,7 @@ class _Rules:
 
 
 class _Read(NamedTuple):
-    """What a kernel has written, cut to size."""
+    """What a kernel has written, cut to size, behind matches that were given up."""
 
     found: Integers
     taken: Integers
@@ -173,6 +176,7 @@ class _Read(NamedTuple):
     numbers: Integers
     barriers: Integers
     consumed: Booleans
+    given_up: int
 
 
 @dataclass(frozen=True)
@@ -185,20 +189,33 @@ class GraphMatcher:
     truth: Callable[[Block], Booleans]
     takes_max: int
     nodes_kept: int
+    #: What to do about too many matches.
+    hint: str = f"count them with .count(), {FEWER}"
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
         if outcome := stand_in(self.task, block, resume, self.ready):
             return outcome
-        truth = self.truth(block)
-        takes_max = min(self.takes_max, TAKES_UNCOUNTED)
-        read = self._read(block, resume, truth, takes_max)
-        if read is None:
-            self._refuse_too_many(block, resume, truth)
-            read = self._read(block, resume, truth, self.takes_max)
+        with fitting(self.hint):
+            truth = self.truth(block)
+            takes_max = min(self.takes_max, TAKES_UNCOUNTED)
+            read = self._read(block, resume, truth, takes_max)
             if read is None:
-                raise self._too_many(None)
-        return self._outcome(block, resume, read)
+                self._refuse_too_many(block, resume, truth)
+                read = self._read(block, resume, truth, self.takes_max)
+                if read is None:
+                    raise self._too_many(None)
+            return self._outcome(block, resume, read)
+
+    def count(self, block: Block, resume: Resume) -> int:
+        """Return how many matches a call has, which are given up as soon as they are counted."""
+        if outcome := stand_in(self.task, block, resume, self.ready):
+            return len(outcome.found.start)
+        with fitting():
+            read = self._read(block, resume, self.truth(block), self.takes_max, listed=False)
+        if read is None:
+            raise replace(self, hint=FEWER)._too_many(None)
+        return read.given_up + len(read.found)
 
     def ready(self, size: int) -> bool:
         """Say whether compiled code is to match a block of this size now, rather than the twin."""
@@ -215,8 +232,19 @@ class GraphMatcher:
     def _by_start(self) -> bool:
         return self.rules.waits or self.rules.per_start != UNLIMITED
 
-    def _read(self, block: Block, resume: Resume, truth: Booleans, takes_max: int) -> _Read | None:
-        """Run the kernel; None says that it found more than `takes_max` rows of matches."""
+    def _read(
+        self,
+        block: Block,
+        resume: Resume,
+        truth: Booleans,
+        takes_max: int,
+        *,
+        listed: bool = True,
+    ) -> _Read | None:
+        """Run the kernel; None says that it found more than `takes_max` rows of matches.
+
+        Unless they are to be listed, matches are given up after each turn.
+        """
         rules = self.rules
         shift = _row_shift(block)
         barriers = resume.barrier + shift
@@ -247,7 +275,7 @@ class GraphMatcher:
             turn = partial(match_by_completion, *common, block.floors, self.nodes_kept)
         tables = new_tables(self.layout, block.size if rules.kind else 0, len(bounds))
         turns = Turns(self.task, block.size)
-        work = 0
+        work = given_up = 0
         while (status := turn(tables)) in (PAUSED, FULL):
             if status == FULL:
                 tables = with_room(tables)
@@ -255,13 +283,30 @@ class GraphMatcher:
                 done = int(tables.filled[DONE_WORK])
                 turns.end(done - work, int(tables.place[AT_START if self._by_start else NEXT_ROW]))
                 work = done
+                if not listed:
+                    given_up += self._give_up(tables)
         filled, ends, keep = tables.filled, tables.ends, tables.keep
         found, taken = tables.found[: filled[MATCHES]], tables.taken[: filled[TAKES]]
         if status == TOO_MANY:
             return None
         if status == BAD_SKIP:
             self._raise_bad_skip(found, taken)
-        return _Read(found, taken, ends, keep, numbers, barriers, consumed)
+        return _Read(found, taken, ends, keep, numbers, barriers, consumed, given_up)
+
+    def _give_up(self, tables: Tables) -> int:
+        """Take out the matches that the kernel does not look at again; return how many it were."""
+        filled, place = tables.filled, tables.place
+        matches, takes = int(filled[MATCHES]), int(filled[TAKES])
+        if self._by_start and place[FIRST_NODE] >= 0:
+            # Of the row that it goes on with it needs them to rule others out.
+            matches, takes = int(place[ROW_MATCHES]), int(place[ROW_TAKES])
+            place[ROW_MATCHES] = place[ROW_TAKES] = 0
+        for table, level, gone in ((tables.found, MATCHES, matches), (tables.taken, TAKES, takes)):
+            kept = table[gone : filled[level]].copy()
+            table[: len(kept)] = kept
+            filled[level] = len(kept)
+        tables.found[: filled[MATCHES], TAKES_END] -= takes
+        return matches
 
     def _outcome(self, block: Block, resume: Resume, read: _Read) -> Outcome:
         shift = _row_shift(block)
@@ -324,7 +369,7 @@ class GraphMatcher:
         matches = "the matches have" if count is None else f"there are {count} matches, with"
         return MatchError(
             f"{matches} more than {self.takes_max} rows",
-            hint="count them with .count(), take some with .limit(n), or shorten WITHIN",
+            hint=self.hint,
         )
 
 

@@ -2,7 +2,8 @@
 
 Where a match of the stream is one of every window that holds its events, the stream is counted
 once, with numbers for each set of open windows. Else each window is counted; where a match counts
-once, whatever two windows have in common is taken off again. What neither can tell is listed.
+once, whatever two windows have in common is taken off again, also where each start has a limit.
+What neither can tell is listed.
 
 Memory: the rows, and numbers for the windows that are open at once. A list has the matches that
 start in windows that are open at once, of which there may be so many.
@@ -37,7 +38,7 @@ from outpace.engine.split.windows import Windows, take_windows
 from outpace.engine.window_match.covered import covered_block, spans_of
 from outpace.engine.window_match.identity import MatchIds, match_ids
 from outpace.engine.window_match.rows import Segments, joined, places
-from outpace.engine.window_match.sharing import everywhere, is_unruled
+from outpace.engine.window_match.sharing import everywhere, everywhere_by_start, is_unruled
 from outpace.engine.window_match.stretches import (
     ROWS_AT_ONCE,
     Stretches,
@@ -46,6 +47,7 @@ from outpace.engine.window_match.stretches import (
 )
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
+from outpace.pattern.query import Per
 
 #: Matches that are kept or listed at once to be told apart, some gigabytes; and those that windows
 #: are listed together for.
@@ -54,6 +56,10 @@ LISTED: Final = 1 << 20
 
 #: Rows of windows that are listed at once where nobody knows how many matches they have.
 ROWS_LISTED: Final = 1 << 10
+
+_HINT: Final = (
+    "count them in each window, with over(..., duplicates=True), or shorten WITHIN or the windows"
+)
 
 
 def count_in_windows(task: Task, matcher: Matcher, events: Events, windows: Windows) -> int:
@@ -76,6 +82,10 @@ class _Counted:
 
     def __init__(self, task: Task, matcher: Matcher, events: Events, windows: Windows) -> None:
         self._task = task
+        if isinstance(matcher, GraphMatcher):
+            # A match without repetitions takes no more rows than this.
+            takes_max = LISTED_MAX * max(1, len(task.program.positions))
+            matcher = replace(matcher, takes_max=min(matcher.takes_max, takes_max), hint=_HINT)
         self._matcher = matcher
         self._every = task.bound.query.duplicates
         self._stretched = StretchMatcher(task, matcher)
@@ -100,7 +110,9 @@ class _Counted:
         if total is not None:
             return total
         if self._every or not (self._low[1:] < self._high[:-1]).any():
-            return self._one_by_one()
+            return self._one_by_one(self._stretches)
+        if in_order and everywhere_by_start(self._task):
+            return self._by_start()
         total = self._less_shared() if in_order and is_unruled(self._task) else None
         if total is None:
             total = self._listed(self._matcher, self._lots())
@@ -120,14 +132,27 @@ class _Counted:
             count_candidates(self._task, block, resume, spans=Spans(opened, closed, most))
         )
 
-    def _one_by_one(self) -> int:
-        """Count in each window."""
+    def _one_by_one(self, stretches: Stretches) -> int:
+        """Count in each window, or other stretch."""
         # What only the twin finds is listed.
         rows = ROWS_AT_ONCE if isinstance(self._matcher, GraphMatcher) else ROWS_LISTED
         total = 0
-        for at in self._parts(rows):
-            total += count_matches(self._task, self._block(at), Resume.fresh(len(at)))
+        for begin, end in chunks(stretches.high - stretches.low, rows):
+            at = np.arange(begin, end)
+            block = self._stretched.block(self._held, stretches, at, ended=True)
+            total += count_matches(self._task, block, Resume.fresh(len(at)))
         return total
+
+    def _by_start(self) -> int:
+        """Count in each window the starts that no later one has.
+
+        A later window has the other starts with the same matches, and maybe more.
+        """
+        low, high = self._low[1:], self._high[:-1]
+        pairs = np.flatnonzero(low < high)
+        low, high = low[pairs], high[pairs]
+        shared = Stretches(low, high, self._windows.first[pairs + 1], high)
+        return self._one_by_one(self._stretches) - self._one_by_one(shared)
 
     def _less_shared(self) -> int | None:
         """Count in each window less what it shares with the next; None where that takes a list.
@@ -209,11 +234,11 @@ class _Counted:
     def _lots(self) -> Iterator[Integers]:
         """Yield some windows at a time that have not too many matches for a list."""
         for at in self._parts(ROWS_AT_ONCE):
-            sizes, most = (self._high - self._low)[at], ROWS_AT_ONCE
+            sizes, most = self._most(at), LISTED
             if is_unruled(self._task):
                 block = self._block(at)
                 counts = count_candidates(self._task, block, Resume.fresh(len(at)))
-                most = ROWS_LISTED
+                sizes, most = (self._high - self._low)[at], ROWS_LISTED
                 if counts is not None:
                     few = np.minimum(counts, LISTED_MAX + 1).astype(np.int64)
                     sizes, most = np.add.reduceat(few, block.segments[:-1]), LISTED
@@ -226,10 +251,21 @@ class _Counted:
         for begin, end in chunks(self._high - self._low, rows):
             yield np.arange(begin, end)
 
+    def _most(self, at: Integers) -> Integers:
+        """Return how many matches windows have at most where matches rule each other out."""
+        sizes = (self._high - self._low)[at]
+        limits = {limit.per: limit.count for limit in self._task.bound.query.limits}
+        if limits:
+            sizes = sizes * min(LISTED_MAX, limits.get(Per.START, LISTED_MAX))
+            sizes = np.minimum(sizes, limits.get(Per.PARTITION, LISTED_MAX))
+        return sizes
+
+    @property
+    def _stretches(self) -> Stretches:
+        return Stretches(self._low, self._high, self._windows.first, self._windows.closed_at)
+
     def _block(self, at: Integers) -> Block:
-        windows = self._windows
-        stretches = Stretches(self._low, self._high, windows.first, windows.closed_at)
-        return self._stretched.block(self._held, stretches, at, ended=True)
+        return self._stretched.block(self._held, self._stretches, at, ended=True)
 
 
 def _refuse(matches: int) -> None:
@@ -237,8 +273,7 @@ def _refuse(matches: int) -> None:
     if matches > LISTED_MAX:
         raise MatchError(
             f"more than {LISTED_MAX} matches would have to be listed at once to count each once",
-            hint="count them in each window, with over(..., duplicates=True), or shorten the"
-            " windows",
+            hint=_HINT,
         )
 
 

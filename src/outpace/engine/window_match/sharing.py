@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.graph_layout import covered as ends_with_take
@@ -50,6 +52,17 @@ def everywhere(task: Task) -> bool:
     reach = reach_of(task)
     around = reach.back or reach.ahead or reach.numbered or reach.anchored
     return is_unruled(task) and ends_with_take(task.program) and not around
+
+
+def everywhere_by_start(task: Task) -> bool:
+    """Say whether a limit for each start is all that rules matches out of windows that hold them.
+
+    Then a start has its first matches in every window that holds it, and the later a window closes
+    the more of them.
+    """
+    query = task.bound.query
+    unlimited = replace(task, bound=replace(task.bound, query=replace(query, limits=())))
+    return all(limit.per is Per.START for limit in query.limits) and everywhere(unlimited)
 
 
 def is_unruled(task: Task) -> bool:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
@@ -456,6 +457,7 @@ class StreamMatcher:
         self._begun = True
         return operator.step(stimulus)
 
+    @fitting()
     def _step(self, stimulus: Stimulus) -> pa.Table:
         self._aside = {}
         for instruction in self.take(stimulus):

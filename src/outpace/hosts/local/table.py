@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from outpace.compiler.kernel import fitting
 from outpace.engine.match.choose import Choice, choose_matcher
 from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume, Task
 from outpace.engine.match.output import match_table, timed_out_table
@@ -55,6 +56,7 @@ class Search:
         self._query = query
         self._pace = pace or Pace()
 
+    @fitting()
     def table(self) -> pa.Table:
         """Return the matches as a table."""
         if self._query.windows is not None and self._query.instance_count > 1:
@@ -65,6 +67,7 @@ class Search:
             return self._in_windows[0]
         return match_table(self._task, self._block, self._outcome.found)
 
+    @fitting()
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
         every = self._query.effective_selection is Selection.ALL and self._query.operator is None
@@ -81,6 +84,7 @@ class Search:
             return count_matches(self._task, self._block, Resume.fresh(self._partitions))
         return len(self._outcome.found.start)
 
+    @fitting()
     def timed_out(self) -> pa.Table:
         """Return the partial matches that WITHIN ended, with the reason."""
         self._check_whole("timed_out")

@@ -185,6 +185,36 @@ def test_too_many_matches_are_refused_with_their_number():
     assert caught.value.hint is not None
 
 
+@given(cases(size=8, **ALL), st.integers(1, 40))
+def test_a_count_gives_up_what_the_list_has(case, work):
+    note(repr(case.pattern))
+    matcher = make_graph_matcher(replace(case.task(), pace=Pace(work)), truth_of(case))
+    assume(matcher is not None)
+    block = block_of(case, 0, case.size, ended=True)
+    try:
+        listed = len(matcher(block, Resume.fresh(1)).found.start)
+    except MatchError as error:
+        with pytest.raises(MatchError, match=error.message):
+            matcher.count(block, Resume.fresh(1))
+    else:
+        assert matcher.count(block, Resume.fresh(1)) == listed
+
+
+@pytest.mark.parametrize("limits", [{"per_start": 300}, {"per_partition": 3000}])
+def test_matches_up_to_a_limit_are_counted_where_a_list_is_refused(limits):
+    case = case_of(chain("A", "A", "A"), " ".join(["A"] * 40), **limits)
+    task = replace(case.task(), pace=Pace(100))
+    matcher = make_graph_matcher(task, truth_of(case), takes_max=1000)
+    block = block_of(case, 0, 40, ended=True)
+    with pytest.raises(MatchError, match="the matches have more than 1000 rows") as caught:
+        matcher(block, Resume.fresh(1))
+    assert caught.value.hint.startswith("count them with .count()")
+    assert matcher.count(block, Resume.fresh(1)) > 2000
+    with pytest.raises(MatchError, match="the matches have more than 50 rows") as caught:
+        replace(matcher, takes_max=50).count(block, Resume.fresh(1))
+    assert ".count()" not in caught.value.hint
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_strict_skip_to_a_missing_variable_is_an_error(strict):
     case = case_of(chain("A", "B"), "A B", after=AfterMatch(Skip.TO_FIRST, "C", strict))

@@ -12,7 +12,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.match import twin
+from outpace.engine.match import graph, twin
 from outpace.engine.window_match import count as module
 
 
@@ -180,3 +180,40 @@ def test_too_many_matches_that_only_the_twin_finds_are_refused(windows, monkeypa
     monkeypatch.setattr(twin, "MATCHES_MAX", 35)
     with pytest.raises(op.MatchError, match="there are more than 35 matches"):
         op.search({"ts": range(40)}, query.over(windows)).count()
+
+
+def test_a_limit_for_each_start_is_counted_without_a_list(monkeypatch) -> None:
+    query = op.Query().order_by("ts").pattern("A ->> B ->> C").measures(n="1").limit(7, "start")
+    found = op.search({"ts": range(40)}, query.over(op.windows.count(9, slide=4)))
+    listed = found.table().num_rows
+    monkeypatch.setattr(module, "LISTED_MAX", 5)
+    assert op.search({"ts": range(40)}, query.over(op.windows.count(9, slide=4))).count() == listed
+
+
+def test_a_list_up_to_a_limit_for_each_window_is_bounded(monkeypatch) -> None:
+    # Only the graph keeps to a number of rows.
+    monkeypatch.setattr(graph, "_SMALL", -1)
+    query = op.Query().order_by("ts").pattern("A ->> B ->> C").measures(n="1").limit(80)
+    query = query.over(op.windows.count(9, slide=4))
+    monkeypatch.setattr(module, "LISTED_MAX", 20)
+    with pytest.raises(op.MatchError, match="the matches have more than 60 rows") as caught:
+        op.search({"ts": range(40)}, query).count()
+    assert caught.value.hint.startswith("count them in each window")
+    assert ".count()" not in caught.value.hint
+
+
+def test_windows_are_listed_together_by_what_their_limits_allow(monkeypatch) -> None:
+    monkeypatch.setattr(module, "LISTED", 40)
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 1000)
+    query = op.Query().order_by("ts").pattern("A ->> B ->> C").measures(n="1").limit(20)
+    found = op.search({"ts": range(40)}, query.over(op.windows.count(9, slide=4)))
+    sizes = []
+    blocks = module._Counted._block
+
+    def block(self, at):
+        sizes.append(len(at))
+        return blocks(self, at)
+
+    monkeypatch.setattr(module._Counted, "_block", block)
+    assert found.count() == found.table().num_rows
+    assert max(sizes) == 2

@@ -19,6 +19,8 @@ import pytest
 from rich.console import Console
 
 import outpace as op
+from outpace.compiler.kernel import head_start
+from outpace.engine.match import graph, twin
 from outpace.report.progress import Bar
 
 DIP = (
@@ -30,6 +32,13 @@ DIP = (
     .measures(bottom="LAST(DOWN.price)", ticks="COUNT(*)")
     .within("1 hour")
 )
+
+
+def pushed(table, query):
+    stream = op.open(query)
+    stream.push(table)
+    return stream.finish()
+
 
 START = datetime.datetime(2026, 1, 5, 9, 0)
 TICKS = pa.table(
@@ -306,3 +315,28 @@ def test_only_a_stream_has_several_sources(run):
     query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
     with pytest.raises(op.UnsupportedError, match="only a stream has several sources"):
         run(table, query, sources=["a", "b"])
+
+
+@pytest.mark.parametrize("windows", [None, op.windows.count(9, slide=4), op.windows.count(9)])
+@pytest.mark.parametrize("ask", [op.match, lambda *args: op.search(*args).count(), pushed])
+def test_whatever_does_not_fit_into_memory_is_said_so(windows, ask, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    query = op.Query().order_by("ts").pattern("A ->> B").define(B="ts > A.ts").measures(n="1")
+    monkeypatch.setattr(twin._Emitted, "found", full)
+    with pytest.raises(op.MatchError, match="the matches do not fit into memory") as caught:
+        ask(pa.table({"ts": range(40)}), query if windows is None else query.over(windows))
+    assert caught.value.hint == "take some with .limit(n), or shorten WITHIN or the windows"
+
+
+def test_a_list_that_does_not_fit_into_memory_may_be_counted(monkeypatch):
+    query = op.Query().order_by("ts").pattern("A ->> B").measures(n="1").limit(3, "start")
+    monkeypatch.setattr(graph, "_SMALL", -1)
+    monkeypatch.setattr(head_start, "left", -1)
+    monkeypatch.setattr(graph, "_by_completion", lambda *_: np.empty(1 << 56))
+    found = op.search({"ts": range(40)}, query)
+    with pytest.raises(op.MatchError, match="the matches do not fit into memory") as caught:
+        found.table()
+    assert caught.value.hint.startswith("count them with .count(), ")
+    assert found.count() == 37 * 3 + 2 + 1
