@@ -230,23 +230,34 @@ class Task:
 
 
 class Turns:
-    """The turns that compiled code takes at a block; between them Python has the floor."""
+    """The turns that a search takes at blocks; between those of compiled code Python has the floor.
 
-    def __init__(self, task: Task, rows: int) -> None:
+    Parameters
+    ----------
+    task, rows
+        The query, and how many rows the blocks have together.
+    cost
+        How many steps of compiled code take as long as one of this search.
+    """
+
+    def __init__(self, task: Task, rows: int, cost: int = 1) -> None:
         self._pace = task.pace
         self._rows = rows
-        self._allowed = task.work_allowed(rows)
+        self._allowed = task.work_allowed(rows) // cost
         self._work = 0
+        #: The rows of blocks that are done.
+        self.before = 0
 
     def end(self, work: int, row: int) -> None:
         """Count the work of a turn that got to a row, and tell the host; refuse too much of it."""
         self._work += work
+        row += self.before
         if self._work > self._allowed:
             raise MatchError(
                 f"the search took more than {self._allowed} steps for {self._rows} rows",
                 detail=f"it got to row {row} of the rows looked at",
                 hint="explain says which steps make it grow faster than the rows; add WITHIN,"
-                " or a condition that ends a repetition",
+                " shorten it or the windows, or end a repetition by a condition",
             )
         if self._pace.progress is not None:
             self._pace.progress(row, self._rows)

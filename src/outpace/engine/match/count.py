@@ -10,7 +10,7 @@ from typing import Final
 
 from outpace.compiler.kernel import is_compiled
 from outpace.engine.kernels.count_rows import count_rows
-from outpace.engine.match.contract import Block, Resume, Task
+from outpace.engine.match.contract import Block, Matcher, Resume, Task
 from outpace.engine.match.count_candidates import count_candidates, exact_sum
 from outpace.engine.match.graph import make_graph_matcher
 from outpace.engine.match.twin import make_twin, stand_in
@@ -20,11 +20,12 @@ from outpace.pattern.query import Consume, Per, Selection, Skip
 SMALL: Final = 200
 
 
-def count_matches(task: Task, block: Block, resume: Resume) -> int:
+def count_matches(task: Task, block: Block, resume: Resume, twin: Matcher | None = None) -> int:
     """Return how many matches a call of the query's matcher would emit.
 
     A query that skips, consumes or has a limit per start is answered by its matcher, which makes no
-    more matches than it must, and keeps none of them.
+    more matches than it must, and keeps none of them. What only the twin finds is listed, by the
+    one given or its own.
     """
     countable = _nothing_is_ruled_out(task, block)
     if countable and block.size <= SMALL:
@@ -35,7 +36,7 @@ def count_matches(task: Task, block: Block, resume: Resume) -> int:
     if counts is None:
         if graph := make_graph_matcher(task):
             return graph.count(block, resume)
-        return len(make_twin(task)(block, resume).found.start)
+        return len((twin or make_twin(task))(block, resume).found.start)
     limits = [limit.count for limit in task.bound.query.limits if limit.per is Per.PARTITION]
     if not limits:
         return exact_sum(counts)

@@ -18,7 +18,16 @@ import numpy as np
 from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.after import barrier_after, skip_variables
-from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
+from outpace.engine.match.contract import (
+    Block,
+    Found,
+    Matcher,
+    Outcome,
+    Resume,
+    Task,
+    TimedOut,
+    Turns,
+)
 from outpace.engine.match.masks import BlockPredicates, Predicates
 from outpace.engine.match.twin_search import (
     SearchPlan,
@@ -38,6 +47,10 @@ from outpace.pattern.query import Consume, Per, Selection, Skip, WithinKind
 _PATIENCE: Final = 500_000
 #: Matches that one call finds at most where all are wanted: 4 GiB of Python's objects.
 MATCHES_MAX: Final = 1 << 23
+#: Steps between two looks at how many there are, some hundredths of a second.
+_STEPS_AT_ONCE: Final = 1 << 14
+#: A step of the search takes as long as so many of compiled code, or longer.
+STEP_COST: Final = 100
 #: A step of the search takes as long as so many elements in a plain loop.
 _STEP: Final = 40
 #: How many steps a row takes, usually not more.
@@ -76,6 +89,7 @@ def make_twin(
     predicates: Callable[[Block], Predicates] | None = None,
     *,
     steps: StepBudget | None = None,
+    turns: Turns | None = None,
 ) -> Matcher:
     """Return the twin matcher of a task.
 
@@ -87,6 +101,9 @@ def make_twin(
         What answers for the predicates over a block; by default the bound ones.
     steps
         What counts the steps of a call, and ends it with a TooManyStepsError.
+    turns
+        What counts the steps of several calls otherwise, and refuses too many; by default those of
+        each call.
     """
     plan = SearchPlan.of(
         task.program,
@@ -102,12 +119,19 @@ def make_twin(
         truth = BlockPredicates(task, block) if predicates is None else predicates(block)
         arrivals = Arrivals(block)
         emitted = _Emitted()
-        parts = []
-        counted = steps or StepBudget()
+        parts: list[_Part] = []
+        taken = turns or Turns(task, block.size, STEP_COST)
+
+        def more() -> float:
+            taken.end(int(counted.work - counted.most) + _STEPS_AT_ONCE, parts[-1].row)
+            return counted.work + _STEPS_AT_ONCE
+
+        counted = steps or StepBudget(_STEPS_AT_ONCE, more)
         for index in range(len(block.segments) - 1):
             part = _Part(plan, rules, block, resume, index, truth, arrivals, emitted, counted)
-            part.run()
             parts.append(part)
+            part.run()
+        taken.before += block.size
         return Outcome(
             emitted.found(),
             _resume(parts),
@@ -268,6 +292,11 @@ class _Part:
         self._barrier = int(resume.barrier[index]) - self._base
         self._completed = int(resume.completed_to[index]) - self._base
         self.number = int(resume.number[index])
+
+    @property
+    def row(self) -> int:
+        """The row of the block that it searches from."""
+        return self._low + self._walk.start
 
     @property
     def next_start(self) -> int:

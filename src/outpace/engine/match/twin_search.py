@@ -41,7 +41,7 @@ class StepBudget:
     most
         After how many they give up.
     more
-        Asked when these are taken: how many it may be then.
+        Asked whenever these are taken: how many it may be then.
     taken
         How many they have taken.
     read
@@ -60,9 +60,8 @@ class StepBudget:
 
     def end(self) -> None:
         """Go on with more steps where there are any, and else end the search."""
-        more, self.more = self.more, None
-        if more is not None:
-            self.most = more()
+        if self.more is not None:
+            self.most = self.more()
         if self.work > self.most:
             raise TooManyStepsError
 
@@ -215,6 +214,8 @@ class Walk:
         self._failures: dict[tuple[int, int], SearchReach] = {}
         self._failures_of_start: dict[tuple[int, int], SearchReach] = {}
         self._number = 1
+        #: The start that is searched, or was last.
+        self.start = 0
         self._stack: list[_Frame] = []
         self.consumed: set[int] = set()
         self.rows: list[int] = []
@@ -237,6 +238,7 @@ class Walk:
         """Yield what the runs from `start` come to, in order of preference."""
         self._last_step = self._steps.taken + self._budget
         self._number = number
+        self.start = start
         self._failures_of_start.clear()
         self.rows.clear()
         self.labels.clear()

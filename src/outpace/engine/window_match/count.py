@@ -22,7 +22,7 @@ from outpace.compiler.kernel import is_compiled
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.count_rows import Spans, count_rows
-from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
+from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task, Turns
 from outpace.engine.match.count import SMALL, count_matches
 from outpace.engine.match.count_ambiguity import is_ambiguous
 from outpace.engine.match.count_candidates import (
@@ -33,7 +33,7 @@ from outpace.engine.match.count_candidates import (
 )
 from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.program import ACCEPT, Program
-from outpace.engine.match.twin import stand_in
+from outpace.engine.match.twin import STEP_COST, make_twin, stand_in
 from outpace.engine.split.windows import Windows, take_windows
 from outpace.engine.window_match.covered import covered_block, spans_of
 from outpace.engine.window_match.identity import MatchIds, match_ids
@@ -82,13 +82,7 @@ class _Counted:
 
     def __init__(self, task: Task, matcher: Matcher, events: Events, windows: Windows) -> None:
         self._task = task
-        if isinstance(matcher, GraphMatcher):
-            # A match without repetitions takes no more rows than this.
-            takes_max = LISTED_MAX * max(1, len(task.program.positions))
-            matcher = replace(matcher, takes_max=min(matcher.takes_max, takes_max), hint=_HINT)
-        self._matcher = matcher
         self._every = task.bound.query.duplicates
-        self._stretched = StretchMatcher(task, matcher)
         held = joined(events.slice(0, 0), events, keyed=bool(task.bound.partition_by))
         self._held = held
         windows = take_windows(windows, np.lexsort((windows.number, windows.partition)))
@@ -99,6 +93,16 @@ class _Counted:
             windows, stop = take_windows(windows, beyond), stop[beyond]
         self._windows = windows
         self._low, self._high = places(held, windows.partition, windows.first), stop
+        if isinstance(matcher, GraphMatcher):
+            # A match without repetitions takes no more rows than this.
+            takes_max = LISTED_MAX * max(1, len(task.program.positions))
+            matcher = replace(matcher, takes_max=min(matcher.takes_max, takes_max), hint=_HINT)
+        else:
+            # All windows together may take as many steps as one block with their rows.
+            turns = Turns(task, int((self._high - self._low).sum()), STEP_COST)
+            matcher = make_twin(task, turns=turns)
+        self._matcher = matcher
+        self._stretched = StretchMatcher(task, matcher)
 
     def count(self) -> int:
         if len(self._held.arrival) <= SMALL:
@@ -140,7 +144,7 @@ class _Counted:
         for begin, end in chunks(stretches.high - stretches.low, rows):
             at = np.arange(begin, end)
             block = self._stretched.block(self._held, stretches, at, ended=True)
-            total += count_matches(self._task, block, Resume.fresh(len(at)))
+            total += count_matches(self._task, block, Resume.fresh(len(at)), self._matcher)
         return total
 
     def _by_start(self) -> int:

@@ -12,7 +12,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.match import graph, twin
+from outpace.engine.match import contract, graph, twin
 from outpace.engine.window_match import count as module
 
 
@@ -217,3 +217,17 @@ def test_windows_are_listed_together_by_what_their_limits_allow(monkeypatch) -> 
     monkeypatch.setattr(module._Counted, "_block", block)
     assert found.count() == found.table().num_rows
     assert max(sizes) == 2
+
+
+@pytest.mark.parametrize("windows", [op.windows.count(9, slide=4), op.windows.count(9), None])
+def test_a_count_by_the_twin_is_refused_when_its_steps_are_spent(windows, monkeypatch) -> None:
+    query = op.Query().order_by("ts").pattern("A ->> B").define(B="ts > A.ts").measures(n="1")
+    query = query.within(9) if windows is None else query.over(windows)
+    monkeypatch.setattr(twin, "_STEPS_AT_ONCE", 10)
+    found = op.search({"ts": range(400)}, query)
+    assert found.count() > 1000
+    # No part of the windows takes so many steps, but all together do.
+    monkeypatch.setattr(contract.Task, "work_allowed", lambda *_: 300 * twin.STEP_COST)
+    with pytest.raises(op.MatchError, match="the search took more than 300 steps for") as caught:
+        found.count()
+    assert "shorten it or the windows" in caught.value.hint
