@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -217,8 +217,7 @@ class _Emitted:
         )
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A run that ended in ACCEPT, or may have; `signal` says which."""
 
     rows: tuple[int, ...]
@@ -470,7 +469,7 @@ class _Part:
     def _candidates(self, start: int) -> _Start:
         """Search everything that begins at a start."""
         found: list[_Candidate] = []
-        seen: set[tuple[tuple[int, ...], tuple[int, ...], Signal]] = set()
+        seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         is_open = False
         walk = self._walk
         for signal in walk.search(start, self.number + 1):
@@ -478,9 +477,10 @@ class _Part:
                 is_open = True
             elif walk.rows:
                 rows, labels = tuple(walk.rows), tuple(walk.labels)
-                if signal is Signal.FOUND and (rows, labels, signal) in seen:
-                    continue
-                seen.add((rows, labels, signal))
+                if signal is Signal.FOUND:
+                    if (rows, labels) in seen:
+                        continue
+                    seen.add((rows, labels))
                 found.append(
                     _Candidate(rows, labels, tuple(walk.positions), signal, walk.verdict_reach)
                 )

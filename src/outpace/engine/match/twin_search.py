@@ -221,6 +221,7 @@ class Walk:
         self.rows: list[int] = []
         self.labels: list[int] = []
         self.positions: list[int] = []
+        self._ended: dict[int, SearchReach] = {}
         #: What the last FOUND or REJECTED had to know beyond its own rows.
         self.verdict_reach = SearchReach()
         #: Runs that WITHIN ended, by their (row, variable) lists, with their positions.
@@ -455,6 +456,10 @@ class Walk:
 
     def _verdict(self, frame: _Frame, move: Transition) -> Signal:
         """Decide whether the run may end here."""
+        if not move.at_end and not move.negations:
+            # Many matches end with the same row: one object serves them all.
+            self.verdict_reach = self._ended.setdefault(frame.row, SearchReach(frame.row))
+            return Signal.FOUND
         reach = SearchReach(frame.row)
         signal = Signal.FOUND
         if move.at_end:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.match import twin
 from outpace.engine.match.after import FIRST_ROW, MISSING
 from outpace.engine.match.contract import Block, Resume
 from outpace.engine.match.task import match_block, prepare, whole_block
@@ -167,3 +168,19 @@ def test_what_a_skip_rules_out_is_not_kept():
     outcome = twin(stream_block([("p", "a", 0), ("p", "b", 1), ("p", "c", 2)]), Resume.fresh(1))
     assert outcome.keep_from.tolist() == [3]
     assert outcome.resume.next_start.tolist() == [3]
+
+
+def test_matches_that_end_with_the_same_row_share_what_they_had_to_know(monkeypatch):
+    # The fewer objects there are, the shorter Python's garbage collector keeps a signal waiting.
+    seen = []
+    settle = twin._Part._pass_settled_starts
+
+    def noted(self, starts, counts):
+        seen.extend(c.reach for found in starts for group in found.groups for c in group)
+        settle(self, starts, counts)
+
+    monkeypatch.setattr(twin._Part, "_pass_settled_starts", noted)
+    task = prepare(query("A ->> B ->> C").select("all"), letters("a").schema)
+    match_block(task, make_twin(task), whole_block(task, letters("aaabbbccc")))
+    assert len(seen) == 3**3
+    assert len({id(reach) for reach in seen}) == 3
