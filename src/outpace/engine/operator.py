@@ -144,7 +144,7 @@ class Front(Stateful):
         self._spec = spec
         self._block_size = block_size
         bound, windows = spec.bound, spec.windows
-        self._ids = EventIds(spec.sources, place)
+        self._ids = EventIds(spec.sources if spec.identified else None, place)
         self._order: Order = _make_order(spec)
         self._numbers = EventNumbers(bound.schema, bound.partition_by, spec.time)
         self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
@@ -321,12 +321,17 @@ class Front(Stateful):
     def _arrive(self, message: EventsArrived) -> Released:
         """Let the order take events, with their ids."""
         rows, source = self._fitted(message.rows), message.source
+        before = self._order, self._follows
         given = self._spec.disorder is not None or self._spec.sources is not None
         if (message.watermark != NO_TIME or self._follows) and not given:
             self._check_following(rows)
         if self._spec.identified:
             rows = self._ids.give(rows, source)
-        released = self._order.push(replace(message, rows=rows))
+        try:
+            released = self._order.push(replace(message, rows=rows))
+        except BaseException:
+            self._order, self._follows = before
+            raise
         if self._spec.identified:
             self._ids.take(source, rows.num_rows)
         return released
@@ -445,7 +450,8 @@ class Front(Stateful):
             found = schema.field(index).type
             if found != field.type:
                 raise other_type(field.name, found, field.type)
-        there = [field for field in spec.schema if field.name in schema.names]
+        # A column that nobody reads may have any type, and is left out.
+        there = [field for field in spec.schema if _has(schema, field)]
         if not there:
             return rows  # Nothing but their number counts.
         columns = [rows.column(field.name) for field in there]
@@ -643,8 +649,9 @@ class Back(Stateful):
         self._answers[instance] = answer
 
     def _emit(self, matches: WindowMatches) -> list[Emit]:
-        known = [answer.watermark for answer in self._answers if answer is not None]
-        watermark = min(known, default=int(NO_TIME))
+        # Who has not answered promises nothing.
+        told = (int(NO_TIME) if one is None else one.watermark for one in self._answers)
+        watermark = min(told)
         return [Emit(matches, self._nothing, watermark)]
 
 
@@ -781,6 +788,12 @@ def _shares(spec: OperatorSpec) -> bool:
 def count_whole(spec: OperatorSpec, rows: pa.Table) -> int:
     """Return how many matches `match_whole` would find where all are wanted, of a pattern."""
     return Instance(spec).count(whole_delivery(spec, rows))
+
+
+def _has(schema: pa.Schema, field: pa.Field) -> bool:
+    """Say whether a schema has a column of a name and a type."""
+    index = schema.get_field_index(field.name)
+    return index >= 0 and bool(schema.field(index).type == field.type)
 
 
 def _name_of(scheduler: Scheduler) -> str:

@@ -7,7 +7,10 @@ import pytest
 from support.operators import written
 
 import outpace as op
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import (
+    AllAnswered,
+    Answer,
     Deliver,
     Delivered,
     EventsArrived,
@@ -18,6 +21,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import Back, Front, Instance, WholeOperator, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.identify import EventIds
+from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.pattern.bind.disorder import bind_disorder
 
@@ -206,3 +210,53 @@ def test_a_stream_that_has_ended_is_saved_and_stays_ended(
     assert resumed.state() == stream.state()
     with pytest.raises(op.DataError, match="finished"):
         resumed.push({"ts": [9], "x": [1], "key": [0]})
+
+
+RISE = op.Query("rise").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+
+
+def test_a_column_that_nobody_reads_may_have_any_type() -> None:
+    stream = op.open(RISE)
+    stream.push({"ts": [1], "x": [1], "note": [7]})
+    assert stream.push({"ts": [2], "x": [2], "note": ["seven"]})["at"].to_pylist() == [2]
+
+
+def test_operators_without_windows_are_counted_and_not_explained() -> None:
+    search = op.search(pa.table({"ts": [1, 2, 3]}), op.Query("q").order_by("ts").apply(Counted))
+    assert search.count() == search.table().num_rows == 1
+    for ask in (search.timed_out, lambda: search.why(0), lambda: search.why_not([0])):
+        with pytest.raises(UnsupportedError, match="not at an operator"):
+            ask()
+
+
+def test_matches_of_another_stream_that_are_refused_change_nothing() -> None:
+    first = op.open(op.Query("q").order_by("ts").pattern("A B?").within(5).measures(ts="B.ts"))
+    matches = first.push({"ts": [1, 20]})
+    assert matches["ts"].to_pylist() == [None]
+    stream = op.open(op.Query("p").order_by("ts").pattern("A B").measures(at="B.ts"))
+    with pytest.raises(DataError):
+        stream.push(matches)
+    assert stream.push({"ts": [1, 2]})["at"].to_pylist() == [2]
+
+
+def test_a_state_that_is_refused_changes_nothing() -> None:
+    stream, other = op.open(RISE), op.open(RISE.define(B="x < A.x"))
+    stream.push({"ts": [1], "x": [1]})
+    other.push({"ts": [100], "x": [1]})
+    with pytest.raises(StateError):
+        stream.restore(other.state())
+    assert stream.push({"ts": [2], "x": [2]})["at"].to_pylist() == [2]
+
+
+def test_a_back_promises_no_time_before_all_have_answered() -> None:
+    query = RISE.over(op.windows.count(2)).instances(2)
+    spec = spec_of(query)
+    back, nothing = Back(spec), WindowMatches.none(spec.bound.output)
+    back.step(Delivered(0, Answer(nothing, pa.table({}), 5, 5, 100)))
+    (emit,) = back.step(AllAnswered())
+    assert emit.watermark == NO_TIME
+
+
+def test_sources_whose_events_have_no_ids_may_be_any_number() -> None:
+    query = op.Query("q").order_by("ts").apply(Counted)
+    op.open(query, sources=[str(number) for number in range(40_000)]).push({"ts": [1]}, source="0")

@@ -433,18 +433,23 @@ class StreamMatcher:
                 f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
+        before = vars(self).copy()
         self._last, self._aside, self._begun = None, {}, False
         self._operator = None
         if not saved.tables:
             if self._schema is not None:
                 self.bind(self._schema)
             return
-        with reading():
-            (schema,) = saved.tables
-            self.bind(schema.schema)
-            self._begun = True
-            assert self._operator is not None
-            self._operator.restore(saved.part("operator"))
+        try:
+            with reading():
+                (schema,) = saved.tables
+                self.bind(schema.schema)
+                self._begun = True
+                assert self._operator is not None
+                self._operator.restore(saved.part("operator"))
+        except BaseException:
+            vars(self).update(before)
+            raise
 
     def take(self, stimulus: Stimulus) -> list[Instruction]:
         """Take a stimulus as it is, record it where that is asked for, and return what it gives."""

@@ -71,7 +71,7 @@ class Search:
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
         every = self._query.effective_selection is Selection.ALL and self._query.operator is None
-        if self._query.windows is not None:
+        if self._query.windows is not None or self._query.operator is not None:
             if not every or "_in_windows" in vars(self):
                 return self._in_windows[1]
             from outpace.engine.operator import count_whole
@@ -139,6 +139,8 @@ class Search:
         return table_html(table, title)
 
     def _check_whole(self, question: str) -> None:
+        if self._query.operator is not None:
+            raise UnsupportedError(f"{question} looks at a pattern, not at an operator")
         if self._query.windows is not None:
             raise UnsupportedError(
                 f"{question} looks at partitions, not at windows",
