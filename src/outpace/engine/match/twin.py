@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from outpace.compiler.kernel import head_start
+from outpace.compiler.kernel import FEWER, head_start
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
@@ -424,7 +424,7 @@ class _Part:
                 raise MatchError(
                     f"there are more than {MATCHES_MAX} matches",
                     detail=f"it got to row {start} of the rows looked at",
-                    hint="take some with .limit(n), or shorten WITHIN or the windows",
+                    hint=FEWER,
                 )
         counts = dict.fromkeys(range(self._next, self._size), 0)
         groups = sorted(
