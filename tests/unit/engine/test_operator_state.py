@@ -260,3 +260,9 @@ def test_a_back_promises_no_time_before_all_have_answered() -> None:
 def test_sources_whose_events_have_no_ids_may_be_any_number() -> None:
     query = op.Query("q").order_by("ts").apply(Counted)
     op.open(query, sources=[str(number) for number in range(40_000)]).push({"ts": [1]}, source="0")
+
+
+def test_ids_do_not_depend_on_the_order_in_which_sources_are_named() -> None:
+    one, other = EventIds(("a", "b")), EventIds(("b", "a"))
+    for source in ("a", "b"):
+        assert one.give(ROWS, source).equals(other.give(ROWS, source))

@@ -7,6 +7,8 @@ one number for each source.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -39,7 +41,8 @@ class EventIds(Stateful):
     CHANGED = ("_counts",)
 
     def __init__(self, sources: tuple[str, ...] | None = None, place: int = 0) -> None:
-        names = (None,) if sources is None else sources
+        # Whoever names the sources in another order means the same.
+        names: Sequence[str | None] = (None,) if sources is None else sorted(sources)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._first = place * len(names)
         if self._first + len(names) > 1 << (63 - SEQUENCE_BITS):
