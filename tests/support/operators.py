@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from outpace.engine.message import Emit, EventsArrived, SourceEnded, Stimulus, TimeTold
-from outpace.engine.operator import WholeOperator, match_whole
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State
+from outpace.engine.whole import match_whole
 from outpace.pattern.query import Query
 
 

@@ -1,5 +1,5 @@
 """How functions over arrays are compiled for this machine, and where what was compiled is kept.
 
-The engine and the simulator write kernels; this is all that knows of Numba, its cache on disk and
-the settings of the environment that concern them.
+The engine and the simulator write kernels; all that knows of Numba's cache on
+disk and of settings in the environment is here.
 """

@@ -14,7 +14,7 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final
 
@@ -23,9 +23,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, no_events
-from outpace.engine.match.contract import Progress
-from outpace.engine.match.output import match_table, timed_out_schema
-from outpace.engine.match.task import match_block, whole_block
+from outpace.engine.match.output import timed_out_schema
 from outpace.engine.merge.merger import Merger
 from outpace.engine.message import (
     NO_SPLIT,
@@ -52,22 +50,20 @@ from outpace.engine.order.contract import Order, Released
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
-from outpace.engine.rows.partition import sort_rows
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_schedule, make_splitter
-from outpace.engine.split.number import EventNumbers, in_order
-from outpace.engine.split.schedule import Schedule, overlapping, scheduler_of
+from outpace.engine.split.number import EventNumbers
+from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
 from outpace.engine.state import NATURAL, State, integer, require
 from outpace.engine.window_match.apply import Applied, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
-from outpace.engine.window_match.matcher import ENDED, ROWS_IN_STEP, WindowMatcher
+from outpace.engine.window_match.matcher import ENDED, WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
-from outpace.engine.window_match.sharing import sharing
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Watermark
@@ -710,86 +706,6 @@ class WholeOperator(Stateful):
         return {"windows": self.spec.windows is not None}
 
 
-def match_whole(
-    spec: OperatorSpec, rows: pa.Table, progress: Progress | None = None
-) -> tuple[pa.Table, int]:
-    """Return what a complete table gives, and how many matches that is.
-
-    In windows matches come in their order; partitions without windows one after the other, in the
-    order of their first rows.
-
-    Parameters
-    ----------
-    spec, rows
-        The operator, and the rows in any order.
-    progress
-        Told how many rows are done, where windows share their searches.
-    """
-    if spec.windows is None:
-        # All rows of each partition are there, so that nothing of it has to stay open.
-        assert spec.task is not None
-        assert spec.matcher is not None
-        block = whole_block(spec.task, rows)
-        found = match_block(spec.task, spec.matcher, block).found
-        return match_table(spec.task, block, found), len(found.start)
-    operator = WholeOperator(replace(spec, checked=False) if spec.checked else spec)
-    ordered, total = _sorted(spec, rows), rows.num_rows
-    size = ROWS_IN_STEP if _shares(spec) else max(1, total)
-    stimuli: list[Stimulus] = [
-        EventsArrived(ordered.slice(low, size)) for low in range(0, total, size)
-    ]
-    tables, partition = [], []
-    for number, stimulus in enumerate([*stimuli, SourceEnded()]):
-        matches = _emit_of(operator.step(stimulus)).matches
-        # Only the rows are wanted: what tells matches apart would keep the events.
-        tables.append(matches.table)
-        partition.append(matches.partition)
-        if progress is not None:
-            progress(min((number + 1) * size, total), total)
-    table, owner = pa.concat_tables(tables), np.concatenate(partition)
-    if spec.query.windows is None:
-        table = table.take(pa.array(np.argsort(owner, kind="stable")))
-    return table, len(owner)
-
-
-def deliveries(spec: OperatorSpec, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
-    """Yield what one instance is to take of rows in order, which is elsewhere and does not say."""
-    front = Front(replace(spec, checked=False))
-    taken = Delivered(0, Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0))
-    for stimulus in stimuli:
-        for message in front.step(stimulus):
-            if isinstance(message, Deliver):
-                yield message
-                front.step(taken)
-
-
-def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
-    """Return all rows of a table in one delivery, with every window that they open closed."""
-    first, last = deliveries(spec, [EventsArrived(_sorted(spec, rows)), SourceEnded()])
-    closed = joined_windows(first.split.closed, last.split.closed)
-    return replace(last, events=first.events, split=Split(first.split.opened, closed))
-
-
-def _sorted(spec: OperatorSpec, rows: pa.Table) -> pa.Table:
-    """Return rows in the query's order, partition after partition where there are no windows."""
-    if spec.query.windows is not None:
-        return in_order(spec.bound, rows, spec.time)
-    order, _ = sort_rows(rows, spec.bound)
-    return rows if order is None else rows.take(pa.array(order))
-
-
-def _shares(spec: OperatorSpec) -> bool:
-    """Say whether windows share their searches, so that pieces of a table cost no more than all."""
-    if spec.task is None or spec.matcher is None or not overlapping(spec.query.windows):
-        return False
-    return sharing(spec.task, spec.matcher) != "separate"
-
-
-def count_whole(spec: OperatorSpec, rows: pa.Table) -> int:
-    """Return how many matches `match_whole` would find where all are wanted, of a pattern."""
-    return Instance(spec).count(whole_delivery(spec, rows))
-
-
 def _has(schema: pa.Schema, field: pa.Field) -> bool:
     """Say whether a schema has a column of a name and a type."""
     index = schema.get_field_index(field.name)
@@ -850,9 +766,10 @@ def _emitted(schema: pa.Schema, answers: Sequence[Answer]) -> Emit:
 
 def matches_of(instructions: Sequence[Instruction]) -> pa.Table:
     """Return the matches that became final with one stimulus."""
-    return _emit_of(instructions).matches.table
+    return emit_of(instructions).matches.table
 
 
-def _emit_of(instructions: Sequence[Instruction]) -> Emit:
+def emit_of(instructions: Sequence[Instruction]) -> Emit:
+    """Return what became final with one stimulus."""
     (emit,) = [one for one in instructions if isinstance(one, Emit)]
     return emit

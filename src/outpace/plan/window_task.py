@@ -23,11 +23,12 @@ from outpace.engine.divide.ranges import pack_slices
 from outpace.engine.event import Events
 from outpace.engine.match.contract import Task
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
-from outpace.engine.operator import Front, Instance, deliveries
+from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import valid_times
 from outpace.engine.split.windows import Split
+from outpace.engine.whole import deliveries
 from outpace.engine.wire import read_delivery, write_delivery
 from outpace.pattern.bind.windows import BoundWindows
 from outpace.pattern.bound import BoundQuery

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.message import EventsArrived, SourceEnded
-from outpace.engine.operator import WholeOperator, match_whole, matches_of
+from outpace.engine.operator import WholeOperator, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import key_codes
+from outpace.engine.whole import match_whole
 from outpace.pattern.query import RowsPerMatch
 
 #: Rows that are collected before they are matched.

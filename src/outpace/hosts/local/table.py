@@ -74,8 +74,8 @@ class Search:
         if self._query.windows is not None or self._query.operator is not None:
             if not every or "_in_windows" in vars(self):
                 return self._in_windows[1]
-            from outpace.engine.operator import count_whole
             from outpace.engine.operator_spec import OperatorSpec
+            from outpace.engine.whole import count_whole
 
             return count_whole(OperatorSpec(self._query, self._table.schema), self._table)
         if every:
@@ -150,8 +150,8 @@ class Search:
     @cached_property
     def _in_windows(self) -> tuple[pa.Table, int]:
         """The matches in windows, and how many there are."""
-        from outpace.engine.operator import match_whole
         from outpace.engine.operator_spec import OperatorSpec
+        from outpace.engine.whole import match_whole
 
         spec = OperatorSpec(self._query, self._table.schema, checked=False)
         return match_whole(spec, self._table, self._pace.progress)

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from outpace.engine.operator import match_whole
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.whole import match_whole
 from outpace.hosts.processes import worker as worker
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows

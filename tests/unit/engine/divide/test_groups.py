@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from outpace.engine.divide.groups import PartitionWork, SortedGroups
-from outpace.engine.operator import match_whole
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.whole import match_whole
 from outpace.pattern.operator import Operator
 from outpace.pattern.query import Query
 
