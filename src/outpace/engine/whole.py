@@ -55,7 +55,7 @@ def match_whole(
         block = whole_block(spec.task, rows)
         found = match_block(spec.task, spec.matcher, block).found
         return match_table(spec.task, block, found), len(found.start)
-    operator = WholeOperator(replace(spec, checked=False) if spec.checked else spec)
+    operator = WholeOperator(_unchecked(spec))
     ordered, total = _sorted(spec, rows), rows.num_rows
     size = ROWS_IN_STEP if _shares(spec) else max(1, total)
     stimuli: list[Stimulus] = [
@@ -77,7 +77,7 @@ def match_whole(
 
 def deliveries(spec: OperatorSpec, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
     """Yield what one instance is to take of rows in order, which is elsewhere and does not say."""
-    front = Front(replace(spec, checked=False))
+    front = Front(_unchecked(spec))
     taken = Delivered(0, Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0))
     for stimulus in stimuli:
         for message in front.step(stimulus):
@@ -87,10 +87,15 @@ def deliveries(spec: OperatorSpec, stimuli: Iterable[Stimulus]) -> Iterator[Deli
 
 
 def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
-    """Return all rows of a table in one delivery, with every window that they open closed."""
-    first, last = deliveries(spec, [EventsArrived(_sorted(spec, rows)), SourceEnded()])
+    """Return all rows, which are in order, in one delivery; every window that they open closes."""
+    first, last = deliveries(spec, [EventsArrived(rows), SourceEnded()])
     closed = joined_windows(first.split.closed, last.split.closed)
     return replace(last, events=first.events, split=Split(first.split.opened, closed))
+
+
+def _unchecked(spec: OperatorSpec) -> OperatorSpec:
+    """Return an operator that takes rows as they come, which somebody has put in order."""
+    return replace(spec, checked=False) if spec.checked else spec
 
 
 def _sorted(spec: OperatorSpec, rows: pa.Table) -> pa.Table:
@@ -110,4 +115,4 @@ def _shares(spec: OperatorSpec) -> bool:
 
 def count_whole(spec: OperatorSpec, rows: pa.Table) -> int:
     """Return how many matches `match_whole` would find where all are wanted, of a pattern."""
-    return Instance(spec).count(whole_delivery(spec, rows))
+    return Instance(spec).count(whole_delivery(spec, _sorted(spec, rows)))

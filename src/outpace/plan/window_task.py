@@ -14,20 +14,18 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers, rising
+from outpace.engine.arrays import Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import BatchCutter, TimeBatches, WindowBatch
 from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import pack_slices
-from outpace.engine.event import Events
 from outpace.engine.match.contract import Task
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import valid_times
-from outpace.engine.split.windows import Split
 from outpace.engine.whole import deliveries
 from outpace.engine.wire import read_delivery, write_delivery
 from outpace.pattern.bind.windows import BoundWindows
@@ -175,14 +173,9 @@ class WindowTask:
                 held = [pa.concat_tables([*held, taken.events.rows])]
             for batch in cutter.take(taken.split, ended=taken.ended):
                 low, high = batch.rows
-                size = 0 if described else high - low
-                numbers = rising(low, size)
-                rows = held[0].slice(low - begin, size)
-                events = Events(rows, numbers[:0], numbers, numbers, numbers[:0])
-                split = Split(batch.windows, batch.windows)
-                delivery = Deliver(next(number), events, None, split, high)
-                cell = write_delivery(delivery, columns, keyed=False)
-                values = delivery.instance, batch.first, batch.stop, cell
+                rows = held[0].slice(low - begin, 0 if described else high - low)
+                cell = write_delivery(batch.delivery(rows), columns, keyed=False)
+                values = next(number), batch.first, batch.stop, cell
                 yield pa.RecordBatch.from_arrays(
                     [
                         pa.array([one], kind)
@@ -213,7 +206,7 @@ class WindowTask:
         Memory: one of the tables that come, twice, and what is known of open windows.
         """
         query = self._spec.query.instances(buckets, ByKey())
-        front = Front(replace(self._spec, query=query, instances=buckets, checked=False))
+        front = Front(replace(self._spec, query=query, instances=buckets))
         columns = tuple(self._spec.kept.names)
         for position, stimulus in enumerate(_stimuli(ordered)):
             deliveries = [one for one in front.step(stimulus) if isinstance(one, Deliver)]
@@ -245,7 +238,7 @@ class WindowTask:
     @cached_property
     def _spec(self) -> OperatorSpec:
         """The operator that the task has a part of; its instances share what is compiled."""
-        return OperatorSpec(self.bound.query, self.bound.schema, self._task)
+        return OperatorSpec(self.bound.query, self.bound.schema, self._task, checked=False)
 
     @property
     def _windows(self) -> BoundWindows:

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.divide.batches import WindowBatch
-from outpace.engine.event import Events
 from outpace.engine.message import Deliver
 from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.split.choose import make_splitter
-from outpace.engine.split.number import EventNumbers, in_order
-from outpace.engine.split.windows import Split, Windows, joined_windows, take_windows
+from outpace.engine.split.number import in_order
+from outpace.engine.split.windows import Split, Windows, take_windows
+from outpace.engine.whole import whole_delivery
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,6 @@ class BatchMatcher:
     def __init__(self, spec: OperatorSpec) -> None:
         assert spec.windows is not None
         self._spec = spec
-        self._bound = spec.bound
-        self._windows = spec.windows
 
     def match_batch(self, rows: pa.Table, batch: WindowBatch) -> pa.Table:
         """Return the matches that count for a batch.
@@ -69,8 +66,7 @@ class BatchMatcher:
         batch
             The windows.
         """
-        events = self._renumbered(self._numbered(rows), batch.rows[0])
-        return self.match(batch, _delivery(events, Split(batch.windows, batch.windows)))
+        return self.match(batch, batch.delivery(rows, self._spec.time))
 
     def match(self, batch: WindowBatch, delivery: Deliver) -> pa.Table:
         """Return the matches that count for a batch, of which all is delivered."""
@@ -87,42 +83,29 @@ class BatchMatcher:
             In the order of time, without any rows in common. All are matched at once, which is
             worth the while where they are small.
         """
-        counts = np.array([part.rows.num_rows for part in parts])
-        rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
-        events = self._numbered(in_order(self._bound, rows))
-        begins = np.cumsum(counts) - counts
-        if parts[0].before is not None:
-            before = np.array([part.before for part in parts])
-            events = self._renumbered(events, np.repeat(before - begins, counts))
-            begins = before
-        ends = begins + counts
-        splitter = make_splitter(self._windows)
-        split, rest = splitter.push(events), splitter.finish()
-        held = np.array([part.held for part in parts])
-        closed = _within(joined_windows(split.closed, rest.closed), held)
-        # Windows are closed by the end of their part, whatever comes in the next one.
-        end = ends[_part_of(closed.number, held)]
-        closed = replace(closed, closed_at=np.minimum(closed.closed_at, end))
-        delivery = _delivery(events, Split(_within(split.opened, held), closed))
-        matches = Instance(self._spec).step(delivery).matches
-        own = np.array([part.own for part in parts])[_part_of(matches.window, held)]
-        mine = (matches.window >= own[:, 0]) & (matches.window < own[:, 1])
+        held, own = (np.array([getattr(part, name) for part in parts]) for name in ("held", "own"))
+        matches = Instance(self._spec).step(self._joined(parts, held)).matches
+        wanted = own[_part_of(matches.window, held)]
+        mine = (matches.window >= wanted[:, 0]) & (matches.window < wanted[:, 1])
         return matches.take(np.flatnonzero(mine)).table
 
-    def _numbered(self, rows: pa.Table) -> Events:
-        keys = self._bound.partition_by
-        return EventNumbers(self._bound.schema, keys, self._spec.time).number(rows)
-
-    def _renumbered(self, events: Events, before: int | Integers) -> Events:
-        """Return events with their numbers among all of the stream: so many came before each."""
-        arrival = events.arrival + before
-        keyed = bool(self._bound.partition_by)
-        return replace(events, arrival=arrival, ordinal=events.ordinal if keyed else arrival)
-
-
-def _delivery(events: Events, split: Split) -> Deliver:
-    arrived = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
-    return Deliver(0, events, None, split, arrived, ended=True)
+    def _joined(self, parts: Sequence[TimePart], held: Integers) -> Deliver:
+        """Return the rows of all parts with the windows held."""
+        rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+        whole = whole_delivery(self._spec, in_order(self._spec.bound, rows))
+        events, arrived = whole.events, whole.arrived
+        counts = np.array([part.rows.num_rows for part in parts])
+        ends = np.cumsum(counts)
+        opened, closed = (_within(one, held) for one in (whole.split.opened, whole.split.closed))
+        part = _part_of(closed.number, held)
+        # Windows are closed by the end of their part, whatever comes in the next one.
+        closed_at = np.minimum(closed.closed_at, ends[part])
+        if parts[0].before is not None:
+            missing = np.array([part.before for part in parts]) - (ends - counts)
+            events = replace(events, arrival=events.arrival + np.repeat(missing, counts))
+            arrived, closed_at = arrived + int(missing[-1]), closed_at + missing[part]
+        split = Split(opened, replace(closed, closed_at=closed_at))
+        return replace(whole, events=events, split=split, arrived=arrived)
 
 
 def _part_of(numbers: Integers, held: Integers) -> Integers:

@@ -18,8 +18,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, rising
+from outpace.engine.event import Events
+from outpace.engine.message import Deliver
+from outpace.engine.rows.times import valid_times
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows
 from outpace.pattern.bind.windows import ByCount
 
@@ -47,6 +51,18 @@ class WindowBatch:
     def rows(self) -> tuple[int, int]:
         """The ordinals of the first event that it needs, and of the one behind the last."""
         return int(self.windows.first.min()), int(self.windows.stop.max())
+
+    def delivery(self, rows: pa.Table, time: str | None = None) -> Deliver:
+        """Return what an instance is to take: the windows, and their events, which are in order.
+
+        Times are read from a column, where it is given.
+        """
+        low, high = self.rows
+        numbers = rising(low, rows.num_rows)
+        only = np.zeros(len(numbers), np.int32), np.zeros(1, np.int64)
+        times = numbers[:0] if time is None else valid_times(time, rows.column(time))
+        events = Events.of_codes(rows, only, numbers, numbers, times)
+        return Deliver(0, events, None, Split(self.windows, self.windows), high, ended=True)
 
 
 class BatchCutter:
