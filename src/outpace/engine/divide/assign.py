@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.rows.partition import sort_groups
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import from_integers
-from outpace.engine.split.choose import make_splitter
-from outpace.engine.split.number import EventNumbers
-from outpace.engine.split.windows import Windows
+from outpace.engine.split.number import row_order
+from outpace.engine.split.windows import Windows, take_windows
+from outpace.engine.whole import whole_delivery
 from outpace.pattern import ast
-from outpace.pattern.bind.query import bind
 from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
 
@@ -33,39 +30,35 @@ def windows_of(query: Query, table: pa.Table) -> pa.Table:
     >>> windows_of(query, pa.table({"x": [7, 8]})).select(["window", "rows"]).to_pylist()
     [{'window': 0, 'rows': 2}, {'window': 1, 'rows': 1}]
     """
-    # Partitions and order alone are bound: a pattern is not needed to look at windows.
-    rows_query = Query(partitions=query.partitions, order=query.order, tree=ast.Var("A"))
-    bound = bind(rows_query, table.schema)
-    windows = bind_windows(replace(query, numbered=True), table.schema)
-    order = sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))
-    ordered = table if order is None else table.take(pa.array(order))
-    numbers = EventNumbers(table.schema, bound.partition_by, windows.time)
-    events = numbers.number(ordered)
-    numbers.take()
-    splitter = make_splitter(windows)
-    parts = (splitter.push(events).closed, splitter.finish().closed)
-    found = _by_number([part for part in parts if len(part)])
-    rows = _places(events.partition, found)
-    time = None if windows.time is None else table.schema.field(windows.time).type
-    columns = {
-        name: numbers.keys.column(name).take(pa.array(found.partition))
-        for name in bound.partition_by
-    }
+    # Any pattern will do: nobody matches.
+    shown = Query(
+        partitions=query.partitions,
+        order=query.order,
+        tree=ast.Var("A"),
+        windows=query.windows,
+        numbered=True,
+    )
+    time = bind_windows(shown, table.schema).time
+    spec = OperatorSpec(shown, table.schema)
+    order = row_order(spec.bound, table, time)
+    whole = whole_delivery(spec, table if order is None else table.take(pa.array(order)))
+    found = _by_number(whole.split.closed)
+    places = _places(whole.events.partition, found)
+    rows = places if order is None else order[places].astype(np.int64)
+    first = table.select(spec.bound.partition_by).take(pa.array(rows))
+    columns = {name: first.column(name) for name in first.column_names}
     columns["window"] = pa.array(found.number)
-    columns["first_row"] = pa.array(rows if order is None else order[rows].astype(np.int64))
+    columns["first_row"] = pa.array(rows)
     columns["rows"] = pa.array(found.stop - found.first)
     for name, times in (("window_start", found.start_time), ("window_end", found.end_time)):
-        missing = pa.nulls(len(found), pa.int64())
-        columns[name] = missing if time is None else from_integers(times, time)
+        columns[name] = pa.nulls(len(found), pa.int64())
+        if time is not None:
+            columns[name] = from_integers(times, table.schema.field(time).type)
     return pa.table(columns)
 
 
-def _by_number(parts: list[Windows]) -> Windows:
-    if not parts:
-        return Windows.none()
-    lines = np.concatenate([np.stack(part.columns) for part in parts], axis=1)
-    partition, number = lines[0], lines[1]
-    return Windows(*lines[:, np.lexsort((number, partition))])
+def _by_number(windows: Windows) -> Windows:
+    return take_windows(windows, np.lexsort((windows.number, windows.partition)))
 
 
 def _places(partition: Integers, found: Windows) -> Integers:

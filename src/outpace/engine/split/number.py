@@ -18,7 +18,7 @@ from outpace.engine.arrays import Integers, grown, rising
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import count_rows
 from outpace.engine.rows.key_table import KeyNumbers, KeyTable
-from outpace.engine.rows.partition import sort_groups
+from outpace.engine.rows.partition import RowNumbers, sort_groups
 from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.rows.times import valid_times
 from outpace.engine.snapshot import Stateful
@@ -164,9 +164,12 @@ def in_order(bound: BoundQuery, table: pa.Table, time: str | None = None) -> pa.
     Where the column of a time is given, a row without one is refused by its number in the table:
     sorted, it would have another.
     """
+    order = row_order(bound, table, time)
+    return table if order is None else table.take(pa.array(order))
+
+
+def row_order(bound: BoundQuery, table: pa.Table, time: str | None) -> RowNumbers | None:
+    """Return the order that `in_order` brings rows into; None where they are in it."""
     if time is not None:
         valid_times(time, table.column(time), range(table.num_rows))
-    if not bound.order_by or not table.num_rows:
-        return table
-    order = sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))
-    return table if order is None else table.take(pa.array(order))
+    return sort_groups(table, bound, None, np.array([0, table.num_rows], np.int64))

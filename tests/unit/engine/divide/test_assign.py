@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.errors import BindError
+from outpace.errors import BindError, DataError
 
 TRADES = pa.table(
     {
@@ -62,6 +62,13 @@ def test_an_empty_table_has_no_windows() -> None:
     shown = op.windows.assign(TRADES.slice(0, 0), query)
     assert shown.num_rows == 0
     assert shown.schema.field("window_start").type == pa.timestamp("s", "UTC")
+
+
+def test_a_row_without_a_time_is_named_by_its_place_in_the_table() -> None:
+    query = op.Query().order_by("ts").over(op.windows.session(2))
+    with pytest.raises(DataError, match="'ts' is NULL") as refused:
+        op.windows.assign({"ts": [1, None, 0]}, query)
+    assert refused.value.detail == "row 1 of the input, counted from 0"
 
 
 def test_a_query_without_windows_is_refused() -> None:
