@@ -58,7 +58,7 @@ from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
-from outpace.engine.state import NATURAL, State, integer, require
+from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.apply import Applied, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import ENDED, WindowMatcher
@@ -137,7 +137,7 @@ class Front(Stateful):
         place: int = 0,
         block_size: Callable[[pa.Table], int] | None = None,
     ) -> None:
-        self._spec = spec
+        self._spec, self._place = spec, place
         self._block_size = block_size
         bound, windows = spec.bound, spec.windows
         self._ids = EventIds(spec.sources if spec.identified else None, place)
@@ -273,7 +273,12 @@ class Front(Stateful):
         return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Go on from what `state` returned, whatever was taken since; nothing else is left."""
+        fresh = Front(self._spec, self._place, self._block_size)
+        fresh._read(state)
+        self.become(fresh)
+
+    def _read(self, state: State) -> None:
         ended = state.numbers.get("ended")
         require(isinstance(ended, bool), "nobody knows whether it has ended")
         self._ended = bool(ended)
@@ -544,12 +549,14 @@ class Instance(Stateful):
 
     def restore(self, state: State, front: Front | None = None) -> None:
         """Go on from what `state` returned, and a front that was saved with it, if any."""
-        if isinstance(self._matcher, PartitionMatcher):
+        fresh = Instance(self._spec, tells_time=self._tells_time)
+        if isinstance(fresh._matcher, PartitionMatcher):
             assert front is not None, "partitions are matched where they are numbered"
-            self._matcher.restore(state, front.taken, front.arrived)
+            fresh._matcher.restore(state, front.taken, front.arrived)
         else:
             known = (None, None) if front is None else (front.opened(), front.taken)
-            self._matcher.restore(state, *known)
+            fresh._matcher.restore(state, *known)
+        self.become(fresh)
 
     def _watermark(self, watermark: int) -> int:
         """Return how far time has come, where time decides anything."""
@@ -575,14 +582,16 @@ class Back(Stateful):
     can change; where all have answered, `AllAnswered` lets the rest out.
     """
 
-    CHANGED = ("_merger", "_due", "_answers")
+    CHANGED = ("_merger", "_due", "_horizons", "_watermarks")
 
     def __init__(self, spec: OperatorSpec) -> None:
-        count = spec.instances or 1
+        self._spec, count = spec, spec.instances or 1
         self._merger = Merger(spec.bound.output, count, distinct=spec.finds_again)
         #: For each instance the arrival numbers that its due deliveries begin with.
         self._due: list[deque[int]] = [deque() for _ in range(count)]
-        self._answers: list[Answer | None] = [None] * count
+        #: What each instance promised last: who has not answered has no windows, and no time.
+        self._horizons = [ENDED] * count
+        self._watermarks = [int(NO_TIME)] * count
         self._arrived = 0
         self._ended = False
         self._nothing = pa.table({})
@@ -617,21 +626,39 @@ class Back(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         numbers = {"arrived": self._arrived, "ended": self._ended}
-        return State(numbers, parts={"merger": self._merger.state()})
+        sizes = [len(due) for due in self._due]
+        promised = {"due": sizes, "horizon": self._horizons, "watermark": self._watermarks}
+        due = pa.array([first for due in self._due for first in due], pa.int64())
+        tables = [pa.table(promised), pa.table({"arrived": due})]
+        return State(numbers, tables, {"merger": self._merger.state()})
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._arrived = integer(state.numbers, "arrived", NATURAL)
-        self._ended = state.numbers.get("ended") is True
+        """Go on from what `state` returned, whatever was taken since."""
+        fresh = Back(self._spec)
+        fresh._read(state)
+        self.become(fresh)
+
+    def _read(self, state: State) -> None:
+        header, (promised, due) = state.content(2)
+        self._arrived = integer(header, "arrived", NATURAL)
+        self._ended = header.get("ended") is True
+        (first,) = integers(due, arrived=range(self._arrived + 1))
+        counts, horizons, watermarks = integers(
+            promised, due=range(len(first) + 1), horizon=range(ENDED + 1), watermark=ANY
+        )
         self._merger.restore(state.part("merger"))
+        require(len(counts) == len(self._due), "promises of instances are missing")
+        require(counts.sum() == len(first), "deliveries belong to no instance")
+        parts = np.split(first, np.cumsum(counts)[:-1])
+        require(all((np.diff(part) >= 0).all() for part in parts), "deliveries go back")
+        self._due = [deque(part.tolist()) for part in parts]
+        self._horizons, self._watermarks = horizons.tolist(), watermarks.tolist()
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""
         now = ENDED if self._ended else self._arrived
-        for number, (due, answer) in enumerate(zip(self._due, self._answers, strict=True)):
+        for number, (due, horizon) in enumerate(zip(self._due, self._horizons, strict=True)):
             frontier = due[0] if due else now
-            open_windows = answer is not None and answer.open_windows
-            horizon = answer.horizon if answer is not None and open_windows else frontier
             self._merger.advance(number, frontier, min(horizon, frontier))
         return self._emit(self._merger.take())
 
@@ -642,13 +669,11 @@ class Back(Stateful):
             due.popleft()
         self._merger.push(instance, answer.matches)
         self._merger.advance(instance, answer.frontier, answer.horizon)
-        self._answers[instance] = answer
+        self._horizons[instance] = answer.horizon if answer.open_windows else ENDED
+        self._watermarks[instance] = answer.watermark
 
     def _emit(self, matches: WindowMatches) -> list[Emit]:
-        # Who has not answered promises nothing.
-        told = (int(NO_TIME) if one is None else one.watermark for one in self._answers)
-        watermark = min(told)
-        return [Emit(matches, self._nothing, watermark)]
+        return [Emit(matches, self._nothing, min(self._watermarks))]
 
 
 class WholeOperator(Stateful):
@@ -668,7 +693,7 @@ class WholeOperator(Stateful):
 
     def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         assert spec.instances is None, "instances that share windows have places of their own"
-        self.spec = spec
+        self.spec, self._place = spec, place
         self.front = Front(spec, place)
         self.instance = Instance(spec)
 
@@ -691,15 +716,21 @@ class WholeOperator(Stateful):
         return State(self._header, parts=parts)
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned, maybe in another process."""
+        """Go on from what `state` returned, maybe in another process; if it is refused, as before.
+
+        Also one that failed goes on from there.
+        """
         if state.numbers != self._header:
             raise StateError(
                 f"the saved state belongs to a query {'without' if self.spec.windows else 'with'}"
                 " windows",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        self.front.restore(state.part("front"))
-        self.instance.restore(state.part("instance"), self.front)
+        front, instance = Front(self.spec, self._place), Instance(self.spec)
+        front.restore(state.part("front"))
+        instance.restore(state.part("instance"), front)
+        self.front.become(front)
+        self.instance.become(instance)
 
     @property
     def _header(self) -> dict[str, object]:

@@ -43,6 +43,11 @@ class Stateful:
             setattr(twin, name, _copied(getattr(self, name)))
         return twin
 
+    def become(self, other: Self) -> None:
+        """Stand where another part of the kind does, which is then of no more use."""
+        vars(self).clear()
+        vars(self).update(vars(other))
+
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Stateful):

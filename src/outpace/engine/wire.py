@@ -41,8 +41,7 @@ from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import reading, require
-from outpace.engine.window_match.identity import MATCH_ID, MatchIds
-from outpace.engine.window_match.result import WindowMatches
+from outpace.engine.window_match.result import MATCH_NUMBERS, WindowMatches
 from outpace.pattern.bound import BoundQuery
 
 _HEADER: Final = struct.Struct("<qq3Q")
@@ -63,14 +62,6 @@ _NUMBERS: Final = pa.schema(
 )
 
 _WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
-
-_MATCHES: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("rows", "event", "phase", "window", "partition")),
-        ("start", pa.int64()),
-        ("id", MATCH_ID),
-    ]
-)
 
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
@@ -157,13 +148,7 @@ def write_answer(answer: Answer) -> bytes:
     )
     if not len(matches):
         return _joined(answer.frontier, answer.horizon, [b"", b"", known])
-    numbers: dict[str, pa.Array] = {
-        "rows": pa.array(np.diff(matches.offsets)),
-        **{name: pa.array(getattr(matches, name)) for name in _MATCHES.names[1:5]},
-        "start": pa.array(matches.ids.start),
-        "id": matches.ids.array,
-    }
-    parts = [_block(numbers), write_table(matches.table), known]
+    parts = [_block(matches.numbers), write_table(matches.table), known]
     return _joined(answer.frontier, answer.horizon, parts)
 
 
@@ -174,14 +159,7 @@ def read_answer(data: pa.Buffer, schema: pa.Schema) -> Answer:
     nothing = pa.table({})
     if not len(numbers):
         return Answer(WindowMatches.none(schema), nothing, *promises)
-    columns = read_block(numbers, _MATCHES)
-    written = columns.pop("id")
-    rows, event, phase, window, partition, start = map(_integers, columns.values())
-    offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
-    ids = MatchIds.of_array(start, written)
-    matches = WindowMatches(
-        read_table(table), offsets, event, phase, window, partition, lambda: ids
-    )
+    matches = WindowMatches.of_numbers(read_block(numbers, MATCH_NUMBERS), read_table(table))
     return Answer(matches, nothing, *promises)
 
 

@@ -14,8 +14,8 @@ from outpace.engine.message import (
     Deliver,
     Delivered,
     EventsArrived,
+    Routed,
     SourceEnded,
-    Stimulus,
     TurnEnded,
 )
 from outpace.engine.operator import Back, Front, Instance, WholeOperator, matches_of
@@ -65,29 +65,40 @@ def test_answers_after_a_restore_lower_the_loads() -> None:
     assert again.counters().unanswered == (0, 0)
 
 
-def test_a_back_goes_on_where_it_was_saved() -> None:
-    spec = spec_of(WINDOWS.instances(2))
-    front, back = Front(spec), Back(spec)
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_back_goes_on_where_it_was_saved(slow: int) -> None:
+    spec = spec_of(WINDOWS.instances(2, op.schedulers.RoundRobin()))
+    front, backs = Front(spec), [Back(spec), Back(spec)]
     instances = [Instance(spec), Instance(spec)]
-    found: list[int] = []
+    sent: list[list[Deliver]] = [[], []]
+    found: list[list[int]] = []
 
-    def step(stimulus: Stimulus) -> None:
+    def tell(message: Deliver | Routed | Delivered | TurnEnded) -> None:
+        # One of them is saved after every message, while answers are due and matches wait.
+        said = [back.step(message) for back in backs]
+        saved = written(backs[1].state())
+        backs[1] = Back(spec)
+        backs[1].restore(saved)
+        assert said[0] == said[1]
+        assert backs[0].state().encode() == backs[1].state().encode()
+        found.extend(emit.matches.table["at"].to_pylist() for emit in said[0])
+
+    def answer(number: int) -> None:
+        while sent[number]:
+            tell(Delivered(number, instances[number].step(sent[number].pop(0))))
+            tell(TurnEnded())
+
+    for stimulus in (*(EventsArrived(ROWS.slice(row, 1)) for row in range(6)), SourceEnded()):
         for message in front.step(stimulus):
-            back.step(message)  # type: ignore[arg-type] # nothing is set aside here
+            assert isinstance(message, Deliver | Routed)
+            tell(message)
             if isinstance(message, Deliver):
-                answer = instances[message.instance].step(message)
-                back.step(Delivered(message.instance, answer))
-        for emit in back.step(TurnEnded()):
-            found.extend(emit.matches.table["at"].to_pylist())
-
-    step(EventsArrived(ROWS.slice(0, 3)))
-    saved = written(back.state())
-    back = Back(spec)
-    back.restore(saved)
-    assert len(back.step(TurnEnded())[0].matches) == 0
-    step(EventsArrived(ROWS.slice(3)))
-    step(SourceEnded())
-    assert found == [2, 4, 6]
+                sent[message.instance].append(message)
+        tell(TurnEnded())
+        answer(1 - slow)
+    assert backs[1].counters().waiting
+    answer(slow)
+    assert [at for part in found for at in part] == [2, 4, 6]
 
 
 def test_a_delivery_that_nobody_answers_is_one_that_failed() -> None:

@@ -12,6 +12,8 @@ from support.hostile_states import queries
 import outpace as op
 from outpace.engine.message import EventsArrived, Instruction, SourceEnded, Stimulus
 from outpace.engine.operator import WholeOperator
+from outpace.engine.state import State
+from outpace.errors import StateError
 
 QUERIES = queries()
 
@@ -58,3 +60,37 @@ def test_steps_of_neither_change_the_other(name: str) -> None:
     assert take(snapshot, rest) == found
     assert again.state().encode() == known
     assert take(again, rest) == found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_restored_operator_has_nothing_but_the_state(name: str) -> None:
+    query, how = QUERIES[name]
+    choose = random.Random(name)
+    sources = how.get("sources", [])
+    operator = op.open(query, schema=rows(0, 1).schema, **how)._operator
+    assert operator is not None
+    empty = operator.state().encode()
+    begun = stimuli(sources, 0, 90, choose)
+    found = take(operator, begun)
+    saved = operator.state().encode()
+    rest = [*stimuli(sources, 90, 200, choose), SourceEnded()]
+    later = take(operator, rest)
+    # It has ended, and may as well have failed: what it took since is forgotten.
+    operator.front._lost = True
+    for state, given, said in ((saved, rest, later), (empty, begun, found), (saved, rest, later)):
+        operator.restore(State.decode(state))
+        assert operator.state().encode() == state
+        assert take(operator, given) == said
+
+
+def test_a_state_that_is_refused_leaves_the_operator_as_it_was() -> None:
+    query, _ = QUERIES["plain by key"]
+    operator = op.open(query, schema=rows(0, 1).schema)._operator
+    assert operator is not None
+    operator.step(EventsArrived(rows(0, 20)))
+    saved = operator.state()
+    operator.step(EventsArrived(rows(20, 50)))
+    known = operator.state().encode()
+    with pytest.raises(StateError):
+        operator.restore(State(saved.numbers, parts={"front": saved.part("front")}))
+    assert operator.state().encode() == known

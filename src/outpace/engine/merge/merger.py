@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State, integers, require
+from outpace.engine.state import State, integers, require, typed
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.repeats import Seen
 from outpace.engine.window_match.result import WindowMatches
@@ -100,10 +100,21 @@ class Merger(Stateful):
         return self._before(ENDED)
 
     def state(self) -> State:
-        """Return all that is kept after `rest`, for `restore`."""
-        assert not self.waiting, "matches that wait are not part of a saved state"
+        """Return all that is kept, for `restore`."""
         promises = pa.table({"frontier": self._frontiers, "horizon": self._horizons})
-        return State({}, [promises, self._seen.table()])
+        parts = [
+            (instance, earliest, matches)
+            for instance, queue in enumerate(self._waiting)
+            for earliest, matches in queue
+        ]
+        queued = {
+            "instance": [instance for instance, _, _ in parts],
+            "earliest": [earliest for _, earliest, _ in parts],
+            "matches": [len(matches) for *_, matches in parts],
+        }
+        matches = WindowMatches.joined(self._schema, [matches for *_, matches in parts])
+        waiting = State({}, [pa.table(queued, _QUEUED), pa.table(matches.numbers), matches.table])
+        return State({}, [promises, self._seen.table()], {"waiting": waiting})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
@@ -114,6 +125,21 @@ class Merger(Stateful):
         read = integers(promises, frontier=natural, horizon=natural)
         self._frontiers, self._horizons = (line.tolist() for line in read)
         self._seen = Seen.from_table(seen)
+        _, (queued, numbers, rows) = state.part("waiting").content(3)
+        matches = WindowMatches.of_saved(numbers, typed(rows, self._schema))
+        instances, earliest, counts = integers(
+            queued,
+            instance=range(len(self._frontiers)),
+            earliest=natural,
+            matches=range(1, len(matches) + 1),
+        )
+        ends = np.cumsum(counts)
+        require(len(matches) == counts.sum(), "matches belong to no instance")
+        self._waiting = [deque() for _ in self._frontiers]
+        for instance, least, stop, count in zip(instances, earliest, ends, counts, strict=True):
+            part = matches.take(_rows(stop - count, stop))
+            require((np.diff(part.event) >= 0).all(), "matches that wait are not in their order")
+            self._waiting[instance].append((int(least), part))
 
     def _before(self, frontier: int) -> WindowMatches:
         """Return the matches below a frontier, in their order."""
@@ -132,6 +158,9 @@ class Merger(Stateful):
         # Horizons say nothing of what was given before them, so matches that wait count as well.
         waiting = [earliest for queue in self._waiting for earliest, _ in queue]
         return min([*self._horizons, *waiting])
+
+
+_QUEUED = pa.schema([(name, pa.int64()) for name in ("instance", "earliest", "matches")])
 
 
 def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[WindowMatches]:

@@ -7,9 +7,10 @@ then that of the window's number y, of the partition, and the order inside the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,24 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
 from outpace.engine.match.contract import Block, Found, Task
 from outpace.engine.match.output import match_rows
-from outpace.engine.rows.partition import gather
-from outpace.engine.window_match.identity import MatchIds, match_ids
+from outpace.engine.rows.partition import column_arrays, gather
+from outpace.engine.state import ANY, NATURAL, integers, require, typed
+from outpace.engine.window_match.identity import MATCH_ID, MatchIds, match_ids
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
 from outpace.pattern.windows import TimeWindows
 
 #: The phases of one x: windows that close behind their last event, then all else.
 CLOSING, COMPLETING = 0, 1
+
+#: What matches are beside their rows, of which each has so many.
+MATCH_NUMBERS: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("rows", "event", "phase", "window", "partition")),
+        ("start", pa.int64()),
+        ("id", MATCH_ID),
+    ]
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +94,39 @@ class WindowMatches:
         nothing = schema.empty_table()
         return WindowMatches(nothing, offsets, none, none, none, none, lambda: MatchIds.joined([]))
 
+    @property
+    def numbers(self) -> dict[str, pa.Array]:
+        """All but the rows as columns, which `of_numbers` reads."""
+        values = (np.diff(self.offsets), self.event, self.phase, self.window, self.partition)
+        columns = [*map(pa.array, (*values, self.ids.start)), self.ids.array]
+        return dict(zip(MATCH_NUMBERS.names, columns, strict=True))
+
+    @staticmethod
+    def of_numbers(numbers: Mapping[str, pa.Array], table: pa.Table) -> WindowMatches:
+        """Return the matches with these rows whose numbers are known."""
+        *values, written = (numbers[name] for name in MATCH_NUMBERS.names)
+        rows, event, phase, window, partition, start = (
+            np.asarray(value.to_numpy(zero_copy_only=False), np.int64) for value in values
+        )
+        offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+        ids = MatchIds.of_array(start, written)
+        return WindowMatches(table, offsets, event, phase, window, partition, lambda: ids)
+
+    @staticmethod
+    def of_saved(numbers: pa.Table, table: pa.Table) -> WindowMatches:
+        """Return matches of a saved state, or refuse what cannot be."""
+        numbers = typed(numbers, MATCH_NUMBERS)
+        bounds = dict.fromkeys(MATCH_NUMBERS.names[:-1], NATURAL)
+        bounds |= {
+            "rows": range(table.num_rows + 1),
+            "phase": range(CLOSING, COMPLETING + 1),
+            "window": ANY,
+        }
+        rows, *_ = integers(numbers, **bounds)
+        require(rows.sum() == table.num_rows, "matches have other rows")
+        require(not numbers.column("id").null_count, "matches have no id")
+        return WindowMatches.of_numbers(column_arrays(numbers), table)
+
     def take(self, chosen: Integers) -> WindowMatches:
         """Return some matches, in the order given."""
         table, offsets = take_rows(self.table, self.offsets, chosen)
@@ -94,6 +138,8 @@ class WindowMatches:
             self.window[chosen],
             self.partition[chosen],
             lambda: self.ids.take(chosen),
+            self.diff,
+            self.confirmed,
         )
 
     def ordered(self) -> WindowMatches:

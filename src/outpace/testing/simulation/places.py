@@ -142,8 +142,9 @@ def text_of(answer: object) -> str:
         case pa.Table():
             return f"{answer.column_names} {answer.to_pylist()}"
         case Emit():
+            ids = answer.matches.ids.array.to_pylist()
             tables = text_of(answer.matches.table), text_of(answer.timed_out)
-            return f"emit {tables} {answer.watermark}"
+            return f"emit {tables} {ids} {answer.watermark}"
         case SetAside():
             return f"aside {answer.kind.value} {text_of(answer.rows)}"
         case Routed() | SetTimer():
@@ -161,7 +162,8 @@ def text_of(answer: object) -> str:
             matches = answer.matches
             places = (matches.event, matches.phase, matches.window, matches.partition)
             promises = (answer.frontier, answer.horizon, answer.watermark, answer.open_windows)
-            return f"answer {text_of(matches.table)} {[*map(_listed, places)]} {promises}"
+            ids = matches.ids.array.to_pylist()
+            return f"answer {text_of(matches.table)} {ids} {[*map(_listed, places)]} {promises}"
     raise AssertionError(f"nobody says {answer!r}")
 
 
@@ -284,7 +286,7 @@ class Places:
                 break
             acts, weights = zip(*turns, strict=True)
             self._random.choices(acts, weights)[0]()
-            self._fail(ended=not waiting)
+            self._fail()
         self._check_end()
 
     def _arrive(self, stimulus: Stimulus) -> None:
@@ -322,15 +324,11 @@ class Places:
         if any(len(emit.matches) for emit in answer):
             self._trace.say(f"  {text_of(answer)}")
 
-    def _fail(self, *, ended: bool) -> None:
+    def _fail(self) -> None:
         """Save or lose a part, now and then."""
         random = self._random
         if self._saves and random.random() < 0.15:
-            random.choice(self._instances).save()
-        # The sizes of deliveries without an answer are not part of what is saved of the front.
-        quiet = not any(self._front.part.counters().unanswered)
-        if self._saves and quiet and not ended and random.random() < 0.3:
-            self._front.save()
+            random.choice([self._front, self._back, *self._instances]).save()
         if random.random() < 0.1:
             random.choice([self._front, self._back, *self._instances]).crash()
 
