@@ -57,7 +57,7 @@ class TimeTold:
 
 @dataclass(frozen=True)
 class TimerFired:
-    """The clock of the host has come to a time, in microseconds; see `SetTimer`."""
+    """The clock of the host has come to a time, in microseconds; see `Front.timer`."""
 
     at: int
 
@@ -186,13 +186,6 @@ class SetAside:
 
 
 @dataclass(frozen=True)
-class SetTimer:
-    """The operator wants to hear when the clock of the host comes to this time, and no other."""
-
-    at: int
-
-
-@dataclass(frozen=True)
 class Emit:
     """Matches are final, in this order.
 
@@ -210,7 +203,7 @@ class Emit:
 
 
 Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded
-Instruction: TypeAlias = Emit | SetAside | SetTimer
+Instruction: TypeAlias = Emit | SetAside
 
 #: No windows open and none close.
 NO_SPLIT = Split(Windows.none(), Windows.none())

@@ -37,7 +37,6 @@ from outpace.engine.message import (
     Instruction,
     Routed,
     SetAside,
-    SetTimer,
     SourceEnded,
     Stimulus,
     TimerFired,
@@ -191,7 +190,7 @@ class Front(Stateful):
             tuple(self._loads),
         )
 
-    def step(self, message: Stimulus | Delivered) -> list[SetAside | SetTimer | Deliver | Routed]:
+    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed]:
         """Take what happened and return what is to be done.
 
         After an error in the rows nothing is taken. Where the one instance is beside, so that
@@ -216,13 +215,11 @@ class Front(Stateful):
                 released = self._order.finish(message.source)
         self._lost = not isinstance(self._order, OrderedInput)
         aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
-        said: list[SetAside | SetTimer | Deliver | Routed] = [
+        said: list[SetAside | Deliver | Routed] = [
             SetAside(kind, self._shown(rows))
             for kind, rows in aside
             if rows is not None and rows.num_rows
         ]
-        if self.timer is not None:
-            said.append(SetTimer(self.timer))
         ended = isinstance(message, SourceEnded) and message.source is None
         if ended and released.rows.num_rows:
             # What events decide comes before what their end does.
@@ -234,7 +231,7 @@ class Front(Stateful):
 
     @property
     def timer(self) -> int | None:
-        """When `TimerFired` is due, also after `restore`; None where never."""
+        """When `TimerFired` is due; None where never. A host asks after each step and `restore`."""
         return None if self._ended else self._order.timer
 
     @property
@@ -702,7 +699,7 @@ class WholeOperator(Stateful):
         aside: list[Instruction] = []
         answers: list[Answer] = []
         for message in self.front.step(stimulus):
-            if isinstance(message, SetAside | SetTimer):
+            if isinstance(message, SetAside):
                 aside.append(message)
             elif isinstance(message, Deliver):
                 answers.append(self.instance.step(message))

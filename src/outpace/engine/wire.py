@@ -31,7 +31,6 @@ from outpace.engine.message import (
     Emit,
     EventsArrived,
     Instruction,
-    SetTimer,
     SourceEnded,
     Stimulus,
     TimerFired,
@@ -232,8 +231,6 @@ def instructions_checksum(instructions: Sequence[Instruction]) -> int:
         if isinstance(instruction, Emit):
             text = f"emit {instruction.watermark}"
             tables = [instruction.matches.table, instruction.timed_out]
-        elif isinstance(instruction, SetTimer):
-            text, tables = f"timer {instruction.at}", []
         else:
             text, tables = instruction.kind.value, [instruction.rows]
         checksum = zlib.crc32(text.encode(), checksum)

@@ -31,7 +31,6 @@ from outpace.engine.message import (
     Instruction,
     Routed,
     SetAside,
-    SetTimer,
     SourceEnded,
     Stimulus,
     TimerFired,
@@ -147,7 +146,7 @@ def text_of(answer: object) -> str:
             return f"emit {tables} {ids} {answer.watermark}"
         case SetAside():
             return f"aside {answer.kind.value} {text_of(answer.rows)}"
-        case Routed() | SetTimer():
+        case Routed():
             return repr(answer)
         case Deliver():
             events, split = answer.own_events, answer.split
