@@ -314,7 +314,7 @@ def _by_twin(case: dict[str, Any]) -> Matches:
     table = _table(case)
     task = prepare(_query(case), table.schema)
     block = whole_block(task, table)
-    found = match_block(task, make_twin(task), block).found
+    found = match_block(make_twin(task), block).found
     runs = [
         found.rows[low:high] for low, high in zip(found.offsets, found.offsets[1:], strict=False)
     ]

@@ -1,13 +1,11 @@
 """What the tests of WHY and WHY NOT share: a query over a table, and its matches by the twin."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from outpace.engine.match.contract import Block, Found, Task
-from outpace.engine.match.task import match_block, prepare, whole_block
+from outpace.engine.match.partitions import WholePartitions
+from outpace.engine.match.task import prepare
 from outpace.engine.match.twin import make_twin
 from outpace.errors import OutpaceError
 from outpace.pattern import ast
@@ -18,23 +16,12 @@ from outpace.testing.strategies import patterns
 CONDITIONS = ("x = 0", "x > 0", "x > PREV(x)", "x >= FIRST(x) AND x < 3", "COUNT(*) < 3", None)
 
 
-@dataclass(frozen=True)
-class Searched:
-    """A query over a table, and what the twin found."""
-
-    task: Task
-    block: Block
-    found: Found
-
-
-def searched(table: pa.Table, query: Query) -> Searched:
-    task = prepare(query, table.schema)
-    block = whole_block(task, table)
-    return Searched(task, block, match_block(task, make_twin(task), block).found)
+def searched(table: pa.Table, query: Query) -> WholePartitions:
+    return WholePartitions(prepare(query, table.schema), table, make_twin)
 
 
 @st.composite
-def events_queries(draw: st.DrawFn) -> Searched:
+def events_queries(draw: st.DrawFn) -> WholePartitions:
     """Draw a pattern of every kind over a short table, with the preferred match of each start."""
     size = draw(st.integers(1, 8))
     steps = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))

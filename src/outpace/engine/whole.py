@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.match.contract import Progress
-from outpace.engine.match.output import match_table
-from outpace.engine.match.task import match_block, whole_block
+from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.message import (
     Answer,
     Deliver,
@@ -49,12 +48,11 @@ def match_whole(
         Told how many rows are done, where windows share their searches.
     """
     if spec.windows is None:
-        # All rows of each partition are there, so that nothing of it has to stay open.
+        matcher = spec.matcher
         assert spec.task is not None
-        assert spec.matcher is not None
-        block = whole_block(spec.task, rows)
-        found = match_block(spec.task, spec.matcher, block).found
-        return match_table(spec.task, block, found), len(found.start)
+        assert matcher is not None
+        whole = WholePartitions(spec.task, rows, lambda _: matcher)
+        return whole.table(), len(whole.found.start)
     operator = WholeOperator(_unchecked(spec))
     ordered, total = _sorted(spec, rows), rows.num_rows
     size = ROWS_IN_STEP if _shares(spec) else max(1, total)

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.explaining import Searched, events_queries, searched
+from support.explaining import events_queries, searched
 
+from outpace.engine.match.partitions import WholePartitions
 from outpace.errors import MatchError
 from outpace.explanation.evidence import Evidence, TracedRun
 from outpace.explanation.why import run_of, why
@@ -28,7 +29,7 @@ DIP = (
 )
 
 
-def told(case: Searched, index: int = 0) -> str:
+def told(case: WholePartitions, index: int = 0) -> str:
     return why(case.task, case.block, case.found, index)
 
 

@@ -5,8 +5,9 @@ import datetime
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from support.explaining import Searched, events_queries, searched
+from support.explaining import events_queries, searched
 
+from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
 from outpace.explanation.diagnose import explain_move
@@ -39,7 +40,7 @@ def query(pattern: str) -> Query:
     return base.define({name: CONDITIONS[name] for name in ast.predicates(base.tree)})
 
 
-def told(case: Searched, rows) -> str:
+def told(case: WholePartitions, rows) -> str:
     return why_not(case.task, case.block, rows)
 
 

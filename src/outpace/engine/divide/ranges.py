@@ -300,7 +300,7 @@ class RangeMatcher:
             RANGE, pa.array(np.repeat(np.array(places, np.int64), sizes))
         )
         block = whole_block(self._task, table)
-        found = match_block(self._task, self._matcher, block).found
+        found = match_block(self._matcher, block).found
         group = block.columns[RANGE].take(pa.array(block.segments[:-1])).to_numpy()
         numbers = np.array([number for _, number in ranges], np.int64)
         own = block.times[found.start] // self._ranges.width

@@ -57,7 +57,7 @@ def whole_block(task: Task, table: pa.Table) -> Block:
     )
 
 
-def match_block(task: Task, matcher: Matcher, block: Block) -> Outcome:
+def match_block(matcher: Matcher, block: Block) -> Outcome:
     """Match a complete block."""
     return matcher(block, Resume.fresh(len(block.segments) - 1))
 

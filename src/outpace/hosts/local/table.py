@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
-from outpace.engine.match.choose import Choice, choose_matcher
-from outpace.engine.match.contract import Block, Outcome, Pace, Progress, Resume, Task
-from outpace.engine.match.output import match_table, timed_out_table
-from outpace.engine.match.task import match_block, prepare, whole_block
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Pace, Progress, Task
+from outpace.engine.match.partitions import WholePartitions
+from outpace.engine.match.task import prepare
 from outpace.errors import DataError, UnsupportedError
 from outpace.hosts.background import ToilNotice, compile_in_background
 from outpace.hosts.local.frames import TableLike, to_arrow
@@ -65,36 +65,26 @@ class Search:
             return match_in_processes(self._query, self._table, self._pace.progress)
         if self._query.windows is not None or self._query.operator is not None:
             return self._in_windows[0]
-        return match_table(self._task, self._block, self._outcome.found)
+        return self._partitions.table()
 
     @fitting()
     def count(self) -> int:
         """Return the number of matches, for `->>` without making them one by one."""
+        if self._query.windows is None and self._query.operator is None:
+            return self._partitions.count()
         every = self._query.effective_selection is Selection.ALL and self._query.operator is None
-        if self._query.windows is not None or self._query.operator is not None:
-            if not every or "_in_windows" in vars(self):
-                return self._in_windows[1]
-            from outpace.engine.operator_spec import OperatorSpec
-            from outpace.engine.whole import count_whole
+        if not every or "_in_windows" in vars(self):
+            return self._in_windows[1]
+        from outpace.engine.operator_spec import OperatorSpec
+        from outpace.engine.whole import count_whole
 
-            return count_whole(OperatorSpec(self._query, self._table.schema), self._table)
-        if every:
-            from outpace.engine.match.count import count_matches
-
-            return count_matches(self._task, self._block, Resume.fresh(self._partitions))
-        return len(self._outcome.found.start)
+        return count_whole(OperatorSpec(self._query, self._table.schema), self._table)
 
     @fitting()
     def timed_out(self) -> pa.Table:
         """Return the partial matches that WITHIN ended, with the reason."""
         self._check_whole("timed_out")
-        task = prepare(self._query, self._table.schema, timeouts=True)
-        block = self._block
-        if len(block.times):
-            # As in a stream, the rows of all partitions tell how far time has come.
-            block = replace(block, watermark=int(block.times.max()))
-        outcome = match_block(task, choose_matcher(task).matcher, block)
-        return timed_out_table(task, block, outcome.timed_out)
+        return self._partitions.timed_out()
 
     def why(self, match_index: int) -> str:
         """Explain one match: which row was taken for which step, and why its predicate held.
@@ -105,7 +95,8 @@ class Search:
 
         self._check_whole("why")
         index = a_whole_number(match_index, "the place of a match", error=DataError)
-        return Text(why(self._task, self._block, self._outcome.found, index))
+        whole = self._partitions
+        return Text(why(whole.task, whole.block, whole.found, index))
 
     def why_not(self, rows: int | Sequence[int]) -> str:
         """Explain why rows that look like a match are none: which step failed on which event.
@@ -125,7 +116,7 @@ class Search:
                 f"rows are whole numbers, not {shown(rows)}", hint="write why_not([0, 1, 2])"
             )
         places = [a_whole_number(row, "a row", error=DataError) for row in named]
-        return Text(why_not(self._task, self._block, places))
+        return Text(why_not(self._partitions.task, self._partitions.block, places))
 
     def __repr__(self) -> str:
         # A search runs when something is asked of it; to look at it in a debugger is nothing.
@@ -157,22 +148,12 @@ class Search:
         return match_whole(spec, self._table, self._pace.progress)
 
     @cached_property
-    def _task(self) -> Task:
-        return replace(prepare(self._query, self._table.schema), pace=self._pace)
+    def _partitions(self) -> WholePartitions:
+        task = replace(prepare(self._query, self._table.schema), pace=self._pace)
+        return WholePartitions(task, self._table, _choose)
 
-    @cached_property
-    def _block(self) -> Block:
-        return whole_block(self._task, self._table)
 
-    @property
-    def _partitions(self) -> int:
-        return len(self._block.segments) - 1
-
-    @cached_property
-    def _choice(self) -> Choice:
-        return choose_matcher(self._task)
-
-    @cached_property
-    def _outcome(self) -> Outcome:
-        compile_in_background(self._choice.matcher)
-        return match_block(self._task, self._choice.matcher, self._block)
+def _choose(task: Task) -> Matcher:
+    matcher = choose_matcher(task).matcher
+    compile_in_background(matcher)
+    return matcher

@@ -222,7 +222,7 @@ def _matched(pattern, table, **definitions):
     used = {name: text for name, text in definitions.items() if name in pattern}
     query = Query().order_by("ts").pattern(pattern).define(used).measures(n="COUNT(*)")
     task = prepare(query, table.schema)
-    return match_block(task, make_kernel(task), whole_block(task, table)).found
+    return match_block(make_kernel(task), whole_block(task, table)).found
 
 
 @pytest.mark.parametrize("pattern", ["A+ B+", "(A | B)* C", "(A* B*)* C", "(A+)+ C"])
@@ -243,7 +243,7 @@ def test_overlapping_matches_outgrow_the_first_buffers():
         Query().order_by("ts").pattern("A+").no_skip().define(A="x = 'a'").measures(n="COUNT(*)")
     )
     task = prepare(query, table.schema)
-    found = match_block(task, make_kernel(task), whole_block(task, table)).found
+    found = match_block(make_kernel(task), whole_block(task, table)).found
     assert np.diff(found.offsets).tolist() == list(range(60, 0, -1))
 
 
@@ -262,9 +262,9 @@ def test_an_overflow_in_a_compiled_predicate_is_the_twins_error():
     task = prepare(query, table.schema)
     block = whole_block(task, table)
     with pytest.raises(Exception) as compiled:
-        match_block(task, make_kernel(task), block)
+        match_block(make_kernel(task), block)
     with pytest.raises(Exception) as plain:
-        match_block(task, make_twin(task), block)
+        match_block(make_twin(task), block)
     assert str(compiled.value) == str(plain.value)
 
 
@@ -277,11 +277,11 @@ def test_a_small_block_does_not_wait_for_the_compiler(monkeypatch, tmp_path):
     matcher = make_kernel(task)
     assert not matcher.ready(table.num_rows)
     block = whole_block(task, table)
-    early = match_block(task, matcher, block)
+    early = match_block(matcher, block)
     assert not list(tmp_path.rglob("*.nbi"))
     matcher.compile_now()
     assert matcher.ready(table.num_rows)
-    _same(match_block(task, matcher, block), early)
+    _same(match_block(matcher, block), early)
 
 
 def test_a_small_block_is_matched_before_numba_is_loaded(monkeypatch):
@@ -291,10 +291,10 @@ def test_a_small_block_is_matched_before_numba_is_loaded(monkeypatch):
         task = prepare(asked.measures(n="COUNT(*)"), table.schema)
         matcher = choose_matcher(task).matcher
         block = whole_block(task, table)
-        loaded = match_block(task, matcher, block)
+        loaded = match_block(matcher, block)
         with monkeypatch.context() as patch:
             patch.setattr(head_start, "left", 1_000_000)
-            _same(match_block(task, matcher, block), loaded)
+            _same(match_block(matcher, block), loaded)
             assert 0 < head_start.left < 1_000_000
 
 
@@ -306,7 +306,7 @@ def test_a_search_that_takes_long_is_left_to_what_is_compiled(monkeypatch):
     block = whole_block(task, table)
     monkeypatch.setattr(head_start, "left", 200_000)
     assert stand_in(task, block, Resume.fresh(1), lambda _: True) is None
-    _same(match_block(task, matcher, block), match_block(task, make_twin(task), block))
+    _same(match_block(matcher, block), match_block(make_twin(task), block))
 
 
 def test_what_predicates_read_of_a_run_is_counted_as_work():
@@ -348,9 +348,9 @@ def test_nanoseconds_are_cut_off_in_compiled_predicates_as_in_the_twin():
     )
     task = prepare(query, table.schema)
     block = whole_block(task, table)
-    found = match_block(task, make_kernel(task), block).found
+    found = match_block(make_kernel(task), block).found
     assert found.start.tolist() == [9, 19, 29, 39]
-    assert match_block(task, make_twin(task), block).found.start.tolist() == [9, 19, 29, 39]
+    assert match_block(make_twin(task), block).found.start.tolist() == [9, 19, 29, 39]
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def _paced(pattern, rows, report, toil=None, **definitions):
     table = _letters("a" * rows)
     query = Query().order_by("ts").pattern(pattern).define(definitions).measures(n="COUNT(*)")
     task = replace(prepare(query, table.schema), pace=Pace(10, report, toil))
-    return match_block(task, make_kernel(task), whole_block(task, table))
+    return match_block(make_kernel(task), whole_block(task, table))
 
 
 @pytest.mark.parametrize(("last", "toils"), [("b", True), ("a", False)])

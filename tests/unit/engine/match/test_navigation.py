@@ -26,8 +26,8 @@ def rows_that_fit(condition: str, pattern: str = "A") -> list[int]:
     query = BASE.pattern(pattern).define(A=condition).skip_to_next_row().measures(n="count(*)")
     task = prepare(query, TABLE.schema)
     block = whole_block(task, TABLE)
-    twin = match_block(task, make_twin(task), block).found.start.tolist()
-    chosen = match_block(task, choose_matcher(task).matcher, block).found.start.tolist()
+    twin = match_block(make_twin(task), block).found.start.tolist()
+    chosen = match_block(choose_matcher(task).matcher, block).found.start.tolist()
     assert chosen == twin
     return twin
 

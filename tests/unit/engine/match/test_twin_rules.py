@@ -34,7 +34,7 @@ def query(pattern, names="ABC", **definitions):
 def runs(asked, table, **options):
     task = prepare(asked, table.schema)
     task = replace(task, **options)
-    found = match_block(task, make_twin(task), whole_block(task, table)).found
+    found = match_block(make_twin(task), whole_block(task, table)).found
     return [
         found.rows[low:high].tolist()
         for low, high in zip(found.offsets, found.offsets[1:], strict=False)
@@ -181,6 +181,6 @@ def test_matches_that_end_with_the_same_row_share_what_they_had_to_know(monkeypa
 
     monkeypatch.setattr(twin._Part, "_pass_settled_starts", noted)
     task = prepare(query("A ->> B ->> C").select("all"), letters("a").schema)
-    match_block(task, make_twin(task), whole_block(task, letters("aaabbbccc")))
+    match_block(make_twin(task), whole_block(task, letters("aaabbbccc")))
     assert len(seen) == 3**3
     assert len({id(reach) for reach in seen}) == 3
