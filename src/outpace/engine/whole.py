@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,9 @@ from outpace.engine.split.windows import Split, joined_windows
 from outpace.engine.window_match.matcher import ROWS_IN_STEP
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.sharing import sharing
+
+#: What an instance says of which nobody knows what it finds.
+_TAKEN: Final = Answer(WindowMatches.none(pa.schema([])), pa.table({}), 0, 0)
 
 
 def match_whole(
@@ -73,20 +77,18 @@ def match_whole(
     return table, len(owner)
 
 
-def deliveries(spec: OperatorSpec, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
-    """Yield what one instance is to take of rows in order, which is elsewhere and does not say."""
-    front = Front(_unchecked(spec))
-    taken = Delivered(0, Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0))
+def deliveries(front: Front, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:
+    """Yield what instances are to take, which are elsewhere and do not say what they find."""
     for stimulus in stimuli:
         for message in front.step(stimulus):
             if isinstance(message, Deliver):
                 yield message
-                front.step(taken)
+                front.step(Delivered(message.instance, replace(_TAKEN, events=message.size)))
 
 
 def whole_delivery(spec: OperatorSpec, rows: pa.Table) -> Deliver:
     """Return all rows, which are in order, in one delivery; every window that they open closes."""
-    first, last = deliveries(spec, [EventsArrived(rows), SourceEnded()])
+    first, last = deliveries(Front(_unchecked(spec)), [EventsArrived(rows), SourceEnded()])
     closed = joined_windows(first.split.closed, last.split.closed)
     return replace(last, events=first.events, split=Split(first.split.opened, closed))
 

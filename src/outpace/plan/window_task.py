@@ -168,7 +168,7 @@ class WindowTask:
         cutter = BatchCutter(plan.batch_rows, plan.batch_windows, neighbours=plan.neighbours)
         held: list[pa.Table] = []
         begin, number = 0, itertools.count()
-        for taken in deliveries(self._spec, _stimuli(ordered)):
+        for taken in deliveries(Front(self._spec), _stimuli(ordered)):
             if len(taken.events.arrival):
                 held = [pa.concat_tables([*held, taken.events.rows])]
             for batch in cutter.take(taken.split, ended=taken.ended):

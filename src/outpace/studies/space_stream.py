@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.message import (
-    Answer,
-    Deliver,
-    Delivered,
-    EventsArrived,
-    SourceEnded,
-    Stimulus,
-)
+from outpace.engine.message import EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import Front, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
-from outpace.engine.window_match.result import WindowMatches
+from outpace.engine.whole import deliveries
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import Source
 from outpace.pattern.query import Query
@@ -58,10 +50,9 @@ class SplitStream:
     def __init__(self, query: Query, blocks: Sequence[pa.Table]) -> None:
         spec = OperatorSpec(query, blocks[0].schema, instances=query.instance_count)
         self.front = Front(spec)
-        self.events = sum(block.num_rows for block in blocks)
+        self.events: int = sum(block.num_rows for block in blocks)
         self._blocks = blocks
         self._turns = -1
-        self._answer = empty_answer(spec)
 
     def prepare(self) -> None:
         """Let the times of the blocks go on."""
@@ -73,8 +64,8 @@ class SplitStream:
 
     def run(self) -> None:
         """Take all blocks once."""
-        for rows in self._blocks:
-            self._take(EventsArrived(rows))
+        for _ in deliveries(self.front, map(EventsArrived, self._blocks)):
+            pass
 
     def run_until(self, events: int) -> None:
         """Go on until so many events have come."""
@@ -85,12 +76,8 @@ class SplitStream:
     def told(self) -> float:
         """Take all blocks once; return the bytes an event that tell instances of their windows."""
         self.prepare()
-        messages = [one for rows in self._blocks for one in self.front.step(EventsArrived(rows))]
-        told = [len(pickle.dumps(one.split)) for one in messages if isinstance(one, Deliver)]
-        return float(sum(told) / self.events)
-
-    def _take(self, stimulus: Stimulus) -> None:
-        step_and_answer(self.front, stimulus, self._answer)
+        messages = deliveries(self.front, map(EventsArrived, self._blocks))
+        return sum(len(pickle.dumps(one.split)) for one in messages) / self.events
 
 
 class AppliedStream(SplitStream):
@@ -101,8 +88,10 @@ class AppliedStream(SplitStream):
         self._operator = WholeOperator(OperatorSpec(query, blocks[0].schema))
         self.front = self._operator.front
 
-    def _take(self, stimulus: Stimulus) -> None:
-        self._operator.step(stimulus)
+    def run(self) -> None:
+        """Take all blocks once."""
+        for rows in self._blocks:
+            self._operator.step(EventsArrived(rows))
 
 
 class MergedStream:
@@ -128,7 +117,6 @@ class MergedStream:
         self._batches = batches
         self._reads = reads
         self.rows_read = 0
-        self._answer = empty_answer(self._spec)
         self.events = sum(block.num_rows for blocks in batches.values() for block in blocks)
 
     def prepare(self) -> None:
@@ -137,29 +125,16 @@ class MergedStream:
 
     def run(self) -> None:
         """Take a block of every source, and so on to the end."""
-        for turn in zip(*self._batches.values(), strict=True):
-            for source, rows in zip(self._batches, turn, strict=True):
-                self._take(EventsArrived(rows, source))
-        self._take(SourceEnded())
-
-    def _take(self, stimulus: Stimulus) -> None:
-        for delivery in step_and_answer(self._front, stimulus, self._answer):
+        for delivery in deliveries(self._front, self._stimuli()):
             if self._reads:
                 # Rows are moved when they are asked for.
                 self.rows_read += delivery.events.rows.num_rows
 
-
-def empty_answer(spec: OperatorSpec) -> Answer:
-    """Return what an instance says that has found nothing."""
-    return Answer(WindowMatches.none(spec.bound.output), pa.table({}), 0, 0)
-
-
-def step_and_answer(front: Front, stimulus: Stimulus, answer: Answer) -> list[Deliver]:
-    """Let a front take what happened, and each instance answer what it is given."""
-    deliveries = [message for message in front.step(stimulus) if isinstance(message, Deliver)]
-    for delivery in deliveries:
-        front.step(Delivered(delivery.instance, replace(answer, events=delivery.size)))
-    return deliveries
+    def _stimuli(self) -> Iterator[Stimulus]:
+        for turn in zip(*self._batches.values(), strict=True):
+            for source, rows in zip(self._batches, turn, strict=True):
+                yield EventsArrived(rows, source)
+        yield SourceEnded()
 
 
 def _later(block: pa.Table, span: int) -> pa.Table:
