@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -23,9 +23,16 @@ from outpace.pattern.schedulers import ByKey
 from outpace.pattern.windows import LandmarkWindows
 
 
+def fastest(task: Task) -> Matcher:
+    """Return the fastest matcher that covers a pattern."""
+    return choose_matcher(task).matcher
+
+
 @dataclass(frozen=True)
 class OperatorSpec:
     """What an operator does, for whoever makes its parts.
+
+    It travels as it was given: what follows from that is made where it is asked for, once.
 
     Parameters
     ----------
@@ -63,7 +70,10 @@ class OperatorSpec:
     timeouts: bool = False
     forgets: bool = False
     checked: bool = True
-    choose: Callable[[Task], Matcher] = lambda task: choose_matcher(task).matcher
+    choose: Callable[[Task], Matcher] = fastest
+
+    def __getstate__(self) -> dict[str, object]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def task(self) -> Task | None:

@@ -237,11 +237,9 @@ class FrontStage:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Front(spec)
-        assert spec.windows is not None
         assert spec.instances is not None
         self._arriving = _Arriving(spec, self.part)
-        self._columns, self._keyed = tuple(spec.kept.names), spec.windows.keyed
-        self._instances = spec.instances
+        self._spec, self._instances = spec, spec.instances
         self._nothing = no_events(spec.events)
         self.counters = Counters()
 
@@ -260,15 +258,11 @@ class FrontStage:
             Deliver(number, self._nothing, None, NO_SPLIT, routed.arrived)
             for number in sorted(idle)
         ]
+        timed = [replace(delivery, watermark=routed.watermark) for delivery in deliveries]
         return [
             *(
-                Cell(
-                    CellKind.EVENTS,
-                    delivery.instance,
-                    write_delivery(delivery, self._columns, keyed=self._keyed),
-                    watermark=routed.watermark,
-                )
-                for delivery in deliveries
+                Cell(CellKind.EVENTS, delivery.instance, write_delivery(delivery, self._spec))
+                for delivery in timed
             ),
             *arriving.cells(aside),
         ]
@@ -281,19 +275,12 @@ class InstanceStage:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Instance(spec, tells_time=True)
-        self._bound = spec.bound
-        self._schema = spec.kept
+        self._spec = spec
         self.counters = Counters()
 
     def step(self, cells: Sequence[Cell]) -> list[Cell]:
         """Take the events of a batch, with the windows that they open and close."""
-        deliveries = [
-            replace(
-                read_delivery(pa.py_buffer(cell.block), self._schema, self._bound),
-                watermark=cell.watermark,
-            )
-            for cell in cells
-        ]
+        deliveries = [read_delivery(pa.py_buffer(cell.block), self._spec) for cell in cells]
         answers = [self.part.step(delivery) for delivery in deliveries]
         self.counters = Counters(
             events=sum(delivery.size for delivery in deliveries),
@@ -303,10 +290,7 @@ class InstanceStage:
             open_windows=self.part.open_windows,
             keys=self.part.partitions_kept,
         )
-        return [
-            Cell(CellKind.EVENTS, block=write_answer(answer), watermark=answer.watermark)
-            for answer in answers
-        ]
+        return [Cell(CellKind.EVENTS, block=write_answer(answer)) for answer in answers]
 
 
 class BackStage:

@@ -1,9 +1,12 @@
 """Messages as bytes: what the parts of an operator tell each other, and stimuli for a recording.
 
-Each is a few blocks behind a header that says how long each of them is. In deliveries and answers
-integers are as narrow as they can be, and numbers that can be told from others are not there; rows
-of stimuli stay as they came. Nothing is ever unpickled. Who reads a stimulus does not know who
-wrote it: bytes that tell none are refused.
+Each is a header with its numbers and a few parts, whose lengths the header says. All fields come
+back. In deliveries and answers integers are as narrow as they can be, and numbers that can be told
+from others are not there; rows of stimuli stay as they came. Nothing is ever unpickled. Who reads a
+stimulus does not know who wrote it: bytes that tell none are refused.
+
+The events of a delivery are a block in it, or lie in a block elsewhere that several deliveries
+share, as in memory that processes share.
 
 Instructions are not written. Their checksum tells whether a stimulus gives the same again: it
 depends on values and types alone, not on how a column lies in memory.
@@ -11,17 +14,19 @@ depends on values and types alone, not on how a column lies in memory.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Integers, pooled, rising
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block, wide_columns
 from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, chosen, no_events
@@ -36,17 +41,14 @@ from outpace.engine.message import (
     TimerFired,
     TimeTold,
 )
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
-from outpace.engine.split.windows import Split, Windows
+from outpace.engine.split.windows import Linear, LinearWindows, Split, Windows
 from outpace.engine.state import reading, require
-from outpace.engine.window_match.result import MATCH_NUMBERS, WindowMatches
+from outpace.engine.window_match.identity import MatchIds
+from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import BoundQuery
-
-_HEADER: Final = struct.Struct("<qq3Q")
-
-#: What an answer says beside its promises: time, open windows, and events delivered.
-_KNOWN: Final = struct.Struct("<qqq")
 
 #: Columns that travel beside those of the events.
 _PARTITION_COLUMN: Final = "__outpace_partition"
@@ -60,7 +62,15 @@ _NUMBERS: Final = pa.schema(
     ]
 )
 
-_WINDOWS: Final = pa.schema([pa.field(field.name, pa.int64()) for field in fields(Windows)])
+_WINDOWS: Final = tuple(field.name for field in fields(Windows))
+
+#: How many values columns have; and a column: how it is written, and up to three numbers.
+_COUNT: Final = struct.Struct("<Q")
+_COLUMN: Final = struct.Struct("<Bqqq")
+#: Values as they are, or their distances from the least one; else they follow from numbers.
+_LISTED: Final = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i8")))
+_FARTHEST: Final = tuple(int(np.iinfo(kind).max) for kind in _LISTED[:-1])
+_RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
@@ -74,7 +84,34 @@ _TEXTS: Final = (
 _LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
-def pack_events(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.RecordBatch:
+class _Layout:
+    """A message as bytes: its numbers, how long each of its parts is, the parts."""
+
+    def __init__(self, numbers: int, parts: int) -> None:
+        self._numbers = numbers
+        self._header = struct.Struct(f"<{numbers}q{parts}Q")
+
+    def join(self, numbers: Sequence[int], parts: Sequence[bytes | pa.Buffer]) -> bytes:
+        """Write a message; parts with alignment stand first, as the header keeps it."""
+        return b"".join([self._header.pack(*numbers, *map(len, parts)), *parts])
+
+    def part(self, data: pa.Buffer) -> tuple[tuple[int, ...], list[pa.Buffer]]:
+        """Return the numbers and the parts of a message."""
+        known = self._header.unpack_from(data)
+        sizes = known[self._numbers :]
+        require(self._header.size + sum(sizes) == len(data), "")
+        starts = itertools.accumulate(sizes, initial=self._header.size)
+        whole = pa.py_buffer(data)
+        parts = [whole.slice(start, size) for start, size in zip(starts, sizes, strict=False)]
+        return known[: self._numbers], parts
+
+
+_DELIVERY: Final = _Layout(numbers=5, parts=4)
+_ANSWER: Final = _Layout(numbers=7, parts=5)
+_STIMULUS: Final = _Layout(numbers=2, parts=3)
+
+
+def pack_events(events: Events, columns: Sequence[str]) -> pa.RecordBatch:
     """Return events as the block that travels, with these columns of theirs.
 
     Numbers that can be told from others do not travel, nor do times, which a column has.
@@ -85,81 +122,101 @@ def pack_events(events: Events, columns: tuple[str, ...], *, keyed: bool) -> pa.
         ids = packed[EVENT_ID.name].to_numpy()
         packed[EVENT_ID.name] = pa.array(ids & ((1 << SEQUENCE_BITS) - 1))
         packed[_SOURCE_COLUMN] = pa.array(ids >> SEQUENCE_BITS)
-    if keyed:
-        packed |= {
-            _PARTITION_COLUMN: pa.array(events.partition),
-            _ORDINAL_COLUMN: pa.array(events.ordinal),
-        }
-    arrival = events.arrival
+    arrival, ordinal = events.arrival, events.ordinal
+    if events.partition.any():
+        packed[_PARTITION_COLUMN] = pa.array(events.partition)
+    if ordinal is not arrival and not np.array_equal(ordinal, arrival):
+        packed[_ORDINAL_COLUMN] = pa.array(ordinal)
     gaps = len(arrival) and int(arrival[-1]) - int(arrival[0]) >= len(arrival)
     if gaps or not packed:
         packed[_ARRIVAL_COLUMN] = pa.array(arrival)
     return narrow_rows(packed, numbered=True)
 
 
-def unpack_events(
-    block: pa.RecordBatch, first: int, ranges: Integers, schema: pa.Schema, bound: BoundQuery
-) -> Events:
-    """Return the events in ranges of rows of a block that `pack_events` returned.
+def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False) -> bytes:
+    """Write a delivery: its own events, those columns of them that instances need.
 
     Parameters
     ----------
-    block
-        The block; what it has of others is left where it is.
-    first
-        The arrival number of its first event.
-    ranges
-        Pairs of a first row and the one behind the last, rising, one at least.
-    schema, bound
-        The columns of the events, and the query.
+    delivery, spec
+        The delivery, and the operator.
+    apart
+        Whether the events lie in a block elsewhere: then it is said which of them are its own.
     """
-    low, high = int(ranges[0, 0]), int(ranges[-1, 1])
-    columns = wide_columns(block.slice(low, high - low), pa.schema([*schema, *_NUMBERS]))
-    return chosen(_events(columns, first + low, bound), ranges - low)
+    own, split = delivery.events if apart else delivery.own_events, delivery.split
+    first = int(own.arrival[0]) if len(own.arrival) else delivery.arrived
+    block, ranges = b"", b""
+    if apart:
+        known = [[0, delivery.size]] if delivery.ranges is None else delivery.ranges
+        ranges = np.array(known, "<i8").tobytes()
+    elif len(own.arrival):
+        block = block_cells([pack_events(own, spec.kept.names)])[0].as_buffer()
+    return _DELIVERY.join(
+        (delivery.instance, delivery.arrived, delivery.watermark, delivery.ended, first),
+        [block, ranges, write_windows(split.opened), write_windows(split.closed)],
+    )
 
 
-def write_delivery(delivery: Deliver, columns: tuple[str, ...], *, keyed: bool) -> bytes:
-    """Write a delivery; only these columns of its own events travel, times in theirs."""
-    events, split = delivery.own_events, delivery.split
-    first, block = delivery.arrived, b""
-    if len(events.arrival):
-        first = int(events.arrival[0])
-        block = block_cells([pack_events(events, columns, keyed=keyed)])[0].as_buffer()
-    parts = [block, write_windows(split.opened), write_windows(split.closed)]
-    return _joined(delivery.arrived, first, parts)
-
-
-def read_delivery(data: pa.Buffer, schema: pa.Schema, bound: BoundQuery) -> Deliver:
-    """Read what `write_delivery` wrote; `schema` has the columns of the events."""
-    arrived, first, (rows, opened, closed) = _parted(data)
-    events = no_events(schema)
-    if len(rows):
-        events = _events(read_block(rows, pa.schema([*schema, *_NUMBERS])), first, bound)
+def read_delivery(
+    data: pa.Buffer, spec: OperatorSpec, block: pa.RecordBatch | None = None
+) -> Deliver:
+    """Read what `write_delivery` wrote; where its events lie apart, `block` has them, if any."""
+    (instance, arrived, watermark, ended, first), parts = _DELIVERY.part(data)
+    rows, ranges, opened, closed = parts
+    events, columns = no_events(spec.kept), pa.schema([*spec.kept, *_NUMBERS])
+    if block is not None:
+        own = np.frombuffer(ranges, "<i8").reshape(-1, 2)
+        # What it has of others is left where it is.
+        low, high = int(own[0, 0]), int(own[-1, 1])
+        wide = wide_columns(block.slice(low, high - low), columns)
+        events = chosen(_events(wide, first + low, spec.bound), own - low)
+    elif len(rows):
+        events = _events(read_block(rows, columns), first, spec.bound)
     split = Split(read_windows(opened), read_windows(closed))
-    return Deliver(0, events, None, split, arrived)
+    return Deliver(instance, events, None, split, arrived, watermark, bool(ended))
 
 
 def write_answer(answer: Answer) -> bytes:
     """Write an answer."""
-    matches, known = (
-        answer.matches,
-        _KNOWN.pack(answer.watermark, answer.open_windows, answer.events),
+    matches, table, timed_out, ids, numbers = answer.matches, b"", b"", b"", b""
+    if len(matches):
+        table, ids = write_table(matches.table), matches.ids.words.astype("<u8").tobytes()
+        keys = matches.event, matches.phase, matches.window, matches.partition
+        numbers = _write_columns(len(matches), [np.diff(matches.offsets), *keys, matches.ids.start])
+    if answer.timed_out.column_names:
+        timed_out = write_table(answer.timed_out)
+    known = answer.watermark, answer.open_windows, answer.events
+    return _ANSWER.join(
+        (answer.frontier, answer.horizon, *known, matches.diff, matches.confirmed),
+        [table, timed_out, ids, answer.idle.astype("<i8").tobytes(), numbers],
     )
-    if not len(matches):
-        return _joined(answer.frontier, answer.horizon, [b"", b"", known])
-    parts = [_block(matches.numbers), write_table(matches.table), known]
-    return _joined(answer.frontier, answer.horizon, parts)
 
 
-def read_answer(data: pa.Buffer, schema: pa.Schema) -> Answer:
-    """Read what `write_answer` wrote; `schema` has the columns of the result."""
-    frontier, horizon, (numbers, table, known) = _parted(data)
-    promises = frontier, horizon, *_KNOWN.unpack(known)
-    nothing = pa.table({})
-    if not len(numbers):
-        return Answer(WindowMatches.none(schema), nothing, *promises)
-    matches = WindowMatches.of_numbers(read_block(numbers, MATCH_NUMBERS), read_table(table))
-    return Answer(matches, nothing, *promises)
+def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
+    """Read what `write_answer` wrote; `output` has the columns of the result."""
+    known, (table, timed_out, words, idle, numbers) = _ANSWER.part(data)
+    frontier, horizon, watermark, open_windows, events, diff, confirmed = known
+    matches = WindowMatches.none(output)
+    if len(numbers):
+        count, columns = _read_columns(numbers)
+        sizes, event, phase, window, partition, start = (
+            column.of(rising(0, count)) if isinstance(column, Linear) else column
+            for column in columns
+        )
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        ids = MatchIds(start, np.frombuffer(words, "<u8").reshape(-1, 2))
+        rows = read_table(table)
+        matches = WindowMatches(rows, offsets, event, phase, window, partition, lambda: ids)
+    return Answer(
+        replace(matches, diff=diff, confirmed=bool(confirmed)),
+        read_table(timed_out) if len(timed_out) else pa.table({}),
+        frontier,
+        horizon,
+        watermark,
+        open_windows,
+        events,
+        np.frombuffer(idle, "<i8").astype(np.int64),
+    )
 
 
 def write_stimulus(stimulus: Stimulus) -> bytes:
@@ -174,7 +231,7 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     rows: pa.Buffer | bytes = b""
     source = times = b""
     if isinstance(stimulus, TimerFired):
-        return _joined(stimulus.at, flags, [rows, source, times])
+        return _STIMULUS.join((stimulus.at, flags), [rows, source, times])
     if stimulus.source is not None:
         flags, source = flags | _SOURCE, stimulus.source.encode()
     if not isinstance(stimulus, SourceEnded):
@@ -185,15 +242,14 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
             flags, times = flags | _CLOCK, np.array([stimulus.arrival], "<i8").tobytes()
         if stimulus.spans is not None:
             flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
-    return _joined(watermark, flags, [rows, source, times])
+    return _STIMULUS.join((watermark, flags), [rows, source, times])
 
 
 def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
-        watermark, flags, (rows, text, clock) = _parted(data)
+        (watermark, flags), (rows, text, clock) = _STIMULUS.part(data)
         require(0 <= flags < 2 * _CLOCK, "")
-        require(len(data) == _HEADER.size + len(rows) + len(text) + len(clock), "")
         kind = flags & _KIND_BITS
         if kind == _STIMULI.index(TimerFired):
             return TimerFired(watermark)
@@ -284,41 +340,69 @@ def _column_checksum(column: pa.Array, checksum: int) -> int:
     return zlib.crc32(values.slice(column.offset * width, len(column) * width), checksum)
 
 
-def _joined(one: int, other: int, parts: Sequence[bytes | pa.Buffer]) -> bytes:
-    return b"".join([_HEADER.pack(one, other, *map(len, parts)), *parts])
-
-
-def _parted(data: pa.Buffer) -> tuple[int, int, list[pa.Buffer]]:
-    one, other, *sizes = _HEADER.unpack_from(data)
-    ends = (_HEADER.size + np.cumsum([0, *sizes])).tolist()
-    whole = pa.py_buffer(data)
-    return one, other, [whole.slice(a, n) for a, n in zip(ends[:-1], sizes, strict=True)]
-
-
-def _block(columns: Mapping[str, pa.Array]) -> pa.Buffer:
-    return block_cells([narrow_rows(columns)])[0].as_buffer()
-
-
-def write_windows(windows: Windows) -> pa.Buffer | bytes:
-    """Write windows, if there are any.
+def write_windows(windows: Windows) -> bytes:
+    """Write windows, if there are any; what follows from their numbers is told so.
 
     Examples
     --------
     >>> one = np.arange(2)
     >>> windows = Windows(one * 0, one, one, one + 9, one, one + 8, one + 8)
-    >>> read_windows(write_windows(windows)).stop.tolist()
+    >>> read_windows(pa.py_buffer(write_windows(windows))).stop.tolist()
     [9, 10]
     """
-    if not len(windows):
-        return b""
-    return _block({name: pa.array(getattr(windows, name)) for name in _WINDOWS.names})
+    return _write_columns(len(windows), windows.given) if len(windows) else b""
 
 
-def read_windows(block: pa.Buffer) -> Windows:
+def read_windows(data: pa.Buffer) -> Windows:
     """Read what `write_windows` wrote."""
-    if not len(block):
+    if not len(data):
         return Windows.none()
-    return Windows(*map(_integers, read_block(block, _WINDOWS).values()))
+    count, columns = _read_columns(data)
+    known = dict(zip(_WINDOWS, columns, strict=True))
+    number = known.pop("number")
+    if isinstance(number, Linear):
+        number = number.of(rising(0, count))
+    return LinearWindows(number, **known)
+
+
+def _write_columns(count: int, columns: Iterable[Integers | Linear | range]) -> bytes:
+    """Write columns of so many integers, one at least."""
+    return b"".join([_COUNT.pack(count), *itertools.chain(*map(_column_bytes, columns))])
+
+
+def _column_bytes(column: Integers | Linear | range) -> list[bytes | memoryview]:
+    if isinstance(column, range):
+        return [_COLUMN.pack(_RISING, column.start, column.step, 0)]
+    if isinstance(column, Linear):
+        kind = _LINEAR if column.least is None else _BOUNDED
+        return [_COLUMN.pack(kind, column.base, column.step, column.least or 0)]
+    least, most = int(column.min()), int(column.max())
+    if least == most:
+        return [_COLUMN.pack(_LINEAR, least, 0, 0)]
+    kind = bisect.bisect_left(_FARTHEST, most - least)
+    least = least if kind < len(_FARTHEST) else 0
+    near = pooled(len(column), _LISTED[kind])
+    np.subtract(column, least, out=near, casting="unsafe")
+    return [_COLUMN.pack(kind, least, 0, 0), near.data]
+
+
+def _read_columns(data: pa.Buffer) -> tuple[int, list[Any]]:
+    """Return how many values columns have, and each column."""
+    (count,) = _COUNT.unpack_from(data)
+    columns: list[Integers | Linear | range] = []
+    place = _COUNT.size
+    while place < len(data):
+        kind, one, two, three = _COLUMN.unpack_from(data, place)
+        place += _COLUMN.size
+        if kind == _RISING:
+            columns.append(range(one, one + two * count, two))
+        elif kind in (_LINEAR, _BOUNDED):
+            columns.append(Linear(one, two, three if kind == _BOUNDED else None))
+        else:
+            near, values = np.frombuffer(data, _LISTED[kind], count, place), pooled(count, np.int64)
+            columns.append(np.add(near, one, out=values, dtype=np.int64))
+            place += near.nbytes
+    return count, columns
 
 
 def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Events:
@@ -340,7 +424,3 @@ def _events(columns: dict[str, pa.Array], first: int, bound: BoundQuery) -> Even
         arrival,
         time_values(bound, columns),
     )
-
-
-def _integers(column: pa.Array) -> Integers:
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)

@@ -164,7 +164,7 @@ class WindowTask:
 
         Memory: the rows of the batches that are not complete.
         """
-        plan, columns = self.plan, tuple(self._spec.kept.names)
+        plan = self.plan
         cutter = BatchCutter(plan.batch_rows, plan.batch_windows, neighbours=plan.neighbours)
         held: list[pa.Table] = []
         begin, number = 0, itertools.count()
@@ -174,8 +174,9 @@ class WindowTask:
             for batch in cutter.take(taken.split, ended=taken.ended):
                 low, high = batch.rows
                 rows = held[0].slice(low - begin, 0 if described else high - low)
-                cell = write_delivery(batch.delivery(rows), columns, keyed=False)
-                values = next(number), batch.first, batch.stop, cell
+                delivery = replace(batch.delivery(rows), instance=next(number))
+                cell = write_delivery(delivery, self._spec)
+                values = delivery.instance, batch.first, batch.stop, cell
                 yield pa.RecordBatch.from_arrays(
                     [
                         pa.array([one], kind)
@@ -191,7 +192,7 @@ class WindowTask:
         for part in packed:
             _, firsts, stops, cells = part.columns
             for first, stop, cell in zip(firsts, stops, cells, strict=True):
-                delivery = read_delivery(cell.as_buffer(), self._spec.kept, self.bound)
+                delivery = read_delivery(cell.as_buffer(), self._spec)
                 yield WindowBatch(delivery.split.closed, first.as_py(), stop.as_py()), delivery
 
     def match_split(self, packed: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -207,7 +208,6 @@ class WindowTask:
         """
         query = self._spec.query.instances(buckets, ByKey())
         front = Front(replace(self._spec, query=query, instances=buckets))
-        columns = tuple(self._spec.kept.names)
         for position, stimulus in enumerate(_stimuli(ordered)):
             deliveries = [one for one in front.step(stimulus) if isinstance(one, Deliver)]
             yield pa.RecordBatch.from_arrays(
@@ -215,7 +215,7 @@ class WindowTask:
                     pa.array([delivery.instance for delivery in deliveries], pa.int32()),
                     pa.array([position] * len(deliveries), pa.int64()),
                     pa.array(
-                        [write_delivery(delivery, columns, keyed=True) for delivery in deliveries],
+                        [write_delivery(delivery, self._spec) for delivery in deliveries],
                         pa.binary(),
                     ),
                 ],
@@ -232,7 +232,7 @@ class WindowTask:
             for place, _, cell in zip(*batch.columns, strict=True):
                 if place.as_py() != bucket:
                     bucket, instance = place.as_py(), Instance(self._spec)
-                delivery = read_delivery(cell.as_buffer(), self._spec.kept, self.bound)
+                delivery = read_delivery(cell.as_buffer(), self._spec)
                 yield instance.step(delivery).matches.table
 
     @cached_property

@@ -63,7 +63,7 @@ def _of_blocks(kind: str, size: int, seconds: float) -> Iterator[Row]:
     events = EventNumbers(rows.schema, (), None).number(rows)
 
     def write() -> pa.Buffer:
-        block = pack_events(events, tuple(rows.column_names), keyed=False)
+        block = pack_events(events, rows.column_names)
         return block_cells([block])[0].as_buffer()
 
     block = write()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from outpace.engine.operator import Front, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.whole import deliveries
+from outpace.engine.wire import write_windows
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import Source
 from outpace.pattern.query import Query
@@ -76,8 +76,11 @@ class SplitStream:
     def told(self) -> float:
         """Take all blocks once; return the bytes an event that tell instances of their windows."""
         self.prepare()
-        messages = deliveries(self.front, map(EventsArrived, self._blocks))
-        return sum(len(pickle.dumps(one.split)) for one in messages) / self.events
+        told = [
+            len(write_windows(one.split.opened)) + len(write_windows(one.split.closed))
+            for one in deliveries(self.front, map(EventsArrived, self._blocks))
+        ]
+        return float(sum(told) / self.events)
 
 
 class AppliedStream(SplitStream):

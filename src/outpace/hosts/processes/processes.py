@@ -21,7 +21,14 @@ from typing import Final
 
 from outpace.compiler.kernel import load_numba
 from outpace.errors import BindError, InstanceError
-from outpace.hosts.processes.worker import Done, Failed, Ready, Setup, WorkItem, run_instance
+from outpace.hosts.processes.worker import (
+    Done,
+    Failed,
+    Ready,
+    Setup,
+    WorkItem,
+    run_instance,
+)
 
 #: How long a process may take to end by itself.
 _PATIENCE_S: Final = 2.0
@@ -75,7 +82,7 @@ class Processes:
     def send(self, instance: int, work: WorkItem) -> None:
         """Give an instance work."""
         try:
-            self._connections[instance].send(work)
+            self._connections[instance].send_bytes(work.write())
         except OSError:
             raise self._died(instance) from None
 
@@ -141,7 +148,8 @@ class Processes:
         connection = self._connections[number]
         while connection.poll():
             try:
-                message = connection.recv()
+                data = connection.recv_bytes()
+                message = Done.read(data) if data else connection.recv()
             except (EOFError, OSError):
                 raise self._died(number) from None
             if isinstance(message, Failed):
@@ -176,7 +184,7 @@ def _main_if_needed(setup: Setup) -> Iterator[None]:
     A new process loads the module `__main__` of its parent. That fails for a script that was typed
     in, and runs everything twice that is not under `if __name__ == "__main__"`.
     """
-    if b"__main__" in pickle.dumps(setup.query):
+    if b"__main__" in pickle.dumps(setup.spec):
         yield
         return
     main = sys.modules["__main__"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import struct
 import sys
 import threading
 import time
@@ -22,17 +23,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
-from outpace.engine.event import no_events
-from outpace.engine.message import Answer, Deliver
+from outpace.engine.message import Answer
 from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.split.windows import Split
-from outpace.engine.wire import unpack_events, write_answer
+from outpace.engine.wire import read_delivery, write_answer
 from outpace.errors import OutpaceError
 from outpace.hosts.processes.ring import Ring, RingReader
-from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.query import Query
+
+#: A piece of work: the slot and how many bytes are in it; the delivery follows.
+_WORK: Final = struct.Struct("<qq")
+#: An answer: seconds, rows and bytes kept, and how many slots are released; they and it follow.
+_DONE: Final = struct.Struct("<dqqq")
 
 #: How long a process may go on with what it is doing when nobody waits for it.
 _PATIENCE_S: Final = 1.0
@@ -44,39 +45,42 @@ class Setup:
 
     Parameters
     ----------
-    query, schema, disorder, sources
-        What to match, in which input; see `OperatorSpec`.
+    spec
+        The operator.
     ring, share
         The shared memory, and how many of its slots the instance may hold.
     """
 
-    query: Query
-    schema: pa.Schema
-    disorder: BoundDisorder | None
-    sources: tuple[str, ...] | None
+    spec: OperatorSpec
     ring: Ring
     share: int
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """What an instance is to do next; see `Deliver`.
+    """What an instance is to do next.
 
     Parameters
     ----------
-    slot, size, first
-        Where the events are: the slot, how many bytes, the arrival number of the first of them;
-        slot -1 where only windows close.
-    ranges, split, arrived
-        Which of the events, which windows, and how many events the stream has had.
+    slot, size
+        Where the events are: the slot, and how many bytes; slot -1 where only windows close.
+    delivery
+        What `write_delivery` writes where events lie apart.
     """
 
     slot: int
     size: int
-    first: int
-    ranges: Integers
-    split: Split
-    arrived: int
+    delivery: pa.Buffer | bytes
+
+    def write(self) -> bytes:
+        """Return it as bytes."""
+        return _WORK.pack(self.slot, self.size) + self.delivery
+
+    @staticmethod
+    def read(data: bytes) -> WorkItem:
+        """Read what `write` wrote."""
+        slot, size = _WORK.unpack_from(data)
+        return WorkItem(slot, size, pa.py_buffer(data).slice(_WORK.size))
 
 
 @dataclass(frozen=True)
@@ -95,11 +99,25 @@ class Done:
         The rows that undecided matches may need, and the memory that Arrow holds for the process.
     """
 
-    answer: bytes
+    answer: pa.Buffer | bytes
     released: tuple[int, ...]
     seconds: float
     rows_kept: int
     bytes_kept: int
+
+    def write(self) -> bytes:
+        """Return it as bytes."""
+        known = self.seconds, self.rows_kept, self.bytes_kept, len(self.released)
+        slots = struct.pack(f"<{len(self.released)}q", *self.released)
+        return b"".join([_DONE.pack(*known), slots, self.answer])
+
+    @staticmethod
+    def read(data: bytes) -> Done:
+        """Read what `write` wrote."""
+        *known, count = _DONE.unpack_from(data)
+        slots = struct.Struct(f"<{count}q")
+        answer = pa.py_buffer(data).slice(_DONE.size + slots.size)
+        return Done(answer, slots.unpack_from(data, _DONE.size), *known)
 
 
 @dataclass(frozen=True)
@@ -136,10 +154,10 @@ def run_instance(setup: Setup, connection: Connection, parent: Connection) -> No
     try:
         worker = _Worker(setup)
         _tell(connection, Ready())
-        inbox: queue.SimpleQueue[WorkItem | None] = queue.SimpleQueue()
+        inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
         while (work := inbox.get()) is not None:
-            _tell(connection, worker.do(work))
+            _tell(connection, worker.do(WorkItem.read(work)))
     except Exception as error:
         known = error if isinstance(error, OutpaceError) else None
         message = f"{type(error).__name__}: {error}"
@@ -151,16 +169,8 @@ class _Worker:
 
     def __init__(self, setup: Setup) -> None:
         self._reader = RingReader(setup.ring, setup.share)
-        spec = OperatorSpec(
-            setup.query,
-            setup.schema,
-            disorder=setup.disorder,
-            sources=setup.sources,
-            instances=setup.query.instance_count,
-        )
-        self._instance = Instance(spec)
-        self._schema, self._bound = spec.kept, spec.bound
-        self._nothing = no_events(spec.kept)
+        self._spec = setup.spec
+        self._instance = Instance(setup.spec)
 
     def do(self, work: WorkItem) -> Done:
         """Do a piece of work."""
@@ -176,11 +186,8 @@ class _Worker:
 
     def _answer(self, work: WorkItem) -> Answer:
         # A call of its own: when it returns, nothing but the instance refers to the slot.
-        events = self._nothing
-        if work.slot >= 0:
-            block = self._reader.read(work.slot, work.size)
-            events = unpack_events(block, work.first, work.ranges, self._schema, self._bound)
-        return self._instance.step(Deliver(0, events, None, work.split, work.arrived))
+        block = self._reader.read(work.slot, work.size) if work.slot >= 0 else None
+        return self._instance.step(read_delivery(work.delivery, self._spec, block))
 
 
 def _end_with(parent: Connection) -> None:
@@ -194,16 +201,21 @@ def _end_with(parent: Connection) -> None:
 
 
 def _tell(connection: Connection, message: Ready | Done | Failed) -> None:
-    """Send a message, if anybody still listens; who does not has ended the work, too."""
+    """Send a message, if anybody still listens; who does not has ended the work, too.
+
+    What is no answer, such as any error, follows behind no bytes.
+    """
     with suppress(ConnectionError):
-        connection.send(message)
+        connection.send_bytes(message.write() if isinstance(message, Done) else b"")
+        if not isinstance(message, Done):
+            connection.send(message)
 
 
-def _receive(connection: Connection, inbox: queue.SimpleQueue[WorkItem | None]) -> None:
+def _receive(connection: Connection, inbox: queue.SimpleQueue[bytes | None]) -> None:
     """Read work as it comes; end the process when there is no more."""
     with suppress(EOFError, OSError):
         while True:
-            inbox.put(connection.recv())
+            inbox.put(connection.recv_bytes())
     inbox.put(None)
     time.sleep(_PATIENCE_S)
     os._exit(0)

@@ -14,13 +14,11 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.codec.table import read_table
-from outpace.engine.event import no_events
 from outpace.engine.message import (
     Answer,
     Aside,
@@ -41,7 +39,13 @@ from outpace.engine.operator import Back, Front, Instance, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.windows import Windows
 from outpace.engine.state import State
-from outpace.engine.wire import pack_events, read_delivery, unpack_events, write_delivery
+from outpace.engine.wire import (
+    pack_events,
+    read_answer,
+    read_delivery,
+    write_answer,
+    write_delivery,
+)
 from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
 from outpace.testing.simulation.arrival import END, DrawnArrival, batches
@@ -241,12 +245,9 @@ class Places:
     """
 
     def __init__(self, spec: OperatorSpec, random: Random, trace: RunTrace, *, saves: bool) -> None:
-        assert spec.windows is not None
         count = spec.instances or 1
+        self._spec = spec
         self._random, self._trace, self._saves = random, trace, saves
-        self._columns, self._keyed = tuple(spec.kept.names), spec.windows.keyed
-        self._schema = spec.kept
-        self._bound = spec.bound
         most = random.choice([1, 3, 1000])
         make = partial(Front, spec, block_size=lambda rows: min(most, int(rows.num_rows)))
         self._front = SavedPart("front", make, Front.step, trace)
@@ -305,6 +306,8 @@ class Places:
     def _work(self, number: int) -> None:
         answer = self._instances[number].take(self._sent[number].popleft())
         self._trace.say(f"instance {number}: {text_of(answer)}")
+        if self._way != "as it is":
+            answer = read_answer(pa.py_buffer(write_answer(answer)), self._spec.bound.output)
         self._to_front[number].append(Delivered(number, answer))
         self._to_back[number].append(Delivered(number, answer))
 
@@ -336,23 +339,11 @@ class Places:
         if self._way == "as it is":
             return delivery
         if self._way == "bytes":
-            data = write_delivery(delivery, self._columns, keyed=self._keyed)
-            read = read_delivery(pa.py_buffer(data), self._schema, self._bound)
-            return replace(
-                read,
-                instance=delivery.instance,
-                watermark=delivery.watermark,
-                ended=delivery.ended,
-            )
-        if not delivery.size:
-            return replace(delivery, events=no_events(self._schema), ranges=None)
-        events, ranges = delivery.events, delivery.ranges
-        if ranges is None:
-            ranges = np.array([[0, delivery.size]])
-        block = pack_events(events, self._columns, keyed=self._keyed)
-        first = int(events.arrival[0])
-        own = unpack_events(block, first, ranges, self._schema, self._bound)
-        return replace(delivery, events=own, ranges=None)
+            return read_delivery(pa.py_buffer(write_delivery(delivery, self._spec)), self._spec)
+        data = pa.py_buffer(write_delivery(delivery, self._spec, apart=True))
+        columns = self._spec.kept.names
+        block = pack_events(delivery.events, columns) if delivery.size else None
+        return read_delivery(data, self._spec, block)
 
     def _check_end(self) -> None:
         front, back = self._front.part, self._back.part
