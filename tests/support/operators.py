@@ -61,7 +61,7 @@ class FedOperator:
 
 def match_windows(query: Query, table: pa.Table) -> pa.Table:
     """Return the matches in the windows of a table, by one instance."""
-    return match_whole(OperatorSpec(query, table.schema), table)[0]
+    return match_whole(OperatorSpec(query, table.schema), table).table
 
 
 def written(state: State) -> State:

@@ -134,7 +134,8 @@ class Events:
 def event_ids(columns: Mapping[str, pa.Array], arrival: Integers) -> Integers:
     """Return the ids of events, by their columns and their arrival numbers."""
     ids = columns.get(EVENT_ID.name)
-    return arrival if ids is None else ids.to_numpy()
+    # Row numbers of a table may have half the width.
+    return arrival.astype(np.int64, copy=False) if ids is None else ids.to_numpy()
 
 
 def no_events(schema: pa.Schema) -> Events:

@@ -323,7 +323,7 @@ class Front(Stateful):
         given = self._spec.disorder is not None or self._spec.sources is not None
         if (message.watermark != NO_TIME or self._follows) and not given:
             self._check_following(rows)
-        if self._spec.identified:
+        if self._spec.identified and rows.schema.get_field_index(EVENT_ID.name) < 0:
             rows = self._ids.give(rows, source)
         try:
             released = self._order.push(replace(message, rows=rows))
@@ -338,7 +338,7 @@ class Front(Stateful):
         """Take the matches of another stream from now on, whose watermarks tell the time."""
         bound, before = self._spec.bound, self._order
         disorder = bind_disorder(self._spec.query.disorder(Watermark()), bound.schema)
-        self._order = make_order(bound, disorder, self._spec.schema)
+        self._order = make_order(bound, disorder, self._spec.arriving)
         self._follows = True
         if isinstance(before, OrderedInput):
             self._order.tell(before.latest)
@@ -437,7 +437,8 @@ class Front(Stateful):
         Tables may differ in the order of columns, and in what is said beside their types.
         """
         spec, schema = self._spec, rows.schema
-        if schema.equals(spec.schema, check_metadata=True):
+        known = spec.arriving if spec.brings_ids else spec.schema
+        if schema.equals(known, check_metadata=True):
             return rows
         for field in spec.events if spec.disorder is None else spec.schema:
             if field == EVENT_ID:
@@ -449,7 +450,7 @@ class Front(Stateful):
             if found != field.type:
                 raise other_type(field.name, found, field.type)
         # A column that nobody reads may have any type, and is left out.
-        there = [field for field in spec.schema if _has(schema, field)]
+        there = [field for field in known if _has(schema, field)]
         if not there:
             return rows  # Nothing but their number counts.
         columns = [rows.column(field.name) for field in there]
@@ -776,7 +777,12 @@ def _make_order(spec: OperatorSpec) -> Order:
     )
     tells_time = spec.reach is not None and spec.checked
     return OrderedInput(
-        spec.bound, keys, checked=spec.checked, tells_time=tells_time, read=spec.time
+        spec.bound,
+        spec.arriving,
+        keys,
+        checked=spec.checked,
+        tells_time=tells_time,
+        read=spec.time,
     )
 
 

@@ -57,6 +57,9 @@ class OperatorSpec:
     checked
         Whether rows that go back are refused, where they come in order; needless where somebody has
         put them in order.
+    brings_ids
+        Whether events may come with ids of their own, in the column `EVENT_ID` behind the others;
+        to those that come without one is given.
     choose
         Says how a pattern is matched; by default the fastest way that covers it.
     """
@@ -70,6 +73,7 @@ class OperatorSpec:
     timeouts: bool = False
     forgets: bool = False
     checked: bool = True
+    brings_ids: bool = False
     choose: Callable[[Task], Matcher] = fastest
 
     def __getstate__(self) -> dict[str, object]:
@@ -109,7 +113,8 @@ class OperatorSpec:
     @property
     def identified(self) -> bool:
         """Whether events have ids that are not their numbers; a user's operator asks for none."""
-        return self.task is not None and not (self.sources is None and self.disorder is None)
+        numbered = self.sources is None and self.disorder is None and not self.brings_ids
+        return self.task is not None and not numbered
 
     @cached_property
     def arriving(self) -> pa.Schema:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.contract import Progress
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.message import (
@@ -29,7 +31,7 @@ from outpace.engine.split.number import in_order
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, joined_windows
 from outpace.engine.window_match.matcher import ROWS_IN_STEP
-from outpace.engine.window_match.result import WindowMatches
+from outpace.engine.window_match.result import LazyMatches, WindowMatches, found_matches
 from outpace.engine.window_match.sharing import sharing
 
 #: What an instance says of which nobody knows what it finds.
@@ -38,11 +40,12 @@ _TAKEN: Final = Answer(WindowMatches.none(pa.schema([])), pa.table({}), 0, 0)
 
 def match_whole(
     spec: OperatorSpec, rows: pa.Table, progress: Progress | None = None
-) -> tuple[pa.Table, int]:
-    """Return what a complete table gives, and how many matches that is.
+) -> WindowMatches:
+    """Return what a complete table gives.
 
     In windows matches come in their order; partitions without windows one after the other, in the
-    order of their first rows.
+    order of their first rows. The id of an event is its row in the table, so that matches have the
+    ids that a stream gives them which takes the rows as they lie there.
 
     Parameters
     ----------
@@ -56,25 +59,51 @@ def match_whole(
         assert spec.task is not None
         assert matcher is not None
         whole = WholePartitions(spec.task, rows, lambda _: matcher)
-        return whole.table(), len(whole.found.start)
-    operator = WholeOperator(_unchecked(spec))
-    ordered, total = _sorted(spec, rows), rows.num_rows
+        partitions = np.arange(len(whole.block.segments) - 1)
+        return found_matches(spec.task, whole.block, whole.found, whole.found.settled, partitions)
+    tables, events, owners = [], [], []
+    for matches in _in_steps(spec, _sorted(spec, rows), progress):
+        # Mostly the rows are wanted alone: what tells matches apart would keep the events.
+        tables.append(matches.table)
+        events.append(matches.event)
+        owners.append(matches.partition)
+    table, event, owner = pa.concat_tables(tables), np.concatenate(events), np.concatenate(owners)
+    order = np.argsort(owner, kind="stable") if spec.query.windows is None else None
+    if order is not None:
+        table, event, owner = table.take(pa.array(order)), event[order], owner[order]
+
+    @cache
+    def again() -> WindowMatches:
+        """Find the matches once more, with all that is known of them."""
+        numbered = rows
+        if spec.task is not None:
+            numbered = rows.append_column(EVENT_ID, pa.array(np.arange(rows.num_rows)))
+        bringing = replace(spec, brings_ids=True)
+        parts = list(_in_steps(bringing, _sorted(spec, numbered)))
+        found = WindowMatches.joined(spec.bound.output, parts)
+        return found if order is None else found.take(order)
+
+    return LazyMatches(
+        {"table": table, "event": event, "partition": owner, "identify": lambda: again().ids},
+        offsets=lambda: again().offsets,
+        phase=lambda: again().phase,
+        window=lambda: again().window,
+    )
+
+
+def _in_steps(
+    spec: OperatorSpec, ordered: pa.Table, progress: Progress | None = None
+) -> Iterator[WindowMatches]:
+    """Yield what rows in order give, step by step."""
+    operator, total = WholeOperator(_unchecked(spec)), ordered.num_rows
     size = ROWS_IN_STEP if _shares(spec) else max(1, total)
     stimuli: list[Stimulus] = [
         EventsArrived(ordered.slice(low, size)) for low in range(0, total, size)
     ]
-    tables, partition = [], []
     for number, stimulus in enumerate([*stimuli, SourceEnded()]):
-        matches = emit_of(operator.step(stimulus)).matches
-        # Only the rows are wanted: what tells matches apart would keep the events.
-        tables.append(matches.table)
-        partition.append(matches.partition)
+        yield emit_of(operator.step(stimulus)).matches
         if progress is not None:
             progress(min((number + 1) * size, total), total)
-    table, owner = pa.concat_tables(tables), np.concatenate(partition)
-    if spec.query.windows is None:
-        table = table.take(pa.array(np.argsort(owner, kind="stable")))
-    return table, len(owner)
 
 
 def deliveries(front: Front, stimuli: Iterable[Stimulus]) -> Iterator[Deliver]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outpace as op
 from outpace.engine.message import Emit, EventsArrived, SourceEnded
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.whole import match_whole
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.query import Query
@@ -45,6 +47,24 @@ events = st.lists(
 )
 
 
+class Counted(op.Operator):
+    """Counts events."""
+
+    output = pa.schema([("n", pa.int64())])
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def process(self, events: pa.Table) -> None:
+        self._count += events.num_rows
+
+    def close(self) -> dict[str, list[int]]:
+        return {"n": [self._count]}
+
+
+APPLIED = Query("q").partition_by("key").order_by("ts").apply(Counted)
+
+
 def query_of(pattern: str, windows: str, *, keyed: bool, duplicates: bool) -> Query:
     shown = PATTERNS[pattern]
     query = (
@@ -69,7 +89,7 @@ def rows_of(found: list[tuple[int, str, int]], names: range | list[int]) -> pa.T
 
 def matches_of(query: Query, pushed: list[tuple[pa.Table, str | None]]) -> list[WindowMatches]:
     sources = tuple(dict.fromkeys(source for _, source in pushed if source is not None)) or None
-    disorder = bind_disorder(query, SCHEMA)
+    disorder = None if query.order_of_arrival is None else bind_disorder(query, SCHEMA)
     operator = WholeOperator(OperatorSpec(query, SCHEMA, disorder=disorder, sources=sources))
     stimuli = [*(EventsArrived(rows, source) for rows, source in pushed), SourceEnded()]
     said = [one for stimulus in stimuli for one in operator.step(stimulus)]
@@ -132,3 +152,33 @@ def test_an_id_depends_on_what_the_query_means_and_not_on_how_it_runs() -> None:
     assert len(set(ids(query))) == 2
     assert ids(query) == ids(query, 1, 3) == ids(query.disorder(op.KSlack(7)))
     assert not set(ids(query)) & set(ids(query.within(8)))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_a_table_gives_the_ids_that_a_stream_of_its_rows_gives(windows: str, keyed: bool) -> None:
+    @settings(max_examples=30)
+    @given(events, st.sampled_from(sorted(PATTERNS)), st.booleans(), st.booleans())
+    def check(
+        found: list[tuple[int, str, int]], pattern: str, duplicates: bool, ordered: bool
+    ) -> None:
+        query = query_of(pattern, windows, keyed=keyed, duplicates=duplicates)
+        rows = rows_of(sorted(found) if ordered else found, range(len(found)))
+        whole = match_whole(OperatorSpec(query, SCHEMA), rows)
+        assert ids_of([whole]) == ids_of(matches_of(query, [(rows, None)]))
+        plain = replace(query, order_of_arrival=None)
+        if ordered:
+            assert ids_of([whole]) == ids_of(matches_of(plain, [(rows, None)]))
+        assert (len(whole), whole.table.num_rows) == (len(whole.ids), whole.offsets[-1])
+
+    check()
+
+
+def test_rows_of_an_operator_have_the_ids_of_a_stream() -> None:
+    rows = rows_of([(2, "k", 0), (1, "l", 1), (3, "k", 0), (4, "l", 1)], range(4))
+    for query in (APPLIED, APPLIED.over(op.windows.count(2)), APPLIED.over(op.windows.time(2))):
+        stream = matches_of(query.disorder(op.KSlack(9)), [(rows, None)])
+        whole = match_whole(OperatorSpec(query, SCHEMA), rows)
+        found = [key for matches in stream for key in matches.ids.array.to_pylist()]
+        assert len(found) > 1
+        assert sorted(whole.ids.array.to_pylist()) == sorted(found)

@@ -45,7 +45,7 @@ class PartitionWork:
 
     def whole(self, rows: pa.Table) -> pa.Table:
         """Return what complete partitions give."""
-        return match_whole(self._spec, rows)[0]
+        return match_whole(self._spec, rows).table
 
     def stream(self) -> WholeOperator | None:
         """Return the operator of one large partition; None where it has to be complete."""

@@ -22,8 +22,8 @@ class OrderedInput(Order):
 
     Parameters
     ----------
-    bound
-        The query.
+    bound, schema
+        The query, and the columns that events have.
     partition_by
         The columns of partitions that have an order of their own among rows of one time.
     checked
@@ -39,6 +39,7 @@ class OrderedInput(Order):
     def __init__(
         self,
         bound: BoundQuery,
+        schema: pa.Schema,
         partition_by: tuple[str, ...],
         *,
         checked: bool = True,
@@ -48,7 +49,7 @@ class OrderedInput(Order):
         self._checked = checked
         self._read = read
         self._tells_time = tells_time
-        self._nothing = bound.schema.empty_table()
+        self._nothing = schema.empty_table()
         self._arrival = Arrival(bound, partition_by)
         self._time = _time(bound)
         self._watermark = int(NO_TIME)

@@ -3,9 +3,9 @@
 An event has an id that stays what it is wherever other events come in (`outpace.engine.event`), so
 the id of a match does, too. The same match in two windows has one id, and comes out once; where a
 query wants duplicates, the window counts as well. Rows that a user-defined operator gives are known
-by the key and the window, and by how many rows it gave before. A window is known by the time at
-which it starts; of windows by count, content and landmark, of which several may start at the same
-time, the number counts too.
+by the key and the window, and by how many rows it gave before. A window by time is known by the
+time at which it starts; one by count, content or landmark, of which several may start at the same
+time, by its number.
 
 An id has 128 bits, two sums over well mixed numbers: of a thousand million matches two are alike
 with a chance of one in 10^21. So ids are compared, and not what they are made of.
@@ -94,7 +94,7 @@ class MatchIds:
 
 def match_ids(task: Task, block: Block, found: Found) -> MatchIds:
     """Return for each match what tells it from all others, whichever window it was found in."""
-    start = block.arrivals[found.start]
+    start = block.arrivals[found.start].astype(np.int64, copy=False)
     if not len(start):
         return MatchIds.joined([])
     ids = event_ids(block.columns, block.arrivals)
@@ -147,10 +147,12 @@ def query_words(query: Query) -> Unsigned:
 
 def _window_words(query: Query, start_time: Integers, number: Integers) -> Unsigned:
     """Return a number for each window of a partition."""
-    words = start_time.view(np.uint64) * _GOLDEN
-    if isinstance(query.windows, CountWindows | BetweenWindows | LandmarkWindows):
-        words += number.view(np.uint64)
-    return words
+    if query.windows is None or isinstance(
+        query.windows, CountWindows | BetweenWindows | LandmarkWindows
+    ):
+        # When they start is known in some paths alone.
+        return number.view(np.uint64) * _GOLDEN
+    return start_time.view(np.uint64) * _GOLDEN
 
 
 def _words_of(text: str) -> tuple[int, int]:

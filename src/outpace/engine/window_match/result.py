@@ -166,19 +166,21 @@ class WindowMatches:
         )
 
 
-class _FoundMatches(WindowMatches):
-    """Matches of partitions without windows; all but the rows is made when it is asked for."""
+class LazyMatches(WindowMatches):
+    """Matches of which some things are made when they are asked for first, by the functions given.
+
+    Parameters
+    ----------
+    known
+        What is there already: `table`, `event` and `identify` at least.
+    made
+        The others.
+    """
 
     _made: dict[str, Callable[[], object]]
 
-    def __init__(
-        self,
-        table: pa.Table,
-        event: Integers,
-        identify: Callable[[], MatchIds],
-        **made: Callable[[], object],
-    ) -> None:
-        vars(self).update(table=table, event=event, identify=identify, _made=made)
+    def __init__(self, known: Mapping[str, object], **made: Callable[[], object]) -> None:
+        vars(self).update(known, _made=made)
 
     def __getattr__(self, name: str) -> object:
         if name not in vars(self).get("_made", ()):
@@ -197,10 +199,8 @@ def found_matches(
         counts = np.bincount(match_of, minlength=len(event))
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    return _FoundMatches(
-        table,
-        event,
-        lambda: match_ids(task, block, found),
+    return LazyMatches(
+        {"table": table, "event": event, "identify": lambda: match_ids(task, block, found)},
         offsets=offsets,
         phase=lambda: np.full(len(event), COMPLETING),
         window=lambda: np.zeros(len(event), np.int64),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,9 @@ from outpace.pattern.argument import a_whole_number, listed, shown
 from outpace.pattern.notebook import Text, table_html
 from outpace.pattern.query import Query, Selection, checked_query
 from outpace.report.progress import show_progress
+
+if TYPE_CHECKING:
+    from outpace.engine.window_match.result import WindowMatches
 
 
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table:
@@ -64,7 +68,7 @@ class Search:
 
             return match_in_processes(self._query, self._table, self._pace.progress)
         if self._query.windows is not None or self._query.operator is not None:
-            return self._in_windows[0]
+            return self._in_windows.table
         return self._partitions.table()
 
     @fitting()
@@ -74,7 +78,7 @@ class Search:
             return self._partitions.count()
         every = self._query.effective_selection is Selection.ALL and self._query.operator is None
         if not every or "_in_windows" in vars(self):
-            return self._in_windows[1]
+            return len(self._in_windows)
         from outpace.engine.operator_spec import OperatorSpec
         from outpace.engine.whole import count_whole
 
@@ -139,8 +143,8 @@ class Search:
             )
 
     @cached_property
-    def _in_windows(self) -> tuple[pa.Table, int]:
-        """The matches in windows, and how many there are."""
+    def _in_windows(self) -> WindowMatches:
+        """The matches in windows."""
         from outpace.engine.operator_spec import OperatorSpec
         from outpace.engine.whole import match_whole
 
