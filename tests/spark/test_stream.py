@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from support.patient_order import Patient
 from support.streamed import (
     END,
     PROVIDER,
@@ -284,3 +286,45 @@ def test_explain_shows_the_stages(streaming: SparkSession, tmp_path: Path) -> No
     assert "2. order + split: 1 instance" in text
     assert "3. match: 2 instances" in text
     assert "4. merge: 1 instance" in text
+
+
+def test_a_timer_of_the_clock_lets_events_go_and_a_batch_that_is_run_again_decides_the_same(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    asked = (
+        op.Query("q")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("A B")
+        .define(B="v > A.v")
+        .measures(at="B.ts")
+        .disorder(Patient(1000, "1 ms"))
+    )
+    table = pa.table({"ts": [3, 1], "v": [3, 1], "key": ["x", "x"]})
+    write_pieces([table], tmp_path / "in")
+    found = op.match(read_pieces(streaming, tmp_path / "in"), asked)
+    seen: list[tuple[int, list[int]]] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        rows = [row.at for row in batch.collect()]
+        seen.append((number, rows))
+        if rows and len([one for one in seen if one[1]]) == 1:
+            raise RuntimeError("lost before it was committed")
+
+    def started() -> StreamingQuery:
+        written = found.writeStream.foreachBatch(take).trigger(processingTime="0 seconds")
+        return written.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    # No event comes that lets these go: Spark runs a batch without events, and their time is up.
+    with pytest.raises(StreamingQueryException, match="lost before"):
+        started().awaitTermination(60)
+    query = started()
+    deadline = time.monotonic() + 60
+    while len([one for one in seen if one[1]]) < 2 and time.monotonic() < deadline:
+        assert query.isActive
+        time.sleep(0.05)
+    query.stop()
+    first, again = [one for one in seen if one[1]]
+    assert first == again
+    assert first[1] == [3]
+    assert first[0] > 0, "the batch with the events does not give the match"

@@ -358,7 +358,7 @@ REFUSED = {
     ),
     "slack of a subquery": (
         ["statement.sql", "--from", "log:ticks.log", "--slack", "5"],
-        "--slack goes with a clause that reads 'ticks' as it is",
+        "--slack and --disorder go with a clause that reads 'ticks' as it is",
     ),
     "nowhere to go": (["side.sql", "--from", "log:ticks.log"], "--late-to FOLDER"),
     "no timeouts": (

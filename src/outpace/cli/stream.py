@@ -42,7 +42,7 @@ from outpace.cli.stream_output import (
     folder_of,
     output_of,
 )
-from outpace.cli.stream_query import Additions, check_query, found
+from outpace.cli.stream_query import Additions, check_query, disorder_of, endings, found
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import PipeConsole, StopRequest
 from outpace.engine.order.sources import source_names
@@ -116,6 +116,10 @@ def stream(
     slack: Annotated[
         str | None, typer.Option(help='How long to wait for late events: "2 s".')
     ] = None,
+    disorder: Annotated[
+        str | None,
+        typer.Option(help="How far events are out of order, as in SQL: \"SLACK '2 s' LATE PASS\"."),
+    ] = None,
     sender: Annotated[
         list[str] | None,
         typer.Option("--source", help="A source that the column source names; each by itself."),
@@ -153,7 +157,7 @@ def stream(
     timing = trigger_of(trigger)
     request = read_query(query, name=name, dialect=dialect)
     additions = Additions(
-        slack,
+        disorder_of(slack, disorder),
         late_to is not None,
         invalid_to is not None,
         timed_out_to is not None,
@@ -218,7 +222,12 @@ def stream(
                 f"outpace stream {query.name}",
                 master=master,
                 remote=remote,
-                conf={**_defaults(), **settings, **kept.settings()},
+                conf={
+                    **_defaults(),
+                    **endings(request, additions, timing),
+                    **settings,
+                    **kept.settings(),
+                },
             ) as session,
         ):
             stop.listen()

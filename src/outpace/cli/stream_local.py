@@ -27,6 +27,7 @@ from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import StopRequest
 from outpace.cli.top_view import amount, seconds
 from outpace.files.parquet import check_same
+from outpace.hosts.clock import clock_time
 from outpace.hosts.local.stream import open_query
 from outpace.ingest.event_options import read_options as read_event_options
 from outpace.ingest.log.options import check_start, first_offset
@@ -53,7 +54,7 @@ def why_spark(
         return "sources are told apart there"
     if request.operator is not None or request.instance_count > 1 or not request.order:
         return "the query is divided there"
-    if isinstance(request.order_of_arrival, Watermark):
+    if isinstance(additions.of(request).order_of_arrival, Watermark):
         return "the watermark is told there"
     feed = feed_of(source, columns)
     if isinstance(feed, str):
@@ -271,8 +272,13 @@ def run_in_process(
         while not stop.event.is_set():
             began = time.monotonic()
             events = feed.take()
+            found = []
+            if matcher.timer is not None and matcher.timer <= clock_time():
+                found.append(matcher.wake())
             if events.num_rows:
-                result = TableResult.of(matcher.push(events))
+                found.append(matcher.push(events))
+            if found:
+                result = TableResult.of(pa.concat_tables(found))
                 shown, rows = result.first_rows(writer.limit)
                 if rows:
                     writer.show(shown, rows)

@@ -5,8 +5,9 @@ What a query sends to a side output has to have a folder, so that no event is lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -15,10 +16,15 @@ from outpace.cli.run_query import SqlText
 from outpace.cli.stream_input import StreamInput
 from outpace.errors import BindError, OutpaceError
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
+from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Query
+from outpace.pattern.setting import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+#: Whether Spark runs batches without events.
+_EMPTY_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,15 @@ class Additions:
 
     Parameters
     ----------
-    slack
-        How long to wait for late events, in place of what the query says.
+    disorder
+        How far events are out of order, in place of what the query says; None where that holds.
     late, invalid, timed_out
         Whether these outputs have a folder.
     sources
         The identifiers of several sources, which the column `source` names; none where it is one.
     """
 
-    slack: str | None = None
+    disorder: Disorder | None = None
     late: bool = False
     invalid: bool = False
     timed_out: bool = False
@@ -52,12 +58,12 @@ class Additions:
         Examples
         --------
         >>> query = op.Query("q").order_by("ts").pattern("A").define(A="price > 1")
-        >>> Additions(slack="2 s", late=True).of(query).order_of_arrival.late
+        >>> Additions(KSlack("2 s"), late=True).of(query).order_of_arrival.late
         <Late.SIDE: 'side'>
         """
         disorder = query.order_of_arrival or InOrder()
-        if self.slack is not None:
-            disorder = _slack(self.slack, disorder)
+        if self.disorder is not None:
+            disorder = _with_options(self.disorder, disorder)
         if self.late:
             disorder = replace(disorder, late=Late.SIDE)
         if self.invalid:
@@ -101,12 +107,28 @@ def check_query(request: Query | SqlText, source: StreamInput, additions: Additi
 
     for step in request.statement().steps:
         additions.of(step.query)
-        if additions.slack is not None and whole_table(step) != source.name.lower():
+        if additions.disorder is not None and whole_table(step) != source.name.lower():
             raise BindError(
-                f"--slack goes with a clause that reads '{source.name}' as it is",
+                f"--slack and --disorder go with a clause that reads '{source.name}' as it is",
                 where=str(request.path),
                 hint="write DISORDER SLACK '2 s' into the clause",
             )
+
+
+def endings(
+    request: Query | SqlText, additions: Additions, timing: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the settings with which a query ends that is to take what is there.
+
+    Spark runs one more batch after each for what goes by the clock, so there would be no last one.
+    """
+    if isinstance(request, Query):
+        queries = [request]
+    else:
+        queries = [step.query for step in request.statement().steps]
+    disorders = [additions.of(query).order_of_arrival for query in queries]
+    clocked = any(disorder is not None and disorder.clocked for disorder in disorders)
+    return {_EMPTY_BATCHES: "false"} if clocked and "availableNow" in timing else {}
 
 
 def found(
@@ -141,6 +163,24 @@ def _statement(
         raise request.located(error) from error.__cause__
 
 
-def _slack(text: str, disorder: Disorder) -> KSlack:
-    slack = int(text) if text.isascii() and text.isdigit() else text
-    return KSlack(slack, late=disorder.late, invalid=disorder.invalid, ahead=disorder.ahead)
+def disorder_of(slack: str | None, disorder: str | None) -> Disorder | None:
+    """Return what `--slack` or `--disorder` says; None where neither is given.
+
+    Examples
+    --------
+    >>> disorder_of("2 s", None) == disorder_of(None, "SLACK '2 s'") == KSlack("2 s")
+    True
+    """
+    if disorder is not None:
+        if slack is not None:
+            raise BindError("--slack and --disorder say the same", hint="give one of them")
+        return parse_disorder(disorder, "--disorder")
+    if slack is None:
+        return None
+    return KSlack(int(slack) if slack.isascii() and slack.isdigit() else slack)
+
+
+def _with_options(disorder: Disorder, before: Disorder) -> Disorder:
+    """Return a disorder with what the query says of late events and the like, unless it does."""
+    common = [one for one in settings_of(Disorder) if getattr(disorder, one.name) == one.default]
+    return replace(disorder, **{one.name: getattr(before, one.name) for one in common})

@@ -1,8 +1,9 @@
 """Stages: the parts of an operator as a host with micro-batches runs them, cells in and cells out.
 
 In every batch that has any event, each instance of a stage takes one step with all cells that are
-for it; so each hears how far time has come, even where no event is for it. A step is a function of
-the state and the cells, in whatever order these come: a batch that is run again gives the same.
+for it; so each hears how far time has come, even where no event is for it. An instance whose timer
+has come takes a step in a batch without events, too. A step is a function of the state, the time of
+the batch and the cells, in whatever order these come: a batch that is run again gives the same.
 Between two batches the state of an instance is one run of bytes.
 
 A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
@@ -37,6 +38,7 @@ from outpace.engine.message import (
     EventsArrived,
     Routed,
     SetAside,
+    TimerFired,
 )
 from outpace.engine.operator import Back, Front, Instance, WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
@@ -92,10 +94,17 @@ class StageSpec:
         matches = self.part in (StagePart.WHOLE, StagePart.INSTANCE)
         return self.operator().matcher if matches else None
 
+    @property
+    def clocked(self) -> bool:
+        """Whether its instances go by the time of batches, and ask for timers."""
+        takes_events = self.part in (StagePart.WHOLE, StagePart.FRONT)
+        disorder = self.operator().disorder
+        return takes_events and disorder is not None and disorder.value.clocked
+
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
         if self.part is StagePart.WHOLE:
-            return WholeStage(self.operator(), number)
+            return WholeStage(self.operator(), number, alone=self.instances == 1)
         return _STAGES[self.part](self.operator())
 
 
@@ -112,17 +121,22 @@ class _Arriving:
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._to_side = spec.disorder.late is Late.SIDE
 
-    def stimuli(self, cells: Sequence[Cell]) -> list[EventsArrived]:
+    def stimuli(self, cells: Sequence[Cell], now: int) -> list[EventsArrived | TimerFired]:
         """Return the cells of a batch as one piece of the stream, or of each source that has any.
 
-        What is told of time holds for every source.
+        What is told of time holds for every source. A timer that is due comes before all events.
         """
+        timer = self._front.timer
+        fired = [TimerFired(now)] if timer is not None and timer <= now else []
+        return [*fired, *(self._pieces(cells, now) if cells or not fired else [])]
+
+    def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
         events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
         told = min(promised, default=int(NO_TIME))
         if self._sources is None:
-            return [self._piece(events, None, told)]
+            return [self._piece(events, None, told, now)]
         own: dict[int, list[Cell]] = {}
         for cell in events:
             own.setdefault(cell.source, []).append(cell)
@@ -131,7 +145,7 @@ class _Arriving:
         ]
         # Where nobody has spoken one says nothing, so that who waits for this stage hears of it.
         return [
-            self._piece(own.get(number, []), self._sources[number], told)
+            self._piece(own.get(number, []), self._sources[number], told, now)
             for number in spoken or [0]
         ]
 
@@ -165,7 +179,7 @@ class _Arriving:
 
     def counters(
         self,
-        stimuli: Sequence[EventsArrived],
+        stimuli: Sequence[EventsArrived | TimerFired],
         aside: dict[Aside, pa.Table],
         late: int,
         before: int,
@@ -174,7 +188,7 @@ class _Arriving:
         sizes = {kind: rows.num_rows for kind, rows in aside.items()}
         counters = self._front.counters()
         return Counters(
-            events=sum(stimulus.rows.num_rows for stimulus in stimuli),
+            events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
             released=counters.events - before,
             late=sizes.get(Aside.LATE, 0) + late,
             invalid=sizes.get(Aside.INVALID, 0),
@@ -182,11 +196,13 @@ class _Arriving:
             keys=counters.partitions,
         )
 
-    def _piece(self, cells: Sequence[Cell], source: str | None, told: int) -> EventsArrived:
+    def _piece(
+        self, cells: Sequence[Cell], source: str | None, told: int, now: int
+    ) -> EventsArrived:
         blocks = [self._read(cell) for cell in cells if len(cell.block)]
         rows = pa.concat_tables([self._schema.empty_table(), *blocks])
         spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
-        return EventsArrived(rows, source, spans=spans, watermark=told)
+        return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now)
 
     def _watermark(self, source: int) -> int:
         """Return the time before which an event of a source is late."""
@@ -202,15 +218,21 @@ class WholeStage:
 
     takes = _Arriving.takes
 
-    def __init__(self, spec: OperatorSpec, number: int) -> None:
+    def __init__(self, spec: OperatorSpec, number: int, *, alone: bool) -> None:
         self.part = WholeOperator(spec, number)
         self._arriving = _Arriving(spec, self.part.front)
+        self._alone = alone
         self.counters = Counters()
 
-    def step(self, cells: Sequence[Cell]) -> list[Cell]:
+    @property
+    def timer(self) -> int | None:
+        """When, by the time of batches, it wants to take a step; None where never."""
+        return self.part.front.timer
+
+    def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
         """Order the events of a batch, match those whose turn it is, and let time pass."""
         arriving, before = self._arriving, self.part.front.arrived
-        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells)
+        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         instructions = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(instructions)
         emits = [one for one in instructions if isinstance(one, Emit)]
@@ -225,7 +247,9 @@ class WholeStage:
             keys=instance.partitions_kept,
         )
         watermark = emits[-1].watermark
-        told = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
+        # A promise counts where all instances give one, which a timer of one does not make them.
+        tells = watermark != NO_TIME and (bool(cells) or self._alone)
+        told = [Cell(CellKind.PULSE, watermark=watermark)] if tells else []
         found = [cell for emit in emits for cell in _emitted(emit)]
         return [*found, *arriving.cells(aside), *told]
 
@@ -243,10 +267,15 @@ class FrontStage:
         self._nothing = no_events(spec.events)
         self.counters = Counters()
 
-    def step(self, cells: Sequence[Cell]) -> list[Cell]:
+    @property
+    def timer(self) -> int | None:
+        """When, by the time of batches, it wants to take a step; None where never."""
+        return self.part.timer
+
+    def step(self, cells: Sequence[Cell], now: int = NO_TIME) -> list[Cell]:
         """Take the events of a batch, in any order."""
         arriving, before = self._arriving, self.part.arrived
-        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells)
+        late, stimuli = arriving.unused_late(cells), arriving.stimuli(cells, now)
         messages = [one for stimulus in stimuli for one in self.part.step(stimulus)]
         aside = arriving.aside(messages)
         # How far time has come counts after the last delivery of a batch alone.
@@ -272,6 +301,7 @@ class InstanceStage:
     """An instance alone: it finds the matches of the windows that it is given."""
 
     takes = frozenset({CellKind.EVENTS})
+    timer = None
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Instance(spec, tells_time=True)
@@ -297,6 +327,7 @@ class BackStage:
     """The back alone: what the instances found in a batch is complete and comes out at once."""
 
     takes = frozenset({CellKind.EVENTS})
+    timer = None
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.part = Back(spec)
@@ -355,8 +386,12 @@ def restore_stage(spec: StageSpec, data: bytes | None, number: int = 0) -> Stage
     return stage
 
 
-def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> list[Cell]:
+def run_step(
+    stage: Stage, cells: Iterable[Cell], number: int, place: int, now: int = NO_TIME
+) -> list[Cell]:
     """Let instance `number` of the stage at a place in the chain (from 1 on) take a batch.
+
+    `now` is the time of the batch, in microseconds, where the stage goes by it.
 
     Returns
     -------
@@ -370,7 +405,11 @@ def run_step(stage: Stage, cells: Iterable[Cell], number: int, place: int) -> li
     for cell in cells:
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
-    given = stage.step(in_order(mine))
+    taken_cells = in_order(mine)
+    if isinstance(stage, WholeStage | FrontStage):
+        given = stage.step(taken_cells, now)
+    else:
+        given = stage.step(taken_cells)
     return [
         *others,
         *add_reports(reports),

@@ -7,14 +7,19 @@ sorted, and an event before those of an earlier one is late.
 
 from __future__ import annotations
 
-import datetime
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from outpace.errors import BindError
-from outpace.pattern.argument import a_duration
-from outpace.pattern.choice import one_of
+from outpace.pattern.setting import (
+    Choice,
+    ClockSpan,
+    Duration,
+    EventSpan,
+    check_settings,
+    setting,
+    settings_of,
+)
 
 
 class Late(Enum):
@@ -35,12 +40,11 @@ class Invalid(Enum):
     """It goes to the side output `invalid`, with the reason."""
 
 
-Duration = datetime.timedelta | int
-
-
 @dataclass(frozen=True, slots=True)
 class Disorder:
     """What all kinds have in common.
+
+    A kind adds its settings as fields, each with its kind of `outpace.pattern.setting`.
 
     Parameters
     ----------
@@ -54,30 +58,26 @@ class Disorder:
         or an integer in units of an integer time column.
     """
 
-    #: What `explain` says of a kind, with its settings in units of time.
+    #: What `explain` says of a kind; the names of settings in braces become their values.
     described: ClassVar[str]
+    #: Whether it decides by the greatest time of each piece alone, so that parts of a stream can be
+    #: brought into order apart, each without the events of the others.
+    divisible: ClassVar[bool] = False
 
-    late: Late | str = Late.DROP
-    invalid: Invalid | str = Invalid.FAIL
-    ahead: Duration | str | None = None
-
-    @classmethod
-    def settings(cls) -> tuple[str, ...]:
-        """Return the names of the durations that a kind has beside what all have.
-
-        Examples
-        --------
-        >>> KSlack.settings(), Watermark.settings()
-        (('slack',), ())
-        """
-        common = {field.name for field in fields(Disorder)}
-        return tuple(field.name for field in fields(cls) if field.name not in common)
+    late: Late | str = field(default=Late.DROP, kw_only=True, metadata=setting(Choice(Late)))
+    invalid: Invalid | str = field(
+        default=Invalid.FAIL, kw_only=True, metadata=setting(Choice(Invalid))
+    )
+    ahead: Duration | str | None = field(default=None, kw_only=True, metadata=setting(EventSpan()))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "late", one_of(Late, self.late, "late"))
-        object.__setattr__(self, "invalid", one_of(Invalid, self.invalid, "invalid"))
-        if self.ahead is not None:
-            object.__setattr__(self, "ahead", _duration(self.ahead, "ahead"))
+        check_settings(self, f"op.{type(self).__name__}")
+
+    @property
+    def clocked(self) -> bool:
+        """Whether it goes by the clock of the host: it has a duration by that clock."""
+        spans = [one.name for one in settings_of(type(self)) if isinstance(one.kind, ClockSpan)]
+        return any(getattr(self, name) is not None for name in spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ class InOrder(Disorder):
     <Late.SIDE: 'side'>
     """
 
+    divisible = True
     described = "each batch is sorted; events before those of an earlier batch are late"
 
 
@@ -109,22 +110,10 @@ class KSlack(Disorder):
     datetime.timedelta(seconds=2)
     """
 
-    described = "an event waits until one is seen that is {slack:,} units of time later"
+    divisible = True
+    described = "an event waits until one is seen that is {slack} later"
 
-    slack: Duration | str = 0
-
-    def __init__(
-        self,
-        slack: Duration | str,
-        *,
-        late: Late | str = Late.DROP,
-        invalid: Invalid | str = Invalid.FAIL,
-        ahead: Duration | str | None = None,
-    ) -> None:
-        for name, value in (("late", late), ("invalid", invalid), ("ahead", ahead)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "slack", _duration(slack, "slack"))
-        Disorder.__post_init__(self)
+    slack: Duration | str = field(metadata=setting(EventSpan()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +129,5 @@ class Watermark(Disorder):
     datetime.timedelta(seconds=3600)
     """
 
+    divisible = True
     described = "an event waits until it is told that no earlier one comes"
-
-
-def _duration(value: Duration | str, name: str) -> Duration:
-    parsed = a_duration(value, name)
-    if (parsed < 0) if isinstance(parsed, int) else (parsed < datetime.timedelta(0)):
-        raise BindError(f"{name} must not be negative")
-    return parsed

@@ -1,9 +1,10 @@
 """How a query runs on a stream of micro-batches: what crosses, how it is packed, which stages.
 
 A query with keys is divided by key: each instance of one stage orders, splits and matches the
-events of its keys. A query without keys and with one instance has one such instance. Windows
-without keys that several instances match, and windows whose numbers count the events of all keys,
-take three stages: one instance orders and splits, several match, one merges.
+events of its keys, unless what brings them into order needs those of all keys. A query without keys
+and with one instance has one such instance. Windows without keys that several instances match, and
+windows whose numbers count the events of all keys, take three stages: one instance orders and
+splits, several match, one merges.
 """
 
 from __future__ import annotations
@@ -276,7 +277,7 @@ def lay_out(
     bits, computed = computed_by_catalyst(task)
     known = bits.task.bound.schema
     split = () if windows is None else windows.columns
-    wanted = {*kept_columns(bits.task, known), *split, *disorder.ties, disorder.time}
+    wanted = {*kept_columns(bits.task, known), *split, *disorder.columns}
     names = tuple(
         name for name in known.names if name in wanted or (side and not name.startswith(BITS))
     )
@@ -290,9 +291,10 @@ def lay_out(
         computed=computed,
         disorder=disorder,
         columns=names,
-        # Events that are set aside, or refused for their time, are wanted as they are.
+        # Events that are set aside, refused for their time, or decide are wanted as they are.
         drop=bits.drop_unused
         and timed
+        and disorder.value.divisible
         and disorder.late is not Late.SIDE
         and disorder.ahead is None,
         sources=sources,
@@ -358,9 +360,11 @@ def _of_sources(sources: tuple[str, ...] | None) -> str:
 def _stages(
     query: Query, schema: pa.Schema, layout: StreamLayout, partitions: int, *, timeouts: bool
 ) -> tuple[StageSpec, ...]:
-    keyed = bool(layout.bound.partition_by)
+    # What decides from all events has them in one place, whatever their keys.
+    divided = layout.disorder.value.divisible
+    keyed = bool(layout.bound.partition_by) and divided
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
-    numbered = query.windows is not None and query.numbered and keyed
+    numbered = query.windows is not None and query.numbered and bool(layout.bound.partition_by)
     if query.windows is not None and (numbered or (not keyed and count > 1)):
         make = partial(operator_of, query, schema, count, layout.sources)
         # What the one instance of a stage keeps depends on how many there are beside it.

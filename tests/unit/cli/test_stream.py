@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.listener import QueryIdleEvent
 from rich.console import Console
+from support.patient_order import Patient
 
 import outpace as op
 from outpace.cli.run_input import TextOptions
@@ -23,7 +24,7 @@ from outpace.cli.stream_input import input_of
 from outpace.cli.stream_listener import StatusListener
 from outpace.cli.stream_local import why_spark
 from outpace.cli.stream_output import Checkpoint, ConsoleWriter, FolderWriter, checkpoint_of
-from outpace.cli.stream_query import Additions, check_query
+from outpace.cli.stream_query import Additions, check_query, disorder_of, endings
 from outpace.cli.stream_status import status_view
 from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import BindError
@@ -152,11 +153,32 @@ def test_the_checkpoint_is_beside_a_folder_and_temporary_for_the_console(tmp_pat
 def test_options_change_the_disorder_of_a_query_and_keep_the_rest() -> None:
     said = QUERY.disorder(op.KSlack(5, ahead=100))
     assert Additions().of(said) is said
-    changed = Additions(slack="7", late=True, invalid=True).of(said).order_of_arrival
+    changed = Additions(op.KSlack(7), late=True, invalid=True).of(said).order_of_arrival
     assert changed == KSlack(7, late=Late.SIDE, invalid=Invalid.QUARANTINE, ahead=100)
-    assert Additions(slack="2 s").of(QUERY).order_of_arrival == op.KSlack("2 s")
+    assert Additions(op.KSlack("2 s")).of(QUERY).order_of_arrival == op.KSlack("2 s")
     with pytest.raises(BindError, match="invalid events of 'q' have no place"):
         Additions(late=True).of(QUERY.disorder(op.InOrder(invalid="quarantine")))
+
+
+def test_disorder_is_given_as_sql_has_it() -> None:
+    told = disorder_of(None, "SLACK 7 LATE PASS")
+    assert told == op.KSlack(7, late="pass")
+    said = QUERY.disorder(op.KSlack(5, late="side", ahead=100))
+    assert Additions(told).of(said).order_of_arrival == op.KSlack(7, late="pass", ahead=100)
+    with pytest.raises(op.PatternSyntaxError, match="--disorder, line 1, column 7"):
+        disorder_of(None, "SLACK soon")
+    with pytest.raises(op.PatternSyntaxError, match="'AND' does not belong here"):
+        disorder_of(None, "SLACK 7 AND 8")
+    with pytest.raises(BindError, match="give one of them"):
+        disorder_of("7", "SLACK 7")
+
+
+def test_a_query_that_goes_by_the_clock_ends_when_all_is_taken() -> None:
+    asked, now = QUERY.disorder(Patient(5, "1 s")), {"availableNow": True}
+    ((name, value),) = endings(asked, Additions(), now).items()
+    assert (name, value) == ("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    assert endings(asked, Additions(), {"once": True}) == {}
+    assert endings(asked, Additions(op.KSlack(5)), now) == {}
 
 
 def test_sources_are_told_apart_on_spark(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from support.patient_order import ASKED, Patient, PatientOrder
 from support.run_inputs import CLAUSE, TICKS, write_inputs
 from typer.testing import CliRunner
 
@@ -19,6 +22,7 @@ from outpace.cli.run_input import DataFormat, TextOptions
 from outpace.cli.stream_local import FilesFeed, run_in_process
 from outpace.cli.stream_output import ConsoleWriter
 from outpace.cli.stream_stop import StopRequest
+from outpace.engine.order.choose import ORDERS
 from outpace.ingest.log import create
 
 
@@ -87,6 +91,43 @@ def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
     stop.event.set()
     running.join()
     assert text.getvalue().splitlines()[-1] == f"{pushed()} rows"
+
+
+@dataclass
+class Once:
+    """A feed that has two events and then none."""
+
+    schema: pa.Schema
+    rows: pa.Table
+
+    def freeze(self) -> None:
+        """Nothing else comes."""
+
+    def take(self) -> pa.Table:
+        """Return the events, once."""
+        rows, self.rows = self.rows, self.schema.empty_table()
+        return rows
+
+
+def test_what_waits_by_the_clock_is_shown_without_another_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ORDERS, Patient, PatientOrder)
+    rows = pa.table({"ts": [3, 2], "x": [3, 2]})
+    text, stop = io.StringIO(), StopRequest()
+    console = Console(file=text, width=100)
+    asked = ASKED.disorder(Patient(100, "20 ms"))
+    timing = {"processingTime": "5 milliseconds"}
+    arguments = (asked, Once(rows.schema, rows), ConsoleWriter(console, 9), timing, stop, console)
+    running = threading.Thread(target=run_in_process, args=arguments)
+    running.start()
+    stop.event.wait(0.01)
+    deadline = time.monotonic() + 20
+    while "3" not in text.getvalue() and running.is_alive() and time.monotonic() < deadline:
+        stop.event.wait(0.01)
+    stop.event.set()
+    running.join()
+    assert text.getvalue().splitlines()[-1] == "1 row"
 
 
 def test_a_later_file_with_another_type_is_named_with_its_column(folder: Path) -> None:

@@ -7,6 +7,7 @@ file, with the methods of `Order`), and a word in `outpace.pattern.notation.diso
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -18,11 +19,16 @@ from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
 
+
+def _k_slack(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
+    return Reorderer(bound, disorder, schema, slack=disorder["slack"])
+
+
 #: What runs each kind.
 ORDERS: Final[dict[type[Disorder], Callable[[BoundQuery, BoundDisorder, pa.Schema], Order]]] = {
-    InOrder: Reorderer,
-    KSlack: Reorderer,
-    Watermark: Reorderer,
+    InOrder: partial(Reorderer, slack=0),
+    KSlack: _k_slack,
+    Watermark: partial(Reorderer, slack=None),
 }
 
 

@@ -58,6 +58,8 @@ class Reorderer(Order):
         How far events are out of order, and what becomes of those that are late or invalid.
     schema
         The columns that events have: those of the order and those that break ties among them.
+    slack
+        How far the watermark stays behind the greatest time; None where only what is told moves it.
 
     Examples
     --------
@@ -67,7 +69,7 @@ class Reorderer(Order):
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A").disorder(KSlack(2))
     >>> schema = pa.schema([("ts", pa.int64())])
-    >>> reorderer = Reorderer(bind(query, schema), bind_disorder(query, schema), schema)
+    >>> reorderer = Reorderer(bind(query, schema), bind_disorder(query, schema), schema, slack=2)
     >>> reorderer.push(EventsArrived(pa.table({"ts": [3, 1, 4]}))).rows["ts"].to_pylist()
     [1]
     >>> released = reorderer.push(EventsArrived(pa.table({"ts": [1, 2, 9]})))
@@ -79,13 +81,14 @@ class Reorderer(Order):
 
     CHANGED = ("_runs",)
 
-    def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
+    def __init__(
+        self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema, *, slack: int | None
+    ) -> None:
         self._disorder = disorder
         self._time = disorder.time
         self._schema = schema
         self._order = TotalOrder(bound, disorder)
         self._in_order = isinstance(disorder.value, InOrder)
-        slack = None if disorder.told else dict(disorder.settings).get("slack", 0)
         self._clock = Clock(slack, disorder.ahead)
         self._runs = SortedRuns(schema)
         #: The order columns of the last event released; only where events are to be in order.

@@ -130,7 +130,9 @@ class StageProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state, and compile what is not compiled on this machine while batches go on."""
+        self._handle = handle
         self._state = handle.getValueState("state", "state binary")
+        self._clocked = self._spec.clocked
         matcher = self._spec.matcher
         if matcher is not None:
             compile_when_loaded(matcher)
@@ -142,17 +144,33 @@ class StageProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[pd.DataFrame]:
         """Let one instance take the cells of a batch."""
-        number = self._own.index(int(key[0]))
         cells = [cell for part in rows for cell in _from_pandas(part)]
+        yield from self._step(key, cells, timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Let one instance take a step because its time has come, where no cell is for it."""
+        yield from self._step(key, [], timerValues, expiredTimerInfo.getExpiryTimeInMs())
+
+    def _step(
+        self, key: Any, cells: list[Cell], times: Any, expired: int | None = None
+    ) -> Iterator[pd.DataFrame]:
+        number = self._own.index(int(key[0]))
+        # The time of a batch is written down with it, so a batch that is run again has the same.
+        now_ms = times.getCurrentProcessingTimeInMs() if self._clocked else None
         clock = [time.perf_counter_ns()]
         saved = self._state.get()
         data = None if saved is None else bytes(saved[0])
         stage = restore_stage(self._spec, data, number)
         clock.append(time.perf_counter_ns())
-        given = run_step(stage, cells, number, self._place)
+        now = NO_TIME if now_ms is None else now_ms * 1000
+        given = run_step(stage, cells, number, self._place, now)
         clock.append(time.perf_counter_ns())
         state = save_stage(self._spec, stage)
         self._state.update((state,))
+        if now_ms is not None:
+            self._set_timer(stage.timer, now_ms, expired)
         clock.append(time.perf_counter_ns())
         restored, stepped, written = (
             (after - before) // 1000 for before, after in itertools.pairwise(clock)
@@ -167,6 +185,16 @@ class StageProcessor(StatefulProcessor):
         report = Cell(CellKind.REPORT, stage=self._place, sender=number, counters=counters)
         outputs = [replace(cell, instance=self._behind[cell.instance]) for cell in (*given, report)]
         yield cell_batch(outputs).to_pandas()
+
+    def _set_timer(self, timer: int | None, now_ms: int, expired: int | None) -> None:
+        """Let Spark know of the one timer of an instance; what has passed is for the next batch."""
+        due = None if timer is None else max(-(-timer // 1000), now_ms + 1)
+        known = set(self._handle.listTimers())
+        # Spark takes the timer away that it has just told of.
+        for one in known - {due, expired}:
+            self._handle.deleteTimer(one)
+        if due is not None and due not in known:
+            self._handle.registerTimer(due)
 
     def close(self) -> None:
         """Nothing is open."""

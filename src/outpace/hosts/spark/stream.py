@@ -193,7 +193,9 @@ def _chain(
         stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
         processor = StageProcessor(stage, place + 1, places[place], behind)
         grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
-        stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", "None")
+        # A stage with a clock makes Spark run batches without events, which others need not pay.
+        clock = "ProcessingTime" if spec.clocked else "None"
+        stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", clock)
         cells = with_schema(stepped, _CELLS)
     return _Chain(plan, _observed(cells, plan))
 

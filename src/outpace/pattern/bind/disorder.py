@@ -1,18 +1,29 @@
-"""Binding disorder: what a query says of the order of its stream, in units of the time column."""
+"""Binding disorder: what a query says of the order of its stream, as the schema has it."""
 
 from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from string import Formatter
+from typing import Any, Final
 
 import pyarrow as pa
 
 from outpace.errors import BindError
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
-from outpace.pattern.disorder import Disorder, Duration, InOrder, Invalid, Late, Watermark
+from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Watermark
+from outpace.pattern.duration import print_duration
 from outpace.pattern.query import Query
+from outpace.pattern.setting import (
+    ClockSpan,
+    ColumnName,
+    Duration,
+    EventSpan,
+    Setting,
+    settings_of,
+)
 from outpace.pattern.types import type_name
 
 #: The column that says who sent an event.
@@ -35,18 +46,32 @@ class BoundDisorder:
     value
         What the query says.
     settings
-        The durations that this kind has, in units of the time column.
-    ahead
-        How far an event may be ahead of all before it, in units of the time column, or None.
+        All its settings by their names: durations of event time in units of the time column, those
+        by the clock in microseconds, columns as the schema spells them.
     ties
         Columns that order events beyond the query's order.
     """
 
     time: str
     value: Disorder
-    settings: tuple[tuple[str, int], ...]
-    ahead: int | None
+    settings: tuple[tuple[str, Any], ...]
     ties: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.settings)[name]
+
+    @property
+    def ahead(self) -> int | None:
+        """How far an event may be ahead of all before it; None where as far as it likes."""
+        ahead: int | None = self["ahead"]
+        return ahead
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads: time, ties and those that settings name."""
+        named = [one.name for one in settings_of(type(self.value)) if _is_column(one)]
+        read = (self.time, *self.ties, *(self[name] for name in named))
+        return tuple(dict.fromkeys(name for name in read if name is not None))
 
     @property
     def late(self) -> Late:
@@ -64,7 +89,16 @@ class BoundDisorder:
         return isinstance(self.value, Watermark)
 
     def __str__(self) -> str:
-        return self.value.described.format(**dict(self.settings))
+        own = [one for one in settings_of(type(self.value)) if one not in settings_of(Disorder)]
+        texts = {one.name: _text(getattr(self.value, one.name)) for one in own}
+        said = {name for _, name, *_ in Formatter().parse(self.value.described)}
+        others = [
+            f"{one.name} {texts[one.name]}"
+            for one in own
+            if one.name not in said and getattr(self.value, one.name) != one.default
+        ]
+        sentence = self.value.described.format(**texts)
+        return f"{sentence} ({', '.join(others)})" if others else sentence
 
 
 def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
@@ -73,29 +107,66 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
     Raises
     ------
     BindError
-        The query is not ordered by rising time, or durations do not fit the time column.
+        The query is not ordered by rising time, or a setting does not fit the schema.
 
     Examples
     --------
     >>> from outpace.pattern.disorder import KSlack
     >>> schema = pa.schema([("ts", pa.timestamp("ms")), ("seq", pa.int64())])
     >>> bound = bind_disorder(Query().order_by("ts").disorder(KSlack("2 s")), schema)
-    >>> bound.settings, bound.ties
-    ((('slack', 2000000),), ('seq',))
+    >>> bound["slack"], bound.ties
+    (2000000, ('seq',))
     """
     time = _time(query, schema)
     disorder = query.order_of_arrival or InOrder()
-    kind = types.value_type(schema.field(time).type)
     ordered = {resolve_column(item.column, schema, "order by") for item in query.order}
-    settings = [(name, getattr(disorder, name)) for name in disorder.settings()]
-    assert not isinstance(disorder.ahead, str)
     return BoundDisorder(
         time=time,
         value=disorder,
-        settings=tuple((name, _units(value, time, kind, name)) for name, value in settings),
-        ahead=None if disorder.ahead is None else _units(disorder.ahead, time, kind, "ahead"),
+        settings=tuple(
+            (one.name, _bound(one, getattr(disorder, one.name), time, schema))
+            for one in settings_of(type(disorder))
+        ),
         ties=tuple(name for name in TIES if name not in ordered and _is_sortable(name, schema)),
     )
+
+
+def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
+    """Return the value of a setting as the schema has it."""
+    if value is None:
+        return None
+    match setting.kind:
+        case EventSpan():
+            return _units(value, time, types.value_type(schema.field(time).type), setting.name)
+        case ClockSpan():
+            return value // _MICROSECOND
+        case ColumnName(integers=integers):
+            column = resolve_column(value, schema, f"disorder, {setting.name}")
+            kind = types.value_type(schema.field(column).type)
+            if integers and not types.is_integer(kind):
+                raise BindError(
+                    f"{setting.name} names a column of integers, but '{column}' is a "
+                    f"{type_name(kind)}",
+                    where="disorder",
+                )
+            return column
+    return value
+
+
+def _is_column(setting: Setting) -> bool:
+    return isinstance(setting.kind, ColumnName)
+
+
+def _text(value: Any) -> str:
+    """Return the value of a setting as `explain` shows it."""
+    match value:
+        case datetime.timedelta():
+            return print_duration(value)
+        case Enum():
+            return str(value.value)
+        case int():
+            return f"{value:,}"
+    return str(value)
 
 
 def _time(query: Query, schema: pa.Schema) -> str:

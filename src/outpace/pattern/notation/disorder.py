@@ -4,27 +4,39 @@
     DISORDER WATERMARK ...                  -- time is told
     DISORDER NONE ...                       -- events come in order, piece by piece
 
-A kind has a word, in `KINDS`, and its settings follow it in their order. LATE is DROP, PASS or
-SIDE, and INVALID is FAIL or QUARANTINE; these and AHEAD may be left out and may stand in any order.
-Durations are intervals, durations in quotes or whole numbers, as for WITHIN.
+A kind has a word, in `KINDS`. Settings that it cannot do without follow the word in their order.
+The others stand behind their names, such as LATE, in any order, and may be left out. How a setting
+is written follows from its kind (`outpace.pattern.setting`): durations are intervals, durations in
+quotes or whole numbers, as for WITHIN; those by the clock are no whole numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import datetime
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from outpace.errors import BindError
-from outpace.pattern.disorder import Disorder, Duration, InOrder, Invalid, KSlack, Late, Watermark
+from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Literal
-from outpace.pattern.notation.lexer import TokenCursor
+from outpace.pattern.notation.lexer import SourceText, TokenCursor, TokenKind
+from outpace.pattern.notation.literal import read_number
 from outpace.pattern.notation.parse_windows import read_span
 from outpace.pattern.notation.print_expression import print_expression
+from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
-
-Choice = TypeVar("Choice", bound=Enum)
+from outpace.pattern.setting import (
+    Choice,
+    ClockSpan,
+    ColumnName,
+    EventSpan,
+    Number,
+    Setting,
+    SettingKind,
+    settings_of,
+)
 
 #: The kinds by their words.
 KINDS: Final[dict[str, type[Disorder]]] = {
@@ -48,12 +60,50 @@ def read_disorder(cursor: TokenCursor) -> Disorder:
         *first, last = KINDS
         raise cursor.unexpected(f"{', '.join(first)} or {last} after DISORDER")
     kind = KINDS[cursor.advance().key]
-    given: dict[str, Any] = {name: read_span(cursor) for name in kind.settings()}
-    given |= _read_options(cursor)
+    required = [one for one in settings_of(kind) if one.required]
+    named = {one.name.upper(): one for one in settings_of(kind) if not one.required}
+    given = {one.name: _read(cursor, one) for one in required}
+    while cursor.token.key in named:
+        word = cursor.advance()
+        one = named[word.key]
+        if one.name in given:
+            raise cursor.error(f"{word.key} stands here a second time", word.span)
+        given[one.name] = _read(cursor, one)
     try:
         return kind(**given)
     except BindError as error:
         raise cursor.error(error.message, cursor.span_from(start.start), hint=error.hint) from None
+
+
+def parse_disorder(text: str, where: str) -> Disorder:
+    """Return the disorder that a text without the word DISORDER means.
+
+    Examples
+    --------
+    >>> parse_disorder("SLACK 5 LATE PASS", "--disorder").slack
+    5
+    """
+    cursor = TokenCursor(SourceText(text, where))
+    disorder = read_disorder(cursor)
+    cursor.expect_end()
+    return disorder
+
+
+def disorder_syntax(word: str) -> str:
+    """Return how a kind is written in SQL, without what all kinds take.
+
+    Examples
+    --------
+    >>> disorder_syntax("SLACK")
+    'DISORDER SLACK interval'
+    """
+    common = settings_of(Disorder)
+    parts = [
+        _placeholder(one.kind) if one.required else f"[{one.name.upper()} {_placeholder(one.kind)}]"
+        for one in settings_of(KINDS[word])
+        if one not in common
+    ]
+    return " ".join(["DISORDER", word, *parts])
 
 
 def disorder_clauses(query: Query) -> Iterable[str]:
@@ -68,9 +118,11 @@ def disorder_clauses(query: Query) -> Iterable[str]:
     if disorder is None:
         return
     (word,) = [word for word, kind in KINDS.items() if kind is type(disorder)]
-    settings = [_span_text(getattr(disorder, name)) for name in disorder.settings()]
-    given = [f"{name.upper()} {text}" for name, text in _options(disorder, _span_text, str.upper)]
-    yield " ".join(["DISORDER", word, *settings, *given])
+    texts = [
+        _in_sql(value) if one.required else f"{one.name.upper()} {_in_sql(value)}"
+        for one, value in _given(disorder)
+    ]
+    yield " ".join(["DISORDER", word, *texts])
 
 
 def disorder_calls(query: Query) -> Iterable[str]:
@@ -84,53 +136,79 @@ def disorder_calls(query: Query) -> Iterable[str]:
     disorder = query.order_of_arrival
     if disorder is None:
         return
-    settings = [_span_argument(getattr(disorder, name)) for name in disorder.settings()]
-    given = [f"{name}={text}" for name, text in _options(disorder, _span_argument, repr)]
-    yield f"disorder(op.{type(disorder).__name__}({', '.join([*settings, *given])}))"
+    texts = [
+        _in_python(value) if one.required else f"{one.name}={_in_python(value)}"
+        for one, value in _given(disorder)
+    ]
+    yield f"disorder(op.{type(disorder).__name__}({', '.join(texts)}))"
 
 
-def _read_options(cursor: TokenCursor) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    while any(cursor.at(word) for word in ("LATE", "INVALID", "AHEAD")):
-        word = cursor.token.key
-        if word.lower() in given:
-            raise cursor.error(f"{word} stands here a second time")
-        cursor.advance()
-        if word == "LATE":
-            given["late"] = _choice(cursor, Late, word)
-        elif word == "INVALID":
-            given["invalid"] = _choice(cursor, Invalid, word)
-        else:
-            given["ahead"] = read_span(cursor)
-    return given
+def _given(disorder: Disorder) -> Iterable[tuple[Setting, Any]]:
+    """Yield the settings that differ from their defaults."""
+    for one in settings_of(type(disorder)):
+        value = getattr(disorder, one.name)
+        if value != one.default:
+            yield one, value
 
 
-def _choice(cursor: TokenCursor, kind: type[Choice], after: str) -> Choice:
-    known = {choice.name: choice for choice in kind}
-    if cursor.token.key not in known:
-        *first, last = known
-        raise cursor.unexpected(f"{', '.join(first)} or {last} after {after}")
-    return known[cursor.advance().key]
+def _read(cursor: TokenCursor, setting: Setting) -> Any:
+    """Read the value of a setting and check it, so that an error shows its place."""
+    start = cursor.token.start
+    value = _value(cursor, setting)
+    try:
+        return setting.checked(value)
+    except BindError as error:
+        raise cursor.error(error.message, cursor.span_from(start), hint=error.hint) from None
 
 
-def _options(
-    disorder: Disorder, span: Callable[[Duration | str], str], word: Callable[[str], str]
-) -> Iterable[tuple[str, str]]:
-    """Yield what differs from the defaults."""
-    late, invalid = Late(disorder.late), Invalid(disorder.invalid)
-    if late is not Late.DROP:
-        yield "late", word(late.value)
-    if invalid is not Invalid.FAIL:
-        yield "invalid", word(invalid.value)
-    if disorder.ahead is not None:
-        yield "ahead", span(disorder.ahead)
+def _value(cursor: TokenCursor, setting: Setting) -> Any:
+    match setting.kind:
+        case EventSpan() | ClockSpan():
+            return read_span(cursor)
+        case Number(whole=whole):
+            negative = cursor.accept("-")
+            if cursor.token.kind is not TokenKind.NUMBER:
+                raise cursor.unexpected(f"a number for {setting.name.upper()}")
+            number = read_number(cursor.source, cursor.advance(), negative=negative).value
+            return number if whole and isinstance(number, int) else float(str(number))
+        case Choice(members=members):
+            known = {member.name: member for member in members}
+            if cursor.token.key not in known:
+                *first, last = known
+                words = f"{', '.join(first)} or {last}" if first else last
+                raise cursor.unexpected(f"{words} after {setting.name.upper()}")
+            return known[cursor.advance().key]
+        case ColumnName():
+            return cursor.expect_name(f"a column for {setting.name.upper()}").value
 
 
-def _span_text(span: Duration | str) -> str:
-    assert not isinstance(span, str), "a duration is parsed where it is given"
-    return str(span) if isinstance(span, int) else print_expression(Literal(span))
+def _placeholder(kind: SettingKind) -> str:
+    match kind:
+        case EventSpan() | ClockSpan():
+            return "interval"
+        case Number():
+            return "number"
+        case Choice(members=members):
+            return "|".join(member.name for member in members)
+        case ColumnName():
+            return "column"
 
 
-def _span_argument(span: Duration | str) -> str:
-    assert not isinstance(span, str), "a duration is parsed where it is given"
-    return repr(span if isinstance(span, int) else print_duration(span))
+def _in_sql(value: Any) -> str:
+    match value:
+        case datetime.timedelta():
+            return print_expression(Literal(value))
+        case Enum():
+            return value.name
+        case str():
+            return print_name(value)
+    return str(value)
+
+
+def _in_python(value: Any) -> str:
+    match value:
+        case datetime.timedelta():
+            return repr(print_duration(value))
+        case Enum():
+            return repr(value.value)
+    return repr(value)

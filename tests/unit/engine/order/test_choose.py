@@ -2,107 +2,36 @@
 
 from __future__ import annotations
 
-import sys
+import datetime
+import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.patient_order import ASKED, Patient, PatientOrder, Rounding
 
 import outpace as op
-from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import ORDERS
-from outpace.engine.order.contract import Order, Released
-from outpace.engine.rows.times import as_integers
-from outpace.engine.state import State, integer
 from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
-from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Disorder
-from outpace.pattern.notation.disorder import KINDS
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.notation.disorder import KINDS, disorder_syntax, parse_disorder
+from outpace.plan.stream import plan_stream
 
 SECOND = 1_000_000
 
-
-@dataclass(frozen=True, slots=True)
-class Patient(Disorder):
-    """All events wait until as many as `events` are there, or for a second by the clock."""
-
-    described = "events wait until {events} are there"
-    events: int = 0
-
-
-class PatientOrder(Order):
-    """Lets go what waits when it is enough or has waited long enough, sorted by time."""
-
-    def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
-        self._time, self._events = disorder.time, dict(disorder.settings)["events"]
-        self._nothing = schema.empty_table()
-        self._waiting = self._nothing
-        self._watermark = int(NO_TIME)
-        self._due: int | None = None
-
-    @property
-    def watermark(self) -> int:
-        return self._watermark
-
-    @property
-    def buffered(self) -> int:
-        return int(self._waiting.num_rows)
-
-    @property
-    def timer(self) -> int | None:
-        return self._due
-
-    def push(self, events: EventsArrived) -> Released:
-        rows = events.rows.select(self._nothing.column_names)
-        waiting = pa.concat_tables([self._waiting, rows])
-        enough = waiting.num_rows >= self._events
-        self._waiting = self._nothing if enough else waiting
-        if enough or not waiting.num_rows:
-            self._due = None
-        elif self._due is None:
-            self._due = events.arrival + SECOND
-        return self._release(waiting if enough else self._nothing)
-
-    def tell(self, time: int, source: str | None = None) -> Released:
-        return self._release(self._nothing)
-
-    def fire(self, at: int) -> Released:
-        if self._due is None or at < self._due:
-            return self._release(self._nothing)
-        return self.finish()
-
-    def finish(self, source: str | None = None) -> Released:
-        waiting, self._waiting, self._due = self._waiting, self._nothing, None
-        return self._release(waiting)
-
-    def state(self) -> State:
-        return State({"watermark": self._watermark, "due": self._due}, [self._waiting])
-
-    def restore(self, state: State) -> None:
-        header, (self._waiting,) = state.content(1)
-        self._watermark = integer(header, "watermark")
-        self._due = None if header["due"] is None else integer(header, "due")
-
-    def _release(self, rows: pa.Table) -> Released:
-        ordered = rows.sort_by(self._time)
-        if ordered.num_rows:
-            self._watermark = int(as_integers(ordered.column(self._time))[-1])
-        return Released(ordered, self._watermark)
+SCHEMA = pa.schema({"ts": pa.int64(), "x": pa.int64(), "seq": pa.int64()})
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> op.Query:
     monkeypatch.setitem(ORDERS, Patient, PatientOrder)
     monkeypatch.setitem(KINDS, "PATIENCE", Patient)
-    query = op.Query("q").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
-    return query.disorder(Patient(events=3))
+    return ASKED
 
 
 def push(stream: Any, times: list[int], source: str | None = None) -> list[int]:
@@ -115,17 +44,16 @@ def test_it_runs_in_a_stream_and_its_state_goes_on(patient: op.Query) -> None:
     assert push(stream, [3, 1]) == []
     assert stream.buffered == 2
     stream = op.resume(patient, stream.state())
-    assert push(stream, [2, 4]) == [2, 4]
-    assert push(stream, [6]) == []
-    assert push(stream, [5]) == []
+    assert push(stream, [2, 5, 4]) == [2]
+    assert push(stream, [7, 6]) == [4]
     assert stream.finish()["at"].to_pylist() == [6]
 
 
 def test_it_runs_for_each_of_several_sources(patient: op.Query) -> None:
     stream = op.open(patient, sources=["a", "b"])
     assert push(stream, [3, 1, 5], "a") == []
-    assert push(stream, [4, 2, 6], "b") == [2, 4]
-    assert stream.finish()["at"].to_pylist() == [6]
+    assert push(stream, [4, 2, 6], "b") == [2]
+    assert stream.finish()["at"].to_pylist() == [4, 6]
 
 
 @pytest.mark.parametrize("sources", [None, ["a", "b"]])
@@ -139,13 +67,14 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     assert stream.timer is None
     assert push(stream, [3], first) == []
     clock[0] += 10
-    assert push(stream, [1], second) == []
+    assert push(stream, [2], second) == []
     assert stream.timer == 6 * SECOND
     assert op.resume(patient, stream.state()).timer == 6 * SECOND
     assert stream.wake().num_rows == 0
     assert stream.timer == 6 * SECOND
     clock[0] = 6 * SECOND + 10
     found = stream.wake()["at"].to_pylist()
+    # The other source has come to 2 alone, so what is at 3 waits for it.
     assert found == ([3] if sources is None else [])
     assert stream.timer is None
     assert found + stream.finish()["at"].to_pylist() == [3]
@@ -159,25 +88,153 @@ class Quiet(Source):
     ends: threading.Event = field(default_factory=threading.Event)
 
     def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"ts": [3, 1], "x": [3, 1], "seq": [0, 1]})
+        yield pa.RecordBatch.from_pydict({"ts": [3, 2], "x": [3, 2], "seq": [0, 1]})
         assert self.ends.wait(20), "nobody took the events"
 
 
-def test_run_brings_a_clock(patient: op.Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "SECOND", 10_000)
+def test_run_brings_a_clock(patient: op.Query) -> None:
     source = Quiet("quiet")
-    with op.run(patient, source) as matches:
-        # The source is not at its end, and a third event never comes: the timer lets them go.
+    with op.run(patient.disorder(Patient(4, "10 ms")), source) as matches:
+        # The source is not at its end, and a later event never comes: the timer lets them go.
         assert next(matches)["at"].to_pylist() == [3]
         source.ends.set()
         assert not any(table.num_rows for table in matches)
 
 
-def test_it_is_written_and_explained(patient: op.Query) -> None:
-    text = patient.to_sql()
-    assert "DISORDER PATIENCE 3" in text
-    assert op.Query.from_sql(text, name="q") == patient
-    from outpace.plan.stream import plan_stream
+FULL = Patient(
+    20, "1500 ms", share=0.125, at_least=2, rounding="down", sequence="seq", late="side", ahead=9
+)
 
-    plan = plan_stream(patient, pa.schema({"ts": pa.int64(), "x": pa.int64()}), 1)
-    assert any("events wait until 3 are there" in line for line in plan.lines())
+
+@pytest.mark.parametrize("disorder", [Patient(4), Patient("2 s", "1 s"), FULL])
+def test_it_is_written_and_read(patient: op.Query, disorder: Patient) -> None:
+    query = patient.disorder(disorder)
+    assert op.Query.from_sql(query.to_sql(), name="q") == query
+    text = query.to_python()
+    call = text[text.index("Patient(") : text.index("))", text.index("Patient(")) + 1]
+    assert eval(call, {"Patient": Patient}) == disorder  # noqa: S307  # the test's own text
+
+
+def test_its_words_are_those_of_its_settings(patient: op.Query) -> None:
+    (line,) = [
+        line.strip() for line in patient.disorder(FULL).to_sql().splitlines() if "DISORDER" in line
+    ]
+    assert line == (
+        "DISORDER PATIENCE 20 TIMEOUT INTERVAL '1.5' SECOND SHARE 0.125 AT_LEAST 2 "
+        "ROUNDING DOWN SEQUENCE seq LATE SIDE AHEAD 9"
+    )
+    assert parse_disorder(line.removeprefix("DISORDER "), "--disorder") == FULL
+    assert disorder_syntax("PATIENCE") == (
+        "DISORDER PATIENCE interval [TIMEOUT interval] [SHARE number] [AT_LEAST interval] "
+        "[ROUNDING UP|DOWN] [SEQUENCE column]"
+    )
+
+
+def test_settings_are_bound_by_their_kinds(patient: op.Query) -> None:
+    bound = bind_disorder(patient.disorder(FULL), SCHEMA)
+    assert dict(bound.settings) == {
+        "at_most": 20,
+        "timeout": 1_500_000,
+        "share": 0.125,
+        "at_least": 2,
+        "rounding": Rounding.DOWN,
+        "sequence": "seq",
+        "late": FULL.late,
+        "invalid": FULL.invalid,
+        "ahead": 9,
+    }
+    assert bound.columns == ("ts", "seq")
+    assert str(bound) == (
+        "an event waits until one is seen that is 0.125 of 20 later "
+        "(timeout 1500 milliseconds, at_least 2, rounding down, sequence seq)"
+    )
+    timed = SCHEMA.set(0, pa.field("ts", pa.timestamp("ms")))
+    seconds = bind_disorder(patient.disorder(Patient("2 s", sequence="SEQ")), timed)
+    assert (seconds["at_most"], seconds["sequence"]) == (2 * SECOND, "seq")
+
+
+def test_explain_shows_it(patient: op.Query) -> None:
+    lines = plan_stream(patient, SCHEMA, 1).lines()
+    assert any("until one is seen that is 0.5 of 4 later (timeout 1 second)" in x for x in lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"at_most": -1}, "at_most must not be negative"),
+        ({"timeout": "-1 s"}, "timeout must not be negative"),
+        ({"timeout": 3}, "timeout is a duration by the clock, not 3"),
+        ({"share": float("nan")}, "share is a number, not nan"),
+        ({"share": 1.5}, "share is a number from 0 to 1, not 1.5"),
+        ({"share": "half"}, "share is a number, not 'half'"),
+        ({"rounding": "sideways"}, "rounding does not know 'sideways'"),
+        ({"sequence": 7}, "sequence is text, not 7"),
+        ({"at_least": 21}, "at_most must not be less than at_least"),
+        ({"late": "never"}, "late does not know 'never'"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(op.BindError) as caught:
+        replace(FULL, **settings)
+    assert (caught.value.message, caught.value.where) == (message, "op.Patient")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("PATIENCE", "expected an interval", ""),
+        ("PATIENCE 3 SHARE 1.5", "share is a number from 0 to 1, not 1.5", "1.5"),
+        ("PATIENCE 3 SHARE x", "expected a number for SHARE, found 'x'", "x"),
+        ("PATIENCE 3 TIMEOUT 3", "timeout is a duration by the clock, not 3", "3"),
+        ("PATIENCE 3 ROUNDING OFF", "expected UP or DOWN after ROUNDING", "OFF"),
+        ("PATIENCE 3 SEQUENCE 3", "expected a column for SEQUENCE", "3"),
+        ("PATIENCE 3 LATE SIDE LATE SIDE", "LATE stands here a second time", "LATE"),
+        (
+            "PATIENCE 3 AT_LEAST 4",
+            "at_most must not be less than at_least",
+            "PATIENCE 3 AT_LEAST 4",
+        ),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_shown_in_its_place(
+    patient: op.Query, text: str, message: str, place: str
+) -> None:
+    with pytest.raises(op.PatternSyntaxError) as caught:
+        parse_disorder(text, "--disorder")
+    error = caught.value
+    assert error.message.startswith(message)
+    assert error.where == "--disorder"
+    assert error.span is not None
+    assert text[error.span.start : error.span.end] == place
+
+
+@pytest.mark.parametrize(
+    ("disorder", "message", "where"),
+    [
+        (Patient(3, sequence="sequ"), "unknown column 'sequ'", "disorder, sequence"),
+        (Patient(3, sequence="kind"), "sequence names a column of integers", "disorder"),
+        (Patient("3 s"), "at_most is a duration, but 'ts' holds integers", "disorder"),
+    ],
+)
+def test_a_setting_that_does_not_fit_the_schema_is_named(
+    patient: op.Query, disorder: Patient, message: str, where: str
+) -> None:
+    schema = SCHEMA.append(pa.field("kind", pa.string()))
+    with pytest.raises(op.BindError) as caught:
+        bind_disorder(patient.disorder(disorder), schema)
+    assert caught.value.message.startswith(message)
+    assert caught.value.where == where
+
+
+def test_a_clock_is_wanted_where_a_duration_goes_by_it() -> None:
+    assert Patient(3, datetime.timedelta(seconds=1)).clocked
+    assert not Patient(3).clocked
+    assert not op.KSlack(3).clocked
+
+
+def test_every_kind_has_its_row_in_the_reference() -> None:
+    reference = Path(__file__).parents[4] / "docs" / "reference"
+    table, syntax = ((reference / name).read_text() for name in ("query.md", "sql.md"))
+    for word, kind in KINDS.items():
+        assert re.search(rf"^\| `op\.{kind.__name__}\(.*`DISORDER {word}\b", table, re.MULTILINE)
+        assert disorder_syntax(word) in syntax

@@ -16,8 +16,9 @@ from support.properties import examples
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
+from outpace.engine.order.choose import make_order
 from outpace.engine.order.clock import Clock, spans_of
-from outpace.engine.order.reorderer import Released, Reorderer
+from outpace.engine.order.contract import Order, Released
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
@@ -41,9 +42,9 @@ KINDS = {
 Event = dict[str, Any]
 
 
-def reorderer(order: tuple[str, ...], schema: pa.Schema, disorder: Disorder) -> Reorderer:
+def reorderer(order: tuple[str, ...], schema: pa.Schema, disorder: Disorder) -> Order:
     query = Query().order_by(*order).pattern("A").disorder(disorder)
-    return Reorderer(bind(query, schema), bind_disorder(query, schema), schema)
+    return make_order(bind(query, schema), bind_disorder(query, schema), schema)
 
 
 @dataclass
@@ -250,7 +251,7 @@ def test_instances_that_see_parts_of_the_events_have_the_same_clock(times, cuts,
         whole = single
 
 
-def pushed(tested: Reorderer, *times: int | None, told: int = int(NO_TIME)) -> Released:
+def pushed(tested: Order, *times: int | None, told: int = int(NO_TIME)) -> Released:
     return tested.push(EventsArrived(pa.table({"ts": pa.array(times, pa.int64())}), watermark=told))
 
 

@@ -13,7 +13,7 @@ from support.properties import examples
 
 import outpace as op
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.choose import make_order
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
 
@@ -157,7 +157,7 @@ def test_whatever_is_late_the_result_is_that_of_the_events_that_take_part(
     disorder = op.InOrder(late=late) if in_order else op.KSlack(1, late=late)
     query = QUERIES[name].order_by("ts", "kind") if more else QUERIES[name]
     query = query.disorder(disorder)
-    reorderer = Reorderer(
+    reorderer = make_order(
         bind(query, table.schema), bind_disorder(query, table.schema), table.schema
     )
     parts = cut(table.take(pa.array(arrival, pa.int64())), places)

@@ -1,0 +1,100 @@
+"""Stages with a clock: the time of a batch is when its events arrived, and timers are due by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
+from support.patient_order import ASKED, Patient, PatientOrder
+
+import outpace as op
+from outpace.engine.codec.cell import CellKind, cell_batch, read_cells
+from outpace.engine.codec.table import read_table
+from outpace.engine.order.choose import ORDERS
+from outpace.engine.stage import run_step
+from outpace.hosts.spark.stages import StageProcessor
+from outpace.plan.stream import StreamPlan, plan_stream
+
+SECOND = 1_000_000
+
+SCHEMA = pa.schema({"ts": pa.int64(), "x": pa.int64(), "seq": pa.int64()})
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ORDERS, Patient, PatientOrder)
+
+
+class Batches:
+    """Runs a query as Spark does, batch by batch at times of the test."""
+
+    def __init__(self, query: op.Query) -> None:
+        self.plan: StreamPlan = plan_stream(query, SCHEMA, 2)
+        (spec,) = self.plan.stages
+        assert spec.clocked
+        self._tester = TwsTester(StageProcessor(spec, 1, [0], [0]), timeMode="ProcessingTime")
+
+    def at(self, milliseconds: int, times: list[int] | None = None) -> list[int]:
+        given = self._tester.setProcessingTime(milliseconds)
+        found = [] if given is None else self._found(given)
+        if times is not None:
+            table = pa.table({"ts": times, "x": times, "seq": times})
+            cells = cell_batch(self.plan.packing.pack(table)).to_pandas().iloc[:, 1:]
+            found += self._found(self._tester.testInPandas(0, cells))
+        return found
+
+    def _found(self, given: Any) -> list[int]:
+        if not len(given):
+            return []
+        cells = read_cells(pa.RecordBatch.from_pandas(given, preserve_index=False))
+        return [
+            at
+            for cell in cells
+            if cell.kind is CellKind.MATCHES
+            for at in read_table(cell.block)["at"].to_pylist()
+        ]
+
+
+def test_spark_brings_the_time_of_the_batch() -> None:
+    batches = Batches(ASKED)
+    assert batches.at(5000, [3, 2]) == []
+    assert batches.at(5999) == []
+    assert batches.at(6000) == [3]
+    assert batches.at(9000, [5, 4]) == []
+    assert batches.at(9500, [6, 8]) == [5]
+    assert batches.at(10_499) == []
+    assert batches.at(10_500) == [8]
+
+
+def test_a_timer_that_is_due_comes_before_the_events_of_the_batch() -> None:
+    plan = plan_stream(ASKED, SCHEMA, 1)
+    stage = plan.stages[0].make()
+
+    def step(now: int, *times: int) -> list[CellKind]:
+        table = pa.table({"ts": times, "x": times, "seq": times}, schema=SCHEMA)
+        given = run_step(stage, plan.packing.pack(table) if times else [], 0, 1, now)
+        return [cell.kind for cell in given if cell.kind in (CellKind.MATCHES, CellKind.LATE)]
+
+    assert step(5 * SECOND, 3, 2) == []
+    assert stage.timer == 6 * SECOND
+    # 1 is late although its piece would have brought it in time without a clock.
+    assert step(6 * SECOND, 1) == [CellKind.MATCHES]
+    assert stage.counters.late == 1
+    assert stage.timer is None
+
+
+def test_a_stage_that_needs_all_events_is_one_and_gets_all() -> None:
+    keyed = ASKED.partition_by("seq")
+    plan = plan_stream(keyed, SCHEMA, 3)
+    assert [spec.instances for spec in plan.stages] == [1]
+    assert not plan.packing.drop
+    in_three = plan_stream(keyed.over(op.windows.count(10)).instances(2), SCHEMA, 3)
+    assert [(spec.instances, spec.clocked) for spec in in_three.stages] == [
+        (1, True),
+        (2, False),
+        (1, False),
+    ]
+    apart = plan_stream(keyed.disorder(op.KSlack(2)), SCHEMA, 3)
+    assert [(spec.instances, spec.clocked) for spec in apart.stages] == [(3, False)]
