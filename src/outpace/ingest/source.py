@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.order.sources import SEQUENCE as SEQUENCE
 from outpace.engine.order.sources import SourceMerge
+from outpace.engine.rows.rearranged import as_table
 from outpace.errors import DataError
 from outpace.pattern.argument import a_text, a_whole_number, shown
 
@@ -104,9 +105,9 @@ def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Tab
             merge.finish(holding)
         else:
             merge.push(holding, batch)
-        ordered = merge.take()
-        if len(ordered):
-            yield ordered.rows
+        ordered = merge.take().rows
+        if ordered.num_rows:
+            yield as_table(ordered)
 
 
 def merge_of(sources: Sequence[Source]) -> SourceMerge:

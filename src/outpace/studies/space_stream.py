@@ -119,7 +119,6 @@ class MergedStream:
         )
         self._batches = batches
         self._reads = reads
-        self.rows_read = 0
         self.events = sum(block.num_rows for blocks in batches.values() for block in blocks)
 
     def prepare(self) -> None:
@@ -131,7 +130,7 @@ class MergedStream:
         for delivery in deliveries(self._front, self._stimuli()):
             if self._reads:
                 # Rows are moved when they are asked for.
-                self.rows_read += delivery.events.rows.num_rows
+                _ = delivery.events.rows
 
     def _stimuli(self) -> Iterator[Stimulus]:
         for turn in zip(*self._batches.values(), strict=True):

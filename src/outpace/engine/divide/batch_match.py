@@ -83,7 +83,8 @@ class BatchMatcher:
             In the order of time, without any rows in common. All are matched at once, which is
             worth the while where they are small.
         """
-        held, own = (np.array([getattr(part, name) for part in parts]) for name in ("held", "own"))
+        held = np.array([part.held for part in parts])
+        own = np.array([part.own for part in parts])
         matches = Instance(self._spec).step(self._joined(parts, held)).matches
         wanted = own[_part_of(matches.window, held)]
         mine = (matches.window >= wanted[:, 0]) & (matches.window < wanted[:, 1])

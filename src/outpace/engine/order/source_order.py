@@ -109,7 +109,7 @@ class SourceOrder(Order):
         ordered = self._merge.take()
         if ordered.watermark != NO_TIME:
             self._watermark = ordered.watermark // self._ticks
-        return Released(ordered.content if len(ordered) else self._nothing, self._watermark)
+        return Released(ordered.rows if ordered.rows.num_rows else self._nothing, self._watermark)
 
 
 class ReorderedSources(Order):

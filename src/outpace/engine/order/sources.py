@@ -25,19 +25,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
+from outpace.engine.order.contract import Released
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import one_array
-from outpace.engine.rows.rearranged import RearrangedRows, as_table
+from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
@@ -54,47 +53,6 @@ FAN_IN: Final = 64
 
 #: Pieces with fewer events than this are joined while they wait.
 _SMALL: Final = 4096
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """Events in the total order.
-
-    Parameters
-    ----------
-    content
-        Their columns, of which each is moved to its place when somebody asks for it.
-    times, numbers
-        The time and the sequence number of each event.
-    watermark
-        No later event of the stream has a time less than this.
-    runs, bounds, places
-        Where events come from: source `runs[i]`, in the order of identifiers, sent those that were
-        at the places `bounds[i]` to `bounds[i + 1]` before they were merged; `places` tells where
-        each was, None where all are as they were.
-    """
-
-    content: pa.Table | RearrangedRows
-    times: Integers
-    numbers: Integers
-    watermark: int
-    runs: Integers
-    bounds: Integers
-    places: npt.NDArray[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    @cached_property
-    def rows(self) -> pa.Table:
-        """The events, with all columns."""
-        return as_table(self.content)
-
-    @property
-    def sources(self) -> Integers:
-        """The number of each event's source, in the order of identifiers."""
-        owners = np.repeat(self.runs, np.diff(self.bounds))
-        return owners if self.places is None else owners[self.places]
 
 
 @dataclass(frozen=True)
@@ -168,7 +126,7 @@ class SourceMerge(Stateful):
     --------
     >>> merge = SourceMerge(["a", "b"])
     >>> merge.push("a", pa.table({"ts": [1, 5], "x": [10, 11]}))
-    >>> len(merge.take())
+    >>> merge.take().rows.num_rows
     0
     >>> merge.heartbeat("b", 5)
     >>> merge.take().rows["x"].to_pylist()
@@ -252,13 +210,15 @@ class SourceMerge(Stateful):
         self._waiting[number].finished = True
         self._least[number] = NEVER
 
-    def take(self) -> Ordered:
-        """Return the events that no later one can come before, in the total order."""
+    def take(self) -> Released:
+        """Return the events that no later one can come before, in the total order.
+
+        A column is moved to its place when somebody asks for it.
+        """
         bound = self._least.least
-        runs = self._first.before(bound)
         pieces: list[_Piece] = []
         bounds = [0]
-        for number in runs:
+        for number in self._first.before(bound):
             waiting = self._waiting[number]
             ready = _ready(waiting, number, bound)
             pieces += ready
@@ -267,7 +227,7 @@ class SourceMerge(Stateful):
         watermark = bound[0]
         if bound == NEVER:
             watermark = max(waiting.time for waiting in self._waiting)
-        return self._merged(pieces, np.array(runs, np.int64), np.array(bounds), watermark)
+        return Released(self._merged(pieces, np.array(bounds)), watermark)
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""
@@ -369,17 +329,14 @@ class SourceMerge(Stateful):
             raise DataError(f"column '{name}' of source '{source}' has NULLs")
         return as_integers(column.view(pa.int64()) if ticks_of(kind) > 1 else column)
 
-    def _merged(
-        self, pieces: list[_Piece], runs: Integers, bounds: Integers, watermark: int
-    ) -> Ordered:
-        """Merge pieces, those of the first source first, of the second then, and so on."""
+    def _merged(self, pieces: list[_Piece], bounds: Integers) -> pa.Table | RearrangedRows:
+        """Merge pieces, those of the first source up to the first bound, and so on."""
         if not pieces:
-            rows = pa.table({}) if self._nothing is None else self._nothing
-            return Ordered(rows, _NOTHING.times, _NOTHING.numbers, watermark, runs, bounds)
+            return pa.table({}) if self._nothing is None else self._nothing
         joined = _join(pieces)
         rows = joined.rows
-        if len(runs) == 1:
-            return Ordered(rows, joined.times, joined.numbers, watermark, runs, bounds)
+        if len(bounds) == 2:
+            return rows
         times, numbers, places = merge_runs(joined.times, joined.numbers, bounds)
         keys = {self._time: times, self._sequence: numbers}
         moved = {
@@ -387,8 +344,7 @@ class SourceMerge(Stateful):
             for column in rows.schema
             if column.name in keys and _is_key(column.type)
         }
-        content = RearrangedRows(rows, places, moved)
-        return Ordered(content, times, numbers, watermark, runs, bounds, places)
+        return RearrangedRows(rows, places, moved)
 
 
 def source_names(sources: Iterable[str]) -> tuple[str, ...]:

@@ -56,7 +56,6 @@ class BatchedSchedule(Schedule):
             return []
         self._closed, self._opened = block.b, block.d
         rows = rows_by_owner(*self._rows(block))
-        self.events_in += block.size
         self.events_sent += sum(size for _, size in rows.values())
         # Without rows, an instance is told of windows that close alone.
         instances = self._owners(block.a, block.d if block.size else block.b)

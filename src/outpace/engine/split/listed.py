@@ -66,7 +66,6 @@ class ListedSchedule(Schedule):
         rows = rows_by_owner(*self._ranges(split, opened_to, closed_to, places))
         given, taken = _by_instance(opened, opened_to), _by_instance(closed, closed_to)
         nothing = Windows.none()
-        self.events_in += len(events.arrival)
         self.events_sent += sum(size for _, size in rows.values())
         return [
             Delivery(

@@ -64,13 +64,8 @@ class Schedule(Stateful, ABC):
 
     def __init__(self, instances: int) -> None:
         self._instances = instances
-        self.events_in = 0
+        #: How many events were sent, one for each instance that got it.
         self.events_sent = 0
-
-    @property
-    def duplication(self) -> float:
-        """How often an event was sent, on average over all events."""
-        return self.events_sent / self.events_in if self.events_in else 1.0
 
     @abstractmethod
     def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
@@ -87,8 +82,8 @@ class Schedule(Stateful, ABC):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         numbers, tables = self._kept()
-        counted = {"in": self.events_in, "sent": self.events_sent}
-        return State({"instances": self._instances, **counted, **numbers}, tables)
+        header = {"instances": self._instances, "sent": self.events_sent, **numbers}
+        return State(header, tables)
 
     def restore(self, state: State, opened: Windows | None = None) -> None:
         """Go on from what `state` returned, maybe in another process.
@@ -98,9 +93,7 @@ class Schedule(Stateful, ABC):
         header, tables = state.content()
         if header.get("instances") != self._instances or len(tables) != len(self._kept()[1]):
             raise StateError("the saved state belongs to another schedule")
-        self.events_in, self.events_sent = (
-            integer(header, name, NATURAL) for name in ("in", "sent")
-        )
+        self.events_sent = integer(header, "sent", NATURAL)
         self._set_kept(header, tables, opened)
 
     @abstractmethod

@@ -80,12 +80,6 @@ class TableSplitter(Splitter):
         return True
 
     @property
-    def integers_kept(self) -> int:
-        """How many integers the state is made of."""
-        queued = int(self._pool[0, kernels.USED])
-        return self._lines * kernels.TABLE_COLUMNS + queued * kernels.POOL_COLUMNS
-
-    @property
     def seen(self) -> Integers:
         """How many events each partition has had, by its number."""
         return self._table[1 : self._lines, kernels.EVENTS]

@@ -61,11 +61,6 @@ class UnkeyedSplitter(Splitter):
         """How many events each partition has had, by its number."""
         return self._numbers[:1]
 
-    @property
-    def integers_kept(self) -> int:
-        """How many integers the state is made of."""
-        return len(self._numbers) + len(self._kept)
-
     @abstractmethod
     def _open(self, numbers: Integers) -> range:
         """Return the windows that are open when the stream has come so far."""

@@ -91,11 +91,6 @@ class RateController:
         """The events per second that are read."""
         return self._rate
 
-    @property
-    def warming_up(self) -> bool:
-        """Whether the rate still rises from its start."""
-        return math.isfinite(self._ceiling)
-
     def worked(self, instance: int, events: int, seconds: float) -> None:
         """Take a measurement: an instance processed so many events in so much time."""
         if events <= 0 or seconds <= 0:

@@ -37,9 +37,6 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-#: The labels of every metric: the query's name (or id) and its id, which a restart keeps.
-QUERY_LABELS: Final = ("query", "id")
-
 _STAGE: Final = ("operator", "stage")
 
 

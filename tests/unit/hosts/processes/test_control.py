@@ -89,7 +89,6 @@ def test_the_rate_follows_instances_that_become_slower() -> None:
 
 def test_at_the_start_the_rate_doubles_with_every_interval() -> None:
     controller = RateController(CONTROL, 1)
-    assert controller.warming_up
     rates = []
     for step in range(4):
         controller.adjust(step * 0.05, [0], 1.0)
@@ -100,7 +99,6 @@ def test_at_the_start_the_rate_doubles_with_every_interval() -> None:
 def test_the_rise_ends_at_what_instances_can_do() -> None:
     simulation = Simulation([100_000], CONTROL)
     simulation.run(3.0)
-    assert not simulation.controller.warming_up
     assert simulation.rates[0] <= 2 * CONTROL.first_rate
     assert max(simulation.rates) <= 2 * 100_000
 
@@ -111,7 +109,6 @@ def test_an_overloaded_start_does_not_rise() -> None:
     for step in range(10):
         controller.adjust(step * 0.05, [100_000], 1.0)
     assert controller.rate == 0.0
-    assert controller.warming_up
     controller.adjust(1.0, [0], 1.0)
     assert controller.rate == 2 * CONTROL.first_rate
 

@@ -23,7 +23,7 @@ from outpace.engine.codec.cell import COUNTERS
 from outpace.errors import OutpaceError
 from outpace.hosts.spark import metrics_account, metrics_names, metrics_server
 from outpace.hosts.spark.metrics_account import Account
-from outpace.hosts.spark.metrics_names import METRICS, QUERY_LABELS, Sort
+from outpace.hosts.spark.metrics_names import METRICS, Sort
 from outpace.hosts.spark.metrics_server import CLIENTS_MAX, PORT, PORTS, MetricsServer
 from outpace.hosts.spark.metrics_text import Sample, prometheus_text
 
@@ -86,7 +86,7 @@ def test_every_metric_has_samples_and_no_sample_is_without_a_metric() -> None:
     by_name = {sample.name: sample for sample in account.samples()}
     assert set(by_name) == {metric.name for metric in METRICS}
     for metric in METRICS:
-        assert tuple(by_name[metric.name].labels) == (*QUERY_LABELS, *metric.labels)
+        assert tuple(by_name[metric.name].labels) == ("query", "id", *metric.labels)
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
