@@ -3,15 +3,24 @@
 Most of what parts keep are values: Arrow tables and arrays that a step replaces by others. A
 snapshot shares these. What steps change in place a class names once, in `CHANGED`; a snapshot
 copies it, part by part. So it costs what `CHANGED` holds, not what is kept: rows are never copied.
+A dictionary that is large is kept in `Layers`, of which a snapshot costs what changed.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import deque
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import numpy as np
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+#: Changes are kept apart from what snapshots share up to this part of it, or so many.
+_CHANGED_PART: Final = 8
+_CHANGED_MIN: Final = 1024
 
 
 class Stateful:
@@ -47,6 +56,77 @@ class Stateful:
         """Stand where another part of the kind does, which is then of no more use."""
         vars(self).clear()
         vars(self).update(vars(other))
+
+
+class Layers(Stateful, Generic[Key, Value]):
+    """A dictionary that snapshots share; what changes later lies above it, for each by itself.
+
+    Examples
+    --------
+    >>> one = Layers({"a": 1, "b": 2})
+    >>> other = one.snapshot()
+    >>> one.update([("c", 3)])
+    >>> one.remove("a")
+    >>> one.find(["a", "b", "c"], -1), other.find(["a", "b", "c"], -1)
+    ([-1, 2, 3], [1, 2, -1])
+    """
+
+    CHANGED = ("_above",)
+
+    def __init__(self, content: dict[Key, Value]) -> None:
+        self._base = content
+        #: What differs from the base, None where it is removed; empty while nobody shares it.
+        self._above: dict[Key, Value | None] = {}
+        self._size = len(content)
+        self._shared = False
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[tuple[Key, Value]]:
+        above = self._above
+        yield from ((key, value) for key, value in self._base.items() if key not in above)
+        yield from ((key, value) for key, value in above.items() if value is not None)
+
+    def snapshot(self) -> Self:
+        """Return a dictionary that is the same, and stays so."""
+        self._shared = True
+        return super().snapshot()
+
+    def find(self, keys: Iterable[Key], missing: Value) -> list[Value]:
+        """Return the values of keys, and another one where a key is missing."""
+        base, above = self._base, self._above
+        if not above:
+            return [base.get(key, missing) for key in keys]
+        found = [above[key] if key in above else base.get(key, missing) for key in keys]
+        return [missing if value is None else value for value in found]
+
+    def update(self, items: Iterable[tuple[Key, Value]]) -> None:
+        """Set values of keys."""
+        for key, value in items:
+            self._size += not self._has(key)
+            if self._shared:
+                self._above[key] = value
+            else:
+                self._base[key] = value
+        self._settle()
+
+    def remove(self, key: Key) -> None:
+        """Remove a key that is there."""
+        self._size -= 1
+        if self._shared:
+            self._above[key] = None
+            self._settle()
+        else:
+            del self._base[key]
+
+    def _has(self, key: Key) -> bool:
+        return self._above[key] is not None if key in self._above else key in self._base
+
+    def _settle(self) -> None:
+        """Make one dictionary of all where much has changed, so that a change costs little."""
+        if len(self._above) > max(_CHANGED_MIN, self._size // _CHANGED_PART):
+            self._base, self._above, self._shared = dict(self), {}, False
 
 
 def _copied(value: Any) -> Any:

@@ -7,11 +7,15 @@ import random
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.hostile_states import queries
 
 import outpace as op
+from outpace.engine import snapshot
 from outpace.engine.message import EventsArrived, Instruction, SourceEnded, Stimulus
 from outpace.engine.operator import WholeOperator
+from outpace.engine.snapshot import Layers
 from outpace.engine.state import State
 from outpace.errors import StateError
 
@@ -53,11 +57,11 @@ def test_steps_of_neither_change_the_other(name: str) -> None:
     assert operator is not None
     take(operator, stimuli(sources, 0, 90, choose))
     rest = [*stimuli(sources, 90, 200, choose), SourceEnded()]
-    snapshot, known = operator.snapshot(), operator.state().encode()
+    taken, known = operator.snapshot(), operator.state().encode()
     found = take(operator, rest)
-    assert snapshot.state().encode() == known
-    again = snapshot.snapshot()
-    assert take(snapshot, rest) == found
+    assert taken.state().encode() == known
+    again = taken.snapshot()
+    assert take(taken, rest) == found
     assert again.state().encode() == known
     assert take(again, rest) == found
 
@@ -77,10 +81,10 @@ def test_a_restored_operator_has_nothing_but_the_state(name: str) -> None:
     later = take(operator, rest)
     # It has ended, and may as well have failed: what it took since is forgotten.
     operator.front._lost = True
-    for state, given, said in ((saved, rest, later), (empty, begun, found), (saved, rest, later)):
+    for state, pushed, said in ((saved, rest, later), (empty, begun, found), (saved, rest, later)):
         operator.restore(State.decode(state))
         assert operator.state().encode() == state
-        assert take(operator, given) == said
+        assert take(operator, pushed) == said
 
 
 def test_a_state_that_is_refused_leaves_the_operator_as_it_was() -> None:
@@ -94,3 +98,31 @@ def test_a_state_that_is_refused_leaves_the_operator_as_it_was() -> None:
     with pytest.raises(StateError):
         operator.restore(State(saved.numbers, parts={"front": saved.part("front")}))
     assert operator.state().encode() == known
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 9)),
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("urs"), st.integers(0, 9)), max_size=30),
+    st.integers(0, 3),
+)
+def test_layers_are_dictionaries_of_their_own(
+    content: dict[int, int], acts: list[tuple[int, str, int]], most: int
+) -> None:
+    layers, expected = [Layers(dict(content))], [dict(content)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "_CHANGED_MIN", most)
+        for place, act, key in acts:
+            at = place % len(layers)
+            if act == "s":
+                layers.append(layers[at].snapshot())
+                expected.append(dict(expected[at]))
+            elif act == "u":
+                layers[at].update([(key, place), (key + 1, key)])
+                expected[at].update([(key, place), (key + 1, key)])
+            elif key in expected[at]:
+                layers[at].remove(key)
+                del expected[at][key]
+            assert [dict(one) for one in layers] == expected
+            assert [len(one) for one in layers] == [len(one) for one in expected]
+            found = [one.find(range(12), -1) for one in layers]
+            assert found == [[one.get(key, -1) for key in range(12)] for one in expected]

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, grown
 from outpace.engine.rows.partition import key_codes, key_tuples
 from outpace.engine.rows.rearranged import RearrangedRows
-from outpace.engine.snapshot import Stateful
+from outpace.engine.snapshot import Layers, Stateful
 from outpace.engine.state import NATURAL, integer, integers, require
 from outpace.errors import StateError
 
@@ -73,10 +73,11 @@ class KeyTable(Stateful):
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = tuple(schema.names)
-        self._numbers: dict[Key, int] = {}
+        self._numbers: Layers[Key, int] = Layers({})
         #: By number: the key that it was given to last, and its row in the tables of keys.
-        self._given: list[Key] = []
-        self._rows: list[int] = []
+        self._given: Layers[int, Key] = Layers({})
+        self._rows = np.zeros(16, np.int64)
+        self._room = 0
         self._free: list[int] = []
         self._parts = [schema.empty_table()]
         self._size = 0
@@ -87,12 +88,12 @@ class KeyTable(Stateful):
     @property
     def room(self) -> int:
         """No number is larger than this, or as large."""
-        return len(self._given)
+        return self._room
 
     @property
     def numbers(self) -> Integers:
         """The numbers of the keys that are known, in order."""
-        return np.array(sorted(self._numbers.values()), np.int64)
+        return np.array(sorted(number for _, number in self._numbers), np.int64)
 
     @property
     def free(self) -> Integers:
@@ -109,13 +110,12 @@ class KeyTable(Stateful):
         """Return the numbers of rows' keys; new keys count from `add` on."""
         if not self._names or not rows.num_rows:
             numbers = np.zeros(min(1, rows.num_rows), np.int64)
-            added: dict[Key, int] = {(): 0} if rows.num_rows and not self._numbers else {}
+            added: dict[Key, int] = {(): 0} if rows.num_rows and not len(self._numbers) else {}
             return KeyNumbers(np.zeros(rows.num_rows, np.int32), numbers, added, self._parts[0])
         codes, firsts = key_codes([rows.column(name) for name in self._names])
         values = rows.select(self._names).take(pa.array(firsts))
         keys = key_tuples(values)
-        known = self._numbers
-        numbers = np.array([known.get(key, -1) for key in keys], np.int64)
+        numbers = np.array(self._numbers.find(keys, -1), np.int64)
         new = np.flatnonzero(numbers < 0)
         numbers[new] = self._next(len(new))
         added = {keys[place]: int(numbers[place]) for place in new.tolist()}
@@ -126,33 +126,32 @@ class KeyTable(Stateful):
         added = found.added
         if not added:
             return
-        self._numbers.update(added)
-        again = min(len(self._free), len(added))
-        del self._free[:again]
-        for row, (key, number) in enumerate(added.items(), start=self._size):
-            if row < self._size + again:
-                self._given[number], self._rows[number] = key, row
-            else:
-                self._given.append(key)
-                self._rows.append(row)
+        del self._free[: len(added)]
+        self._numbers.update(added.items())
+        self._given.update((number, key) for key, number in added.items())
+        numbers = list(added.values())
+        self._room = max(self._room, 1 + max(numbers))
+        self._rows = grown(self._rows, self._room, 0)
+        self._rows[numbers] = np.arange(self._size, self._size + len(added))
         if not self._names:
             return
         self._parts.append(found.rows)
         self._size += found.rows.num_rows
-        if len(self._parts) > _PARTS_MAX or self._size > 2 * len(self._rows) + _PARTS_MAX:
+        if len(self._parts) > _PARTS_MAX or self._size > 2 * self._room + _PARTS_MAX:
             self._join()
 
     def forget(self, numbers: Integers) -> None:
         """Forget keys: should they come again, they are new, with the number of any such."""
-        for number in numbers.tolist():
-            del self._numbers[self._given[number]]
-            self._free.append(number)
+        forgotten = numbers.tolist()
+        for key in self._given.find(forgotten, ()):
+            self._numbers.remove(key)
+        self._free += forgotten
 
     def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
         numbers = self.numbers
-        dense = len(numbers) == len(self._given)
-        header: dict[str, object] = {"keys": len(self._given)}
+        dense = len(numbers) == self._room
+        header: dict[str, object] = {"keys": self._room}
         return header, [self.keys, pa.table({"number": numbers[: 0 if dense else None]})]
 
     def restore(self, header: Mapping[str, object], tables: Sequence[pa.Table]) -> None:
@@ -163,8 +162,9 @@ class KeyTable(Stateful):
         room = integer(header, "keys", NATURAL)
         if not self._names:
             require(room <= 1, "a stream without keys has partitions")
-            self._given, self._numbers = [()] * room, dict.fromkeys([()] * room, 0)
-            self._rows = [0] * room
+            self._given = Layers(dict.fromkeys(range(room), ()))
+            self._numbers = Layers(dict.fromkeys([()] * room, 0))
+            self._room = room
             return
         (numbers,) = integers(given, number=range(room))
         if not len(numbers) and keys.num_rows:
@@ -173,26 +173,26 @@ class KeyTable(Stateful):
         require(len(numbers) == keys.num_rows, "keys have no numbers")
         require((np.diff(numbers) > 0).all(), "numbers do not rise")
         tuples = key_tuples(keys)
-        self._numbers = dict(zip(tuples, numbers.tolist(), strict=True))
-        require(len(self._numbers) == len(tuples), "two partitions have the same key")
-        self._given, self._rows = [()] * room, [0] * room
-        for row, (key, number) in enumerate(self._numbers.items()):
-            self._given[number], self._rows[number] = key, row
+        known = dict(zip(tuples, numbers.tolist(), strict=True))
+        require(len(known) == len(tuples), "two partitions have the same key")
+        self._numbers, self._room = Layers(known), room
+        self._given = Layers(dict(zip(numbers.tolist(), tuples, strict=True)))
+        self._rows = np.zeros(max(16, room), np.int64)
+        self._rows[numbers] = np.arange(len(numbers))
         self._free = np.setdiff1d(np.arange(room), numbers).tolist()
         self._parts, self._size = [keys], keys.num_rows
 
     def _next(self, count: int) -> list[int]:
         """Return the numbers that so many new keys get."""
         again = self._free[:count]
-        return [*again, *range(len(self._given), len(self._given) + count - len(again))]
+        return [*again, *range(self._room, self._room + count - len(again))]
 
     def _join(self) -> None:
         """Make one table of keys, without those that are forgotten."""
         if not self._names:
             return
-        numbers = self.numbers.tolist()
+        numbers = self.numbers
         keys = pa.concat_tables(self._parts).combine_chunks()
-        self._parts = [keys.take(pa.array([self._rows[number] for number in numbers], pa.int64()))]
+        self._parts = [keys.take(pa.array(self._rows[numbers]))]
         self._size = len(numbers)
-        for row, number in enumerate(numbers):
-            self._rows[number] = row
+        self._rows[numbers] = np.arange(len(numbers))
