@@ -78,6 +78,11 @@ class Packing:
     sources: tuple[str, ...] | None = None
 
     @property
+    def rows(self) -> pa.Schema:
+        """The columns of rows that come, and of bits that they may bring."""
+        return self.schema if self.bits is None else self.bits.task.bound.schema
+
+    @property
     def reads(self) -> pa.Schema:
         """The input's columns that packing needs; the others may be missing."""
         names = {*self.columns, *self.keys, self.time, CORRUPT}

@@ -68,9 +68,7 @@ class StageSpec:
     instances
         How many there are.
     operator
-        Returns the operator. It is called where a stage runs, in every batch, so it must be
-        something that travels, such as a `functools.partial` of a function of a module, and best
-        something that gives the same object again.
+        The operator.
     identity
         A text that tells what it computes; a state is only read by a stage with the same.
     partitions
@@ -79,7 +77,7 @@ class StageSpec:
 
     part: StagePart
     instances: int
-    operator: Callable[[], OperatorSpec]
+    operator: OperatorSpec
     identity: str
     partitions: int = 1
 
@@ -92,20 +90,20 @@ class StageSpec:
     def matcher(self) -> Matcher | None:
         """What its instances match with, so that it can be compiled before it is worth it."""
         matches = self.part in (StagePart.WHOLE, StagePart.INSTANCE)
-        return self.operator().matcher if matches else None
+        return self.operator.matcher if matches else None
 
     @property
     def clocked(self) -> bool:
         """Whether its instances go by the time of batches, and ask for timers."""
         takes_events = self.part in (StagePart.WHOLE, StagePart.FRONT)
-        disorder = self.operator().disorder
+        disorder = self.operator.disorder
         return takes_events and disorder is not None and disorder.value.clocked
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
         if self.part is StagePart.WHOLE:
-            return WholeStage(self.operator(), number, alone=self.instances == 1)
-        return _STAGES[self.part](self.operator())
+            return WholeStage(self.operator, number, alone=self.instances == 1)
+        return _STAGES[self.part](self.operator)
 
 
 class _Arriving:

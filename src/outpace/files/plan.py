@@ -134,8 +134,7 @@ class FilesPlan:
 
     def task(self) -> WindowTask:
         """Return what a task does with the rows."""
-        bits = self.query_plan.bits
-        return WindowTask(self.query_plan, None if bits is None else bits.task, self.columns)
+        return WindowTask(self.query_plan, self.query_plan.operator, self.columns)
 
     def packer(self) -> Packer:
         """Return what packs rows, by bucket where keys are not cut by range."""

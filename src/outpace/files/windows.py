@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import WindowBatch, count_windows
-from outpace.engine.match.task import prepare
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import valid_times
 from outpace.engine.split.number import in_order
 from outpace.files.plan import FilesPlan, Unit
@@ -73,7 +73,8 @@ class FileWindows:
             windows=query.windows,
             numbered=query.numbered,
         )
-        task = WindowTask(self._plan.query_plan, prepare(rows, self._plan.files.schema), columns)
+        operator = OperatorSpec(rows, self._plan.files.schema)
+        task = WindowTask(self._plan.query_plan, operator, columns)
         ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
         return task.split(ordered, described=True)
 

@@ -21,11 +21,16 @@ import pyarrow as pa
 
 from outpace.engine.match.bits import BITS, BitTask, with_bits
 from outpace.engine.match.contract import Task
+from outpace.engine.match.task import kept_columns, prepare
 from outpace.pattern import types
+from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
 from outpace.pattern.bound import Apply, BoundExpression, BoundQuery, Constant, Read, walk
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.choice import spark_type
 from outpace.pattern.notation.print_name import print_name
+from outpace.pattern.query import Query
+from outpace.plan.windows import shows_first_window
 
 _BITS_PER_COLUMN: Final = 8
 
@@ -38,6 +43,11 @@ class Crossing:
     ----------
     bound
         The user's query, bound; its output is the result's schema.
+    bits
+        The query that Python runs, which reads bits where Catalyst computes conditions; None for a
+        user-defined operator.
+    windows
+        The windows; None where there are none.
     computed
         The Spark SQL of each bit, and the variable that it belongs to.
     columns
@@ -47,9 +57,17 @@ class Crossing:
     """
 
     bound: BoundQuery
+    bits: BitTask | None
+    windows: BoundWindows | None
     computed: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
     drop_unused: bool
+
+    @property
+    def task(self) -> Task:
+        """The pattern as Python matches it."""
+        assert self.bits is not None, "a user-defined operator has no pattern"
+        return self.bits.task
 
     @property
     def bit_columns(self) -> dict[str, str]:
@@ -91,7 +109,42 @@ class Crossing:
         ]
 
 
-def computed_by_catalyst(task: Task) -> tuple[BitTask, tuple[tuple[str, str], ...]]:
+def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Crossing:
+    """Decide what of rows of a schema crosses.
+
+    Parameters
+    ----------
+    query, schema
+        The query, and the input's columns.
+    timeouts
+        Whether partial matches that WITHIN ended are asked for.
+    """
+    windows = None if query.windows is None else bind_windows(query, schema)
+    if query.operator is not None:
+        return Crossing(
+            bound=bind_operator(query, schema),
+            bits=None,
+            windows=windows,
+            computed=(),
+            columns=tuple(schema.names),
+            drop_unused=False,
+        )
+    task = prepare(query, schema, timeouts=timeouts)
+    bits, computed = _computed_by_catalyst(task)
+    used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
+    counts = windows is not None and not isinstance(windows.kind, ByTime)
+    counts = counts or (windows is not None and shows_first_window(task.bound))
+    return Crossing(
+        bound=task.bound,
+        bits=bits,
+        windows=windows,
+        computed=computed,
+        columns=tuple(name for name in schema.names if name in used),
+        drop_unused=bits.drop_unused and not counts,
+    )
+
+
+def _computed_by_catalyst(task: Task) -> tuple[BitTask, tuple[tuple[str, str], ...]]:
     """Return the query that reads bits, and the variable and the Spark SQL of each bit."""
     bits = with_bits(task, lambda condition: catalyst_text(condition) is not None)
     computed = []

@@ -9,31 +9,28 @@ is that of the query as it was. A plan is what `explain()` prints and what tasks
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.engine.divide.batches import TimeBatches
 from outpace.engine.divide.border import remembers
-from outpace.engine.match.bits import BitTask
-from outpace.engine.match.contract import Task
 from outpace.engine.match.reach import reach_of
-from outpace.engine.match.task import kept_columns, prepare
-from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
-from outpace.plan.crossing import Crossing, computed_by_catalyst
+from outpace.plan.crossing import Crossing, plan_crossing
 from outpace.plan.division import Division
 from outpace.plan.ranges import RANGE_FACTOR, divide_rows
 from outpace.plan.windows import (
     BATCH_ROWS,
     NUMBERED_BUCKETS,
     batch_rows,
+    by_windows,
     divide_windows,
     removes_duplicates,
-    shows_first_window,
     time_batches,
 )
 
@@ -50,17 +47,12 @@ class Plan(Crossing):
 
     Parameters
     ----------
-    bound, computed, columns, drop_unused
-        The user's query, and what crosses.
-    bits
-        The query that Python runs, which reads bits where Catalyst computes conditions; None for a
-        user-defined operator.
+    bound, bits, windows, computed, columns, drop_unused
+        The query, and what crosses.
     division, reason
         How rows are divided, and why not otherwise where that is a loss.
     width
         The length of a range of time, in units of the time column.
-    windows
-        The windows; None where there are none.
     tasks
         How many tasks match, if the user has said so.
     neighbours
@@ -71,22 +63,20 @@ class Plan(Crossing):
         Windows that one task splits: a batch has so many rows, or windows where that is given.
     """
 
-    bits: BitTask | None
     division: Division
     reason: str
     width: int = 0
-    windows: BoundWindows | None = None
     tasks: int | None = None
     neighbours: bool = False
     batches: TimeBatches | None = None
     batch_rows: int = BATCH_ROWS
     batch_windows: int | None = None
 
-    @property
-    def task(self) -> Task:
-        """The pattern as Python matches it."""
-        assert self.bits is not None, "a user-defined operator has no pattern"
-        return self.bits.task
+    @cached_property
+    def operator(self) -> OperatorSpec:
+        """The operator that tasks have parts of; those in one process share what is compiled."""
+        bound, task = (self.bound, None) if self.bits is None else (self.task.bound, self.task)
+        return OperatorSpec(bound.query, bound.schema, task)
 
     @property
     def merges(self) -> bool:
@@ -203,41 +193,21 @@ def plan_query(query: Query, schema: pa.Schema) -> Plan:
     >>> plan.division, plan.batch_rows, plan.neighbours, plan.columns
     (<Division.SPLIT: 'in batches of windows'>, 262144, True, ('ts',))
     """
-    windows = None if query.windows is None else bind_windows(query, schema)
-    if query.operator is not None:
-        bound = bind_operator(query, schema)
-        bits, unused = None, False
-        computed: tuple[tuple[str, str], ...] = ()
-        columns = tuple(schema.names)
-    else:
-        task = prepare(query, schema)
-        bits, computed = computed_by_catalyst(task)
-        bound, unused = task.bound, bits.drop_unused
-        columns = kept_columns(bits.task, schema)
-    width = 0
-    if windows is not None:
-        if bits is not None:
-            columns = tuple(n for n in schema.names if n in columns or n in windows.columns)
-        unused = unused and isinstance(windows.kind, ByTime) and not shows_first_window(bound)
+    crossing = plan_crossing(query, schema)
+    bound, windows, width = crossing.bound, crossing.windows, 0
+    if by_windows(query):
         division, reason = divide_windows(bound, windows)
-    elif bits is None:
-        division, reason = divide_windows(bound, None)
     else:
-        reach = reach_of(task)
+        reach = reach_of(crossing.task)
         division, reason = divide_rows(query, bound, reach.back, reach.ahead)
         width = (bound.within or 0) * RANGE_FACTOR
     neighbours = removes_duplicates(query, windows)
     size = query.scheduler.size if isinstance(query.scheduler, Batches) else None
     return Plan(
-        bound=bound,
-        computed=computed,
-        columns=columns,
-        drop_unused=unused,
-        bits=bits,
+        **vars(crossing),
         division=division,
         reason=reason,
         width=width,
-        windows=windows,
         tasks=query.instance_count if query.instance_count > 1 else None,
         neighbours=neighbours,
         batches=time_batches(windows, size, neighbours=neighbours),

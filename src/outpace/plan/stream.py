@@ -10,82 +10,22 @@ splits, several match, one merges.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 
 import pyarrow as pa
 
-from outpace.engine.match.bits import BITS, BitTask
-from outpace.engine.match.contract import Task
 from outpace.engine.match.output import timed_out_schema
-from outpace.engine.match.task import fingerprint, kept_columns, prepare
+from outpace.engine.match.task import fingerprint
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
-from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bind.windows import ByTime, bind_windows
-from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query, RowsPerMatch
 from outpace.pattern.types import is_string, type_name, value_type
-from outpace.plan.crossing import Crossing, computed_by_catalyst
-from outpace.plan.windows import shows_first_window
-
-
-@dataclass(frozen=True)
-class StreamLayout:
-    """What the events of a query look like on their way.
-
-    Parameters
-    ----------
-    bound
-        The user's query.
-    task
-        The query that Python runs, which reads bits where there are any; None for a user-defined
-        operator.
-    bits, computed
-        What computes the bits, if there are any: in Python, and in Catalyst.
-    disorder
-        How far events are out of order.
-    columns
-        The columns that travel.
-    drop
-        Whether rows without any bit are left out.
-    sources
-        The identifiers of several sources, in their order; None where there is one.
-    """
-
-    bound: BoundQuery
-    task: Task | None
-    bits: BitTask | None
-    computed: tuple[tuple[str, str], ...]
-    disorder: BoundDisorder
-    columns: tuple[str, ...]
-    drop: bool
-    sources: tuple[str, ...] | None = None
-
-    @property
-    def events(self) -> pa.Schema:
-        """The columns of the events that travel."""
-        known = self.bound.schema if self.task is None else self.task.bound.schema
-        return pa.schema([known.field(name) for name in self.columns])
-
-    @property
-    def identity(self) -> str:
-        """What tells the states of different queries apart; operators of users count by name."""
-        query = self.bound.query
-        if query.operator is None:
-            assert self.task is not None
-            read = fingerprint(self.task.bound)
-        else:
-            make = query.operator
-            kind = make if isinstance(make, type) else type(make())
-            read = f"{kind.__module__}.{kind.__qualname__}"
-        sources = "" if self.sources is None else f" sources={self.sources}"
-        return f"{read} {query.name} {self.events}{sources}"
+from outpace.plan.crossing import Crossing, plan_crossing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,28 +34,33 @@ class StreamPlan(Crossing):
 
     Parameters
     ----------
-    bound, computed, columns, drop_unused
-        The user's query, and what crosses.
-    layout
-        What events look like on their way.
+    bound, bits, windows, computed, columns, drop_unused
+        The query, and what crosses.
     packing
-        How rows are packed.
+        How rows are packed, and what travels of them.
     stages
-        The stages, in order.
-    timeouts
-        Whether partial matches that WITHIN ended come out as well.
+        The stages, in order, each with the operator that it is a part of.
     """
 
-    layout: StreamLayout
     packing: Packing
     stages: tuple[StageSpec, ...]
-    timeouts: bool
+
+    @property
+    def operator(self) -> OperatorSpec:
+        """The operator that the stages are parts of."""
+        return self.stages[0].operator
+
+    @property
+    def disorder(self) -> BoundDisorder:
+        """How far events are out of order."""
+        assert self.operator.disorder is not None, "a stream has an order of arrival"
+        return self.operator.disorder
 
     @property
     def timed_out(self) -> pa.Schema:
         """The columns of partial matches that timed out; none where they are not kept."""
-        task = self.layout.task
-        return pa.schema([]) if task is None or not self.timeouts else timed_out_schema(task)
+        wanted = self.bits is not None and self.operator.timeouts
+        return timed_out_schema(self.task) if wanted else pa.schema([])
 
     @property
     def invalid(self) -> pa.Schema:
@@ -124,7 +69,7 @@ class StreamPlan(Crossing):
 
     def shows_time_in(self, column: str) -> bool:
         """Say whether a column of the matches holds the time of an event of the match."""
-        return self.stages[0].operator().shows_time_in(column)
+        return self.operator.shows_time_in(column)
 
     def tells_time_in(self, column: str) -> bool:
         """Say whether the stages know how far time has come in a column of the matches.
@@ -132,7 +77,7 @@ class StreamPlan(Crossing):
         They do where it holds the time of an event of the match, and where no match may start any
         time ago.
         """
-        return self.shows_time_in(column) and self.stages[0].operator().reach is not None
+        return self.shows_time_in(column) and self.operator.reach is not None
 
     def lines(self) -> list[str]:
         r"""Return what `explain()` shows of the plan.
@@ -157,11 +102,10 @@ class StreamPlan(Crossing):
         return ["on Spark, as a stream", *(f"  {line}" for line in self._lines())]
 
     def _lines(self) -> list[str]:
-        layout = self.layout
-        disorder = layout.disorder
-        named = ", ".join(map(print_name, filter(self.bound.schema.names.count, layout.columns)))
-        bits = " and bits" if layout.bits is not None else ""
-        dropped = "; rows that fit no condition only tell the time" if self.packing.drop else ""
+        packing, disorder = self.packing, self.disorder
+        named = ", ".join(map(print_name, filter(self.bound.schema.names.count, packing.columns)))
+        bits = " and bits" if packing.bits is not None else ""
+        dropped = "; rows that fit no condition only tell the time" if packing.drop else ""
         lines = [*self.crossing_lines(), f"1. pack: blocks of {named}{bits}{dropped}"]
         keyed = ", by key" if self.bound.partition_by and len(self.stages) == 1 else ""
         for place, spec in enumerate(self.stages, 2):
@@ -175,7 +119,7 @@ class StreamPlan(Crossing):
         invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
         return [
             *lines,
-            f"order: {_of_sources(layout.sources)}{disorder!s}",
+            f"order: {_of_sources(packing.sources)}{disorder!s}",
             f"late events are {late[disorder.late]}; invalid events are"
             f" {invalid[disorder.invalid]}",
         ]
@@ -220,111 +164,55 @@ def plan_stream(
     >>> [(spec.name, spec.instances) for spec in plan.stages]
     [('order + split', 1), ('match', 4), ('merge', 1)]
     """
-    layout = lay_out(query, schema, timeouts=timeouts, sources=sources)
-    bound, disorder = layout.bound, layout.disorder
-    stages = _stages(query, schema, layout, partitions, timeouts=timeouts)
-    packing = Packing(
-        schema=schema,
-        columns=layout.columns,
-        keys=bound.partition_by,
-        time=disorder.time,
-        instances=stages[0].instances,
-        bits=layout.bits,
-        drop=layout.drop,
-        quarantine=disorder.invalid is Invalid.QUARANTINE,
-        ahead=disorder.ahead,
-        told=disorder.told,
-        sources=sources,
-    )
-    columns = [name for name in layout.columns if name in schema.names]
-    packed = [*([] if sources is None else [SOURCE]), CORRUPT]
-    return StreamPlan(
-        bound=bound,
-        computed=layout.computed,
-        columns=(*columns, *(n for n in packed if n in schema.names and n not in columns)),
-        # Time passes with events that no step can use, so they cross and are left out after.
-        drop_unused=False,
-        layout=layout,
-        packing=packing,
-        stages=stages,
-        timeouts=timeouts,
-    )
-
-
-@lru_cache(maxsize=64)
-def lay_out(
-    query: Query,
-    schema: pa.Schema,
-    *,
-    timeouts: bool = False,
-    sources: tuple[str, ...] | None = None,
-) -> StreamLayout:
-    """Decide what travels; a task that has seen the query before knows it still."""
     _check(query, timeouts=timeouts)
     disorder = bind_disorder(query, schema)
     if sources is not None:
         _check_source(schema)
         # Who sent an event is known by its cell, and breaks ties without a column.
-        ties = tuple(name for name in disorder.ties if name != SOURCE)
-        disorder = replace(disorder, ties=ties)
-    windows = None if query.windows is None else bind_windows(query, schema)
+        disorder = replace(disorder, ties=tuple(name for name in disorder.ties if name != SOURCE))
+    crossing = plan_crossing(query, schema, timeouts=timeouts)
+    bits = crossing.bits
+    known = schema if bits is None else bits.task.bound.schema
     side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
-    if query.operator is not None:
-        bound = bind_operator(query, schema)
-        names = tuple(schema.names)
-        return StreamLayout(bound, None, None, (), disorder, names, drop=False, sources=sources)
-    task = prepare(query, schema, timeouts=timeouts)
-    bits, computed = computed_by_catalyst(task)
-    known = bits.task.bound.schema
-    split = () if windows is None else windows.columns
-    wanted = {*kept_columns(bits.task, known), *split, *disorder.columns}
-    names = tuple(
-        name for name in known.names if name in wanted or (side and not name.startswith(BITS))
+    stay = set() if side else {*schema.names} - {*crossing.columns, *disorder.columns}
+    events = pa.schema([field for field in known if field.name not in stay])
+    stages = _stages(
+        OperatorSpec(
+            query,
+            events,
+            None if bits is None else bits.task,
+            disorder,
+            sources,
+            timeouts=timeouts,
+            forgets=True,
+        ),
+        partitions,
     )
-    timed = windows is None or (
-        isinstance(windows.kind, ByTime) and not shows_first_window(task.bound)
-    )
-    return StreamLayout(
-        bound=task.bound,
-        task=bits.task,
-        bits=bits if bits.predicates else None,
-        computed=computed,
-        disorder=disorder,
-        columns=names,
+    packing = Packing(
+        schema=schema,
+        columns=tuple(events.names),
+        keys=crossing.bound.partition_by,
+        time=disorder.time,
+        instances=stages[0].instances,
+        bits=bits if bits is not None and bits.predicates else None,
         # Events that are set aside, refused for their time, or decide are wanted as they are.
-        drop=bits.drop_unused
-        and timed
+        drop=crossing.drop_unused
         and disorder.value.divisible
         and disorder.late is not Late.SIDE
         and disorder.ahead is None,
+        quarantine=disorder.invalid is Invalid.QUARANTINE,
+        ahead=disorder.ahead,
+        told=disorder.told,
         sources=sources,
     )
-
-
-@lru_cache(maxsize=64)
-def operator_of(
-    query: Query,
-    schema: pa.Schema,
-    count: int | None,
-    sources: tuple[str, ...] | None,
-    *,
-    timeouts: bool = False,
-) -> OperatorSpec:
-    """Return the operator, with so many instances that share its windows, or one that has all.
-
-    A process that has made it before has it still, with what is compiled.
-    """
-    layout = lay_out(query, schema, timeouts=timeouts, sources=sources)
-    return OperatorSpec(
-        query,
-        layout.events,
-        layout.task,
-        layout.disorder,
-        sources,
-        instances=count,
-        timeouts=timeouts,
-        forgets=True,
+    packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
+    crossing = replace(
+        crossing,
+        columns=tuple(name for name in schema.names if name in packed),
+        # Time passes with events that no step can use, so they cross and are left out after.
+        drop_unused=False,
     )
+    return StreamPlan(**vars(crossing), packing=packing, stages=stages)
 
 
 def _check(query: Query, *, timeouts: bool) -> None:
@@ -357,22 +245,34 @@ def _of_sources(sources: tuple[str, ...] | None) -> str:
     return f"of {len(sources)} source{'s' * (len(sources) != 1)}, each by itself: "
 
 
-def _stages(
-    query: Query, schema: pa.Schema, layout: StreamLayout, partitions: int, *, timeouts: bool
-) -> tuple[StageSpec, ...]:
+def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
+    """Return the stages of an operator."""
+    query, identity = operator.query, _identity(operator)
+    by_key = bool(operator.bound.partition_by)
+    assert operator.disorder is not None
     # What decides from all events has them in one place, whatever their keys.
-    divided = layout.disorder.value.divisible
-    keyed = bool(layout.bound.partition_by) and divided
+    keyed = by_key and operator.disorder.value.divisible
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
-    numbered = query.windows is not None and query.numbered and bool(layout.bound.partition_by)
+    numbered = query.windows is not None and query.numbered and by_key
     if query.windows is not None and (numbered or (not keyed and count > 1)):
-        make = partial(operator_of, query, schema, count, layout.sources)
+        shared = replace(operator, instances=count)
         # What the one instance of a stage keeps depends on how many there are beside it.
-        identity = f"{layout.identity} instances={count}"
+        identity = f"{identity} instances={count}"
         return (
-            StageSpec(StagePart.FRONT, 1, make, identity),
-            StageSpec(StagePart.INSTANCE, count, make, identity),
-            StageSpec(StagePart.BACK, 1, make, identity),
+            StageSpec(StagePart.FRONT, 1, shared, identity),
+            StageSpec(StagePart.INSTANCE, count, shared, identity),
+            StageSpec(StagePart.BACK, 1, shared, identity),
         )
-    make = partial(operator_of, query, schema, None, layout.sources, timeouts=timeouts)
-    return (StageSpec(StagePart.WHOLE, count if keyed else 1, make, layout.identity),)
+    return (StageSpec(StagePart.WHOLE, count if keyed else 1, operator, identity),)
+
+
+def _identity(operator: OperatorSpec) -> str:
+    """Return what tells the states of different queries apart; those of users count by name."""
+    if operator.task is not None:
+        read = fingerprint(operator.task.bound)
+    else:
+        make = operator.query.operator
+        kind = make if isinstance(make, type) else type(make and make())
+        read = f"{kind.__module__}.{kind.__qualname__}"
+    sources = "" if operator.sources is None else f" sources={operator.sources}"
+    return f"{read} {operator.query.name} {operator.schema}{sources}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -20,7 +19,6 @@ from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import BatchCutter, TimeBatches, WindowBatch
 from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import pack_slices
-from outpace.engine.match.contract import Task
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
@@ -83,18 +81,17 @@ class WindowTask:
     ----------
     plan
         The plan.
-    task
-        The pattern as the task matches it, reading bits or not; None for a user-defined operator.
+    operator
+        The operator that the task has a part of.
     columns
         The columns that rows have.
     """
 
-    def __init__(self, plan: Plan, task: Task | None, columns: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, operator: OperatorSpec, columns: Sequence[str]) -> None:
         self.plan = plan
-        self._task = task
-        self._columns = tuple(columns)
+        self._spec = operator
         #: The query, with the columns that rows have in the task.
-        self.bound: BoundQuery = plan.bound if task is None else task.bound
+        self.bound: BoundQuery = operator.bound
         known = self.bound.schema
         # Rows that nothing reads have one column all the same, so that they are counted.
         added = [pa.field(name, pa.int8()) for name in columns if name not in known.names]
@@ -234,11 +231,6 @@ class WindowTask:
                     bucket, instance = place.as_py(), Instance(self._spec)
                 delivery = read_delivery(cell.as_buffer(), self._spec)
                 yield instance.step(delivery).matches.table
-
-    @cached_property
-    def _spec(self) -> OperatorSpec:
-        """The operator that the task has a part of; its instances share what is compiled."""
-        return OperatorSpec(self.bound.query, self.bound.schema, self._task, checked=False)
 
     @property
     def _windows(self) -> BoundWindows:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -104,10 +103,10 @@ def operator_of(query: Query, schema: pa.Schema, *, bits: bool) -> OperatorSpec:
     return OperatorSpec(query, task.bound.schema, task, **shape)
 
 
-def split_specs(make: Callable[[], OperatorSpec], count: int, identity: str) -> list[StageSpec]:
+def split_specs(operator: OperatorSpec, count: int, identity: str) -> list[StageSpec]:
     """Return the stages of a query over windows that several instances match."""
     parts = [(StagePart.FRONT, 1), (StagePart.INSTANCE, count), (StagePart.BACK, 1)]
-    return [StageSpec(part, several, make, identity) for part, several in parts]
+    return [StageSpec(part, several, operator, identity) for part, several in parts]
 
 
 class Simulation:
@@ -115,9 +114,8 @@ class Simulation:
 
     def __init__(self, query: Query, schema: pa.Schema, *, bits: bool = False) -> None:
         bits = bits and query.operator is None
-        make = partial(operator_of, query, schema, bits=bits)
-        stream = make()
-        specs = split_specs(make, query.instance_count, "a query")
+        stream = operator_of(query, schema, bits=bits)
+        specs = split_specs(stream, query.instance_count, "a query")
         # Hosts send the stages to where they run.
         self.chain = Chain(pickle.loads(pickle.dumps(specs)))  # noqa: S301
         self._disorder = stream.disorder

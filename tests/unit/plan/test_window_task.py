@@ -40,8 +40,7 @@ def crossing(plan: Plan, table: pa.Table) -> pa.Table:
 def divided(table: pa.Table, query: Query, pieces: int) -> list[str]:
     """Do all that Catalyst and tasks would do, one after the other."""
     plan = replace(plan_query(query, table.schema), batch_rows=5)
-    assert plan.bits is not None
-    task = WindowTask(plan, plan.bits.task, plan.crossing.names)
+    task = WindowTask(plan, plan.operator, plan.crossing.names)
     table = crossing(plan, table)
     size = max(1, -(-table.num_rows // pieces))
     parts = [table.slice(first, size) for first in range(0, table.num_rows, size)]
@@ -118,8 +117,7 @@ def test_rows_of_which_nothing_is_read_are_counted() -> None:
     query = Query("q").pattern("A B").measures(n="COUNT(*)").over(CountWindows(2, 2))
     plan = plan_query(query, pa.schema([("x", pa.int64())]))
     assert plan.columns == ()
-    assert plan.bits is not None
-    task = WindowTask(plan, plan.bits.task, plan.crossing.names)
+    task = WindowTask(plan, plan.operator, plan.crossing.names)
     sent = pa.table([pa.array([0] * 5, pa.int8())], schema=plan.crossing)
     rows = task.unpack([task.pack(sent, 0)["block"][0].as_buffer()])
     found = task.match_split(task.split([rows]))

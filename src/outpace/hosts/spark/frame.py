@@ -27,7 +27,6 @@ from outpace.engine.codec.block import read_block
 from outpace.engine.divide.groups import PartitionWork, SortedGroups
 from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
 from outpace.engine.divide.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
-from outpace.engine.operator_spec import OperatorSpec
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
@@ -181,9 +180,8 @@ def in_batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
-    bound = plan.task.bound
-    spec = OperatorSpec(bound.query, bound.schema, plan.task)
-    return PartitionWork(spec, bound.partition_by), bound.schema
+    bound = plan.operator.bound
+    return PartitionWork(plan.operator, bound.partition_by), bound.schema
 
 
 def _pack(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:

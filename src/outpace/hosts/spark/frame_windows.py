@@ -135,8 +135,7 @@ def placed_batches(batches: DataFrame, tasks: int | None) -> DataFrame:
 
 def window_task(plan: Plan) -> WindowTask:
     """Return what a task does."""
-    task = None if plan.bits is None else plan.bits.task
-    return WindowTask(plan, task, plan.crossing.names)
+    return WindowTask(plan, plan.operator, plan.crossing.names)
 
 
 def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:

@@ -9,23 +9,23 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeVar
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import CELLS, Cell, CellKind, cell_batch, cell_of, read_cells
 from outpace.engine.codec.table import read_table
+from outpace.engine.packing import Packing
 from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.spark.frame import Batches, as_planned, pieces
-from outpace.pattern.query import Query
-from outpace.plan.stream import StreamPlan, plan_stream
 
 #: The outputs of a stream by their names.
 OUTPUTS: Final = {
@@ -37,70 +37,85 @@ OUTPUTS: Final = {
 
 #: Parts of the input: rows, or nothing but time, and what is promised of later rows.
 Parts = Iterable[tuple[pa.Table | None, int]]
-Pack = Callable[[Callable[[StreamPlan], Parts]], Iterator[pa.RecordBatch]]
+Value = TypeVar("Value")
 
 
-def packed(
-    query: Query,
-    schema: pa.Schema,
-    partitions: int,
-    timeouts: bool,
-    sources: tuple[str, ...] | None,
-    places: list[int],
-    parts: Callable[[StreamPlan], Parts],
-) -> Iterator[pa.RecordBatch]:
-    """Pack parts of the input, each rows with what is promised of later ones."""
-    plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
-    context = TaskContext.get()
-    sender = 0 if context is None else context.partitionId()
-    position = 0
-    for rows, watermark in parts(plan):
-        began = time.perf_counter_ns()
-        cells = (
-            plan.packing.pulse(watermark) if rows is None else plan.packing.pack(rows, watermark)
-        )
-        spent = (time.perf_counter_ns() - began) // 1000
-        yield cell_batch(
-            replace(
-                cell,
-                instance=places[cell.instance],
-                sender=sender,
-                position=position + number,
-                counters=replace(cell.counters, step_us=spent * (cell.kind is CellKind.REPORT)),
+class PlanPart(Generic[Value]):
+    """A part of a plan that tasks receive.
+
+    A process that has received it before has it still, with all that was made of it.
+    """
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Callable[[bytes], PlanPart[Any]], tuple[bytes]]:
+        return _received, (cloudpickle.dumps(self.value),)  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=64)
+def _received(data: bytes) -> PlanPart[Any]:
+    return PlanPart(cloudpickle.loads(data))
+
+
+@dataclass(frozen=True)
+class PackTask:
+    """How a task packs what it has of a stream.
+
+    Parameters
+    ----------
+    packing
+        The part of the plan.
+    places
+        What stands for each instance of the first stage in the column `instance`.
+    """
+
+    packing: PlanPart[Packing]
+    places: list[int]
+
+    def pack(self, parts: Parts) -> Iterator[pa.RecordBatch]:
+        """Pack parts of the input, each rows with what is promised of later ones."""
+        packing = self.packing.value
+        context = TaskContext.get()
+        sender = 0 if context is None else context.partitionId()
+        position = 0
+        for rows, watermark in parts:
+            began = time.perf_counter_ns()
+            cells = packing.pulse(watermark) if rows is None else packing.pack(rows, watermark)
+            spent = (time.perf_counter_ns() - began) // 1000
+            yield cell_batch(
+                replace(
+                    cell,
+                    instance=self.places[cell.instance],
+                    sender=sender,
+                    position=position + number,
+                    counters=replace(cell.counters, step_us=spent * (cell.kind is CellKind.REPORT)),
+                )
+                for number, cell in enumerate(cells)
             )
-            for number, cell in enumerate(cells)
-        )
-        position += len(cells)
+            position += len(cells)
 
 
-def pack_rows(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
+def pack_rows(task: PackTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Pack the rows of a DataFrame."""
-
-    def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table, int]]:
-        task = plan.layout.task
-        known = plan.bound.schema if task is None else task.bound.schema
-        for _, rows in pieces(batches):
-            yield as_planned(rows, known), NO_TIME
-
-    return pack(parts)
+    schema = task.packing.value.rows
+    return task.pack((as_planned(rows, schema), NO_TIME) for _, rows in pieces(batches))
 
 
-def pack_blocks(pack: Pack, batches: Batches) -> Iterator[pa.RecordBatch]:
+def pack_blocks(task: PackTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Pack rows that come as blocks, as from a log."""
-
-    def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table, int]]:
-        schema = plan.packing.reads
-        for batch in batches:
-            for block in batch.column(0):
-                yield pa.table(read_block(block.as_buffer(), schema)), NO_TIME
-
-    return pack(parts)
+    schema = task.packing.value.reads
+    return task.pack(
+        (pa.table(read_block(block.as_buffer(), schema)), NO_TIME)
+        for batch in batches
+        for block in batch.column(0)
+    )
 
 
-def pack_matches(pack: Pack, timed: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+def pack_matches(task: PackTask, timed: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Pack the matches of another query, and hand on what it knows of time where it is the same."""
 
-    def parts(plan: StreamPlan) -> Iterator[tuple[pa.Table | None, int]]:
+    def parts() -> Parts:
         for batch in batches:
             for cell in read_cells(batch):
                 if cell.kind is CellKind.MATCHES:
@@ -108,7 +123,7 @@ def pack_matches(pack: Pack, timed: bool, batches: Batches) -> Iterator[pa.Recor
                 elif cell.kind is CellKind.PULSE and timed:
                     yield None, cell.watermark
 
-    return pack(parts)
+    return task.pack(parts())
 
 
 class StageProcessor(StatefulProcessor):
@@ -122,8 +137,10 @@ class StageProcessor(StatefulProcessor):
         What stands for each instance of this stage, and of the next, in the column `instance`.
     """
 
-    def __init__(self, spec: StageSpec, place: int, own: list[int], behind: list[int]) -> None:
-        self._spec = spec
+    def __init__(
+        self, spec: PlanPart[StageSpec], place: int, own: list[int], behind: list[int]
+    ) -> None:
+        self._part = spec
         self._place = place
         self._own = own
         self._behind = behind
@@ -132,6 +149,7 @@ class StageProcessor(StatefulProcessor):
         """Name the state, and compile what is not compiled on this machine while batches go on."""
         self._handle = handle
         self._state = handle.getValueState("state", "state binary")
+        self._spec = self._part.value
         self._clocked = self._spec.clocked
         matcher = self._spec.matcher
         if matcher is not None:

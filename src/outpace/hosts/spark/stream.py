@@ -35,11 +35,12 @@ from outpace.hosts.spark.schema import arrow_schema, with_schema
 from outpace.hosts.spark.session import ROCKSDB
 from outpace.hosts.spark.stages import (
     OUTPUTS,
+    PackTask,
+    PlanPart,
     StageProcessor,
     pack_blocks,
     pack_matches,
     pack_rows,
-    packed,
     unpack,
     unpack_all,
 )
@@ -177,10 +178,10 @@ def _chain(
     partitions = _check_session(frame)
     plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
     places = [labels(spec.instances, partitions) for spec in plan.stages]
-    pack = partial(packed, query, schema, partitions, timeouts, sources, places[0])
+    pack = PackTask(PlanPart(plan.packing), places[0])
     title = f"outpace {query.name}: pack"
     if before is not None:
-        timed = before.plan.shows_time_in(plan.layout.disorder.time)
+        timed = before.plan.shows_time_in(plan.disorder.time)
         cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
     elif SCHEMA_KEY in _block_metadata(frame):
         cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
@@ -191,7 +192,7 @@ def _chain(
         behind = places[place + 1] if place + 1 < len(places) else [0]
         # One instance is the same wherever it is; where several are depends on how many places.
         stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
-        processor = StageProcessor(stage, place + 1, places[place], behind)
+        processor = StageProcessor(PlanPart(stage), place + 1, places[place], behind)
         grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
         # A stage with a clock makes Spark run batches without events, which others need not pay.
         clock = "ProcessingTime" if spec.clocked else "None"

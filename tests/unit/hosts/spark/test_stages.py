@@ -1,11 +1,13 @@
-"""Stages with a clock: the time of a batch is when its events arrived, and timers are due by it."""
+"""Stages on Spark: tasks receive parts of the plan, and batches tell the time of their events."""
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.streaming.tws_tester import TwsTester
 from support.patient_order import ASKED, Patient, PatientOrder
 
@@ -14,7 +16,7 @@ from outpace.engine.codec.cell import CellKind, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.order.choose import ORDERS
 from outpace.engine.stage import run_step
-from outpace.hosts.spark.stages import StageProcessor
+from outpace.hosts.spark.stages import PlanPart, StageProcessor
 from outpace.plan.stream import StreamPlan, plan_stream
 
 SECOND = 1_000_000
@@ -34,7 +36,9 @@ class Batches:
         self.plan: StreamPlan = plan_stream(query, SCHEMA, 2)
         (spec,) = self.plan.stages
         assert spec.clocked
-        self._tester = TwsTester(StageProcessor(spec, 1, [0], [0]), timeMode="ProcessingTime")
+        self._tester = TwsTester(
+            StageProcessor(PlanPart(spec), 1, [0], [0]), timeMode="ProcessingTime"
+        )
 
     def at(self, milliseconds: int, times: list[int] | None = None) -> list[int]:
         given = self._tester.setProcessingTime(milliseconds)
@@ -98,3 +102,54 @@ def test_a_stage_that_needs_all_events_is_one_and_gets_all() -> None:
     ]
     apart = plan_stream(keyed.disorder(op.KSlack(2)), SCHEMA, 3)
     assert [(spec.instances, spec.clocked) for spec in apart.stages] == [(3, False)]
+
+
+ROWS = pa.schema({"ts": pa.int64(), "key": pa.string(), "v": pa.int64()})
+ORDERED = op.Query("q").order_by("ts")
+PATTERN = ORDERED.pattern("A -> B").define(A="v > 1", B="v < A.v").measures(n="COUNT(*)")
+
+
+class Mine(op.EventOperator):
+    """Gives nothing; a class of a notebook, which no other process can import."""
+
+    output = pa.schema([("x", pa.int64())])
+
+    def on_event(self, event):
+        return []
+
+
+Mine.__module__ = "__main__"
+
+QUERIES = {
+    "keyed": PATTERN.partition_by("key").within(10),
+    "instances": PATTERN.over(op.windows.count(100, 10)).instances(3),
+    "operator": ORDERED.over(op.windows.count(10)).apply(Mine),
+}
+
+
+def sent(value):
+    """Return a value as a task of Spark gets it."""
+    return pickle.loads(cloudpickle.dumps(value))  # noqa: S301
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_is_explained_is_what_tasks_receive(name):
+    plan = plan_stream(QUERIES[name].disorder(op.KSlack(5)), ROWS, 2)
+    # What follows from it is made where it is used, so it stays behind.
+    assert plan.operator.bound.output is not None
+    assert plan.operator.matcher is not None or name == "operator"
+    received = sent(plan)
+    assert isinstance(received, StreamPlan)
+    assert received.lines() == plan.lines()
+    assert not {"bound", "matcher"} & vars(received.operator).keys()
+    for spec, original in zip(received.stages, plan.stages, strict=True):
+        assert spec.identity == original.identity
+        assert spec.make().part.state().encode() == original.make().part.state().encode()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_process_that_has_a_part_of_a_plan_has_it_still(name):
+    part = PlanPart(plan_stream(QUERIES[name], ROWS, 2).stages[0])
+    received = sent(part)
+    assert sent(part) is received
+    assert sent(part).value.matcher is received.value.matcher
