@@ -6,12 +6,13 @@ send the rows, each has cells of its own, as time comes by source. Of rows that 
 can use only the times go on, to one instance, which counts those that are late. Rows without a time
 are refused, or set aside, and so are those of an unknown source.
 
-Packing takes time linear in the rows and memory for two copies of them.
+Blocks of rows are those of `codec.pack`: packing takes time linear in the rows and memory for two
+copies of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,16 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.codec.cell import Cell, CellKind, Counters
-from outpace.engine.codec.pack import pack
+from outpace.engine.codec.pack import Packer, pack
 from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import write_times
-from outpace.engine.match.bits import BitTask, bit_columns
+from outpace.engine.match.bits import BitTask
 from outpace.engine.order.clock import spans_of
 from outpace.engine.order.contract import REASON
-from outpace.engine.rows.buckets import key_buckets
-from outpace.engine.rows.partition import column_arrays, one_array
+from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import SOURCE
@@ -105,17 +105,16 @@ class Packing:
         """
         good, invalid = self._without_invalid(table)
         times = as_integers(one_array(good.column(self.time)))
-        columns, used = self._computed(good)
-        bucket = np.zeros(good.num_rows, np.int32)
-        if self.keys and self.instances > 1:
-            bucket = key_buckets([good.column(name) for name in self.keys], self.instances)
+        bits = None if self.bits is None else replace(self.bits, drop_unused=self.drop)
+        packer = Packer(self.keys, self.columns, self.instances, bits)
+        (columns, used), bucket = packer.computed(good), packer.buckets(good)
         senders, buckets = [(-1, times, used)], self.instances
         if self.sources is not None:
             owners = self._owners(good)
             bucket += owners * np.int32(self.instances)
             senders, buckets = _by_owner(owners, times, used), len(self.sources) * self.instances
         if used is not None:
-            np.putmask(bucket, used == 0, buckets)
+            np.putmask(bucket, ~used, buckets)
         packed = pack(columns, bucket, buckets, position=0)
         blocks = dict(zip(packed["bucket"].to_pylist(), packed["block"], strict=True))
         cells = []
@@ -136,7 +135,7 @@ class Packing:
                     )
                 )
             if wanted is not None and not wanted.all():
-                unused = write_times(own[wanted == 0])
+                unused = write_times(own[~wanted])
                 cells.append(Cell(CellKind.UNUSED, block=unused, source=source))
         if invalid.num_rows:
             cells.append(Cell(CellKind.INVALID, block=write_table(invalid)))
@@ -190,27 +189,14 @@ class Packing:
         found = pc.index_in(named, value_set=pa.array(self.sources, pa.string()))
         return np.asarray(found.fill_null(-1), np.int32)
 
-    def _computed(self, table: pa.Table) -> tuple[dict[str, pa.Array], Integers | None]:
-        """Return the columns that travel, and which rows do where not all have to."""
-        columns = column_arrays(table)
-        if self.bits is not None and not set(self.columns) <= columns.keys():
-            columns.update(bit_columns(self.bits.predicates, columns, table.num_rows))
-        used: Integers | None = None
-        if self.drop:
-            used = np.zeros(table.num_rows, np.int64)
-            for name in self.columns:
-                if name not in self.schema.names:
-                    used |= columns[name].to_numpy(zero_copy_only=False)
-        return {name: columns[name] for name in self.columns}, used
-
 
 def _stray_reason(source: str | None) -> str:
     return f"'{SOURCE}' is NULL" if source is None else f"there is no source '{source}'"
 
 
 def _by_owner(
-    owners: npt.NDArray[np.int32], times: Integers, used: Integers | None
-) -> list[tuple[int, Integers, Integers | None]]:
+    owners: npt.NDArray[np.int32], times: Integers, used: Booleans | None
+) -> list[tuple[int, Integers, Booleans | None]]:
     """Return each source that has rows, with their times and which are used; -1 where none has."""
     order = np.argsort(owners, kind="stable")
     present, starts = np.unique(owners[order], return_index=True)

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.block import block_cells, narrow_rows
+from outpace.engine.codec.pack import unpack
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import BatchCutter, TimeBatches, WindowBatch
 from outpace.engine.divide.groups import PartitionWork
@@ -149,8 +150,7 @@ class WindowTask:
 
     def unpack(self, blocks: Iterable[pa.Buffer]) -> pa.Table:
         """Put the rows of blocks together, in their order."""
-        tables = [pa.table(read_block(block, self.rows)) for block in blocks]
-        return pa.concat_tables(tables)
+        return unpack(list(enumerate(blocks)), self.rows)
 
     def split(
         self, ordered: Iterable[pa.Table], *, described: bool = False

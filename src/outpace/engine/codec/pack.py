@@ -15,16 +15,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block
 from outpace.engine.kernels.grouping import group_rows
-from outpace.engine.match.bits import BitTask, bit_columns
+from outpace.engine.match.bits import BITS, BitTask, bit_columns
 from outpace.engine.rows.buckets import key_buckets
 from outpace.engine.rows.partition import column_arrays, place_rows
 
-#: A row of packed blocks: the bucket, where the block's rows stand among all rows, and the block.
+#: A row of packed blocks: which keys, which range of time (0 where rows are not cut by time), where
+#: the block's rows stand among all rows, and the block.
 PACKED: Final = pa.schema(
     [
         pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("range", pa.int64(), nullable=False),
         pa.field("position", pa.int64(), nullable=False),
         pa.field("block", pa.binary(), nullable=False),
     ]
@@ -76,17 +79,16 @@ class Packer:
 
     def pack(self, table: pa.Table, position: int) -> pa.RecordBatch:
         """Pack the rows of a table, which stand at a position among all rows."""
-        columns, used = self._computed(table)
+        columns, used = self.computed(table)
         buckets = self.buckets(table)
         if used is not None:
-            np.putmask(buckets, used == 0, self._count)
+            np.putmask(buckets, ~used, self._count)
         return pack(columns, buckets, self._count, position)
 
     def select(self, table: pa.Table, bucket: int | None = None) -> pa.Table:
         """Return the rows of one bucket, or of all, as `pack` would have packed them."""
-        columns, used = self._computed(table)
+        columns, wanted = self.computed(table)
         rows = pa.table(columns)
-        wanted = None if used is None else used != 0
         if bucket is not None:
             owned = self.buckets(table) == bucket
             wanted = owned if wanted is None else owned & wanted
@@ -94,21 +96,23 @@ class Packer:
 
     def buckets(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the bucket of each row of a table, which has the key columns."""
+        if not self._keys or self._count == 1:
+            return np.zeros(table.num_rows, np.int32)
         return key_buckets([table.column(name) for name in self._keys], self._count)
 
-    def _computed(
-        self, table: pa.Table
-    ) -> tuple[dict[str, pa.Array], npt.NDArray[np.uint8] | None]:
-        """Return the columns that travel, and which rows do where not all have to."""
-        columns = column_arrays(table)
-        used = None
-        if self._bits is not None:
-            bits = bit_columns(self._bits.predicates, columns, table.num_rows)
-            columns.update(bits)
-            if self._bits.drop_unused:
-                used = np.zeros(table.num_rows, np.uint8)
-                for column in bits.values():
-                    used |= column.to_numpy()
+    def computed(self, table: pa.Table) -> tuple[dict[str, pa.Array], Booleans | None]:
+        """Return the columns that travel, and which rows do where not all have to.
+
+        Columns of bits are computed where the table has none.
+        """
+        columns, used = column_arrays(table), None
+        if self._bits is not None and not columns.keys() >= set(self._columns):
+            columns.update(bit_columns(self._bits.predicates, columns, table.num_rows))
+        if self._bits is not None and self._bits.drop_unused:
+            used = np.zeros(table.num_rows, np.bool_)
+            for name in self._columns:
+                if name.startswith(BITS):
+                    used |= columns[name].to_numpy(zero_copy_only=False) != 0
         return {name: columns[name] for name in self._columns}, used
 
 
@@ -153,10 +157,21 @@ def pack(
     )
     filled = np.flatnonzero(np.diff(bounds[: count + 1]))
     blocks = [rows.slice(bounds[b], bounds[b + 1] - bounds[b]) for b in filled]
+    return packed_blocks(filled, np.zeros(len(filled), np.int64), position, blocks)
+
+
+def packed_blocks(
+    buckets: Sequence[int] | Integers,
+    ranges: Sequence[int] | Integers,
+    position: int,
+    blocks: Sequence[pa.RecordBatch],
+) -> pa.RecordBatch:
+    """Return blocks, each with its bucket and range, with the schema `PACKED`."""
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(filled, pa.int32()),
-            pa.array(np.full(len(filled), position), pa.int64()),
+            pa.array(buckets, pa.int32()),
+            pa.array(ranges, pa.int64()),
+            pa.array(np.full(len(blocks), position), pa.int64()),
             block_cells(blocks),
         ],
         schema=PACKED,

@@ -22,7 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.block import narrow_rows, read_block
+from outpace.engine.codec.pack import packed_blocks
 from outpace.engine.divide.border import remembers
 from outpace.engine.divide.core import skip_rows
 from outpace.engine.divide.merge_ranges import Flaw, with_places
@@ -39,16 +40,6 @@ from outpace.pattern.query import AfterMatch, Skip
 
 #: The column that says which range a row is matched in.
 RANGE: Final = "__outpace_range"
-
-#: A row of packed ranges: which keys, which range, where the block's rows stand among all rows.
-PACKED: Final = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), nullable=False),
-        pa.field("range", pa.int64(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("block", pa.binary(), nullable=False),
-    ]
-)
 
 #: Keys are divided into this many buckets: more would let a task hold fewer rows at a time, but
 #: make blocks small where ranges are short.
@@ -141,21 +132,7 @@ def pack_slices(
             buckets.append(int(bucket))
             numbers.append(number)
             blocks.append(rows.slice(low + first, stop - first))
-    return _packed(buckets, numbers, position, blocks)
-
-
-def _packed(
-    buckets: Sequence[int], numbers: Sequence[int], position: int, blocks: Sequence[pa.RecordBatch]
-) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(buckets, pa.int32()),
-            pa.array(numbers, pa.int64()),
-            pa.array(np.full(len(blocks), position), pa.int64()),
-            block_cells(blocks),
-        ],
-        schema=PACKED,
-    )
+    return packed_blocks(buckets, numbers, position, blocks)
 
 
 def _grouped(
@@ -272,7 +249,7 @@ class RangeMatcher:
             blocks = [rows.slice(bounds[group], sizes[group]) for group in filled]
             buckets = [found.ranges[group][0] for group in filled]
             numbers = [found.ranges[group][1] for group in filled]
-            yield _packed(buckets, numbers, 0, blocks)
+            yield packed_blocks(buckets, numbers, 0, blocks)
 
     def _searched(self, packed: Iterable[PackedRange]) -> Iterator[_Searched]:
         waiting: list[pa.RecordBatch] = []

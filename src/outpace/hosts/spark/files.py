@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from outpace.engine.codec.pack import PACKED, unpack
-from outpace.engine.divide.ranges import PACKED as PACKED_RANGES
 from outpace.engine.divide.ranges import Ranges, pack_ranges
 from outpace.errors import DataError
 from outpace.files.match import match_core, match_in_order
@@ -75,7 +74,7 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
             parts, work = placed_buckets(numbered, divided), _match_numbered
         case Way.PACKED if divided.division.by_range:
             units = session.range(0, len(plan.units))
-            return match_packed(_mapped(units, partial(_pack_ranges, sent), PACKED_RANGES), divided)
+            return match_packed(_mapped(units, partial(_pack_ranges, sent), PACKED), divided)
         case Way.PACKED:
             units = session.range(0, len(plan.units))
             packed = _mapped(units, partial(_pack, sent), PACKED)
@@ -214,7 +213,7 @@ def _match_bucket(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]
     blocks = [
         (position.as_py(), block.as_buffer())
         for batch in batches
-        for position, block in zip(batch.column(1), batch.column(2), strict=True)
+        for position, block in zip(batch["position"], batch["block"], strict=True)
     ]
     if blocks:
         task = plan.task()

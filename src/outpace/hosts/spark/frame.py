@@ -24,9 +24,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from outpace.engine.codec.block import read_block
+from outpace.engine.codec.pack import PACKED
 from outpace.engine.divide.groups import PartitionWork, SortedGroups
 from outpace.engine.divide.merge_ranges import RangeFilter, merged_schema
-from outpace.engine.divide.ranges import PACKED, PackedRange, RangeMatcher, Ranges, pack_ranges
+from outpace.engine.divide.ranges import PackedRange, RangeMatcher, Ranges, pack_ranges
 from outpace.hosts.spark.schema import arrow_schema, is_streaming, with_schema
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query

@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
+from outpace.engine.codec.pack import PACKED
 from outpace.engine.divide.groups import PartitionWork
-from outpace.engine.divide.ranges import PACKED
 from outpace.errors import DataError
 from outpace.hosts.spark.frame import (
     Batches,
