@@ -73,7 +73,7 @@ class FileWindows:
             windows=query.windows,
             numbered=query.numbered,
         )
-        operator = OperatorSpec(rows, self._plan.files.schema)
+        operator = OperatorSpec(rows, self._plan.files.schema, checked=False)
         task = WindowTask(self._plan.query_plan, operator, columns)
         ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
         return task.split(ordered, described=True)

@@ -76,7 +76,8 @@ class Plan(Crossing):
     def operator(self) -> OperatorSpec:
         """The operator that tasks have parts of; those in one process share what is compiled."""
         bound, task = (self.bound, None) if self.bits is None else (self.task.bound, self.task)
-        return OperatorSpec(bound.query, bound.schema, task)
+        # Whoever gives rows to its parts has put them in order.
+        return OperatorSpec(bound.query, bound.schema, task, checked=False)
 
     @property
     def merges(self) -> bool:

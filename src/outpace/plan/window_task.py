@@ -206,13 +206,13 @@ class WindowTask:
         query = self._spec.query.instances(buckets, ByKey())
         front = Front(replace(self._spec, query=query, instances=buckets))
         for position, stimulus in enumerate(_stimuli(ordered)):
-            deliveries = [one for one in front.step(stimulus) if isinstance(one, Deliver)]
+            given = list(deliveries(front, [stimulus]))
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([delivery.instance for delivery in deliveries], pa.int32()),
-                    pa.array([position] * len(deliveries), pa.int64()),
+                    pa.array([delivery.instance for delivery in given], pa.int32()),
+                    pa.array([position] * len(given), pa.int64()),
                     pa.array(
-                        [write_delivery(delivery, self._spec) for delivery in deliveries],
+                        [write_delivery(delivery, self._spec) for delivery in given],
                         pa.binary(),
                     ),
                 ],
