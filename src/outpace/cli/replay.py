@@ -148,6 +148,8 @@ def _explain(console: Console, steps: Replay, step: ReplayedStep, limit: int) ->
         counted(state.partitions, "partition"),
         f"{state.buffered:,} waiting",
     ]
+    if state.slack:
+        kept.append(f"slack {state.slack:,}")
     if watermark := _watermark(steps, step):
         kept.append(f"watermark {watermark}")
     console.print(Text(f"kept: {', '.join(kept)}\n"), soft_wrap=True)

@@ -284,7 +284,7 @@ def run_in_process(
                     writer.show(shown, rows)
                 status.batch = 0 if status.batch is None else status.batch + 1
                 status.rows += rows
-                status.late += matcher.late.num_rows
+                status.late = matcher.order.late
                 status.events, status.seconds = events.num_rows, time.monotonic() - began
             if "once" in timing or ("availableNow" in timing and not events.num_rows):
                 break

@@ -45,7 +45,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order, Released
+from outpace.engine.order.contract import Order, OrderCounters, Released
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
@@ -83,8 +83,8 @@ class FrontCounters:
         Events that had their turn, and how many went to instances, one for each that got it.
     open_windows, partitions
         Windows that are open, and partitions that are known.
-    buffered
-        Events that wait for their turn.
+    order
+        How it goes with the order of the events.
     unanswered, loads
         For each instance the deliveries without an answer, and the events in them.
     """
@@ -93,7 +93,7 @@ class FrontCounters:
     sent: int
     open_windows: int
     partitions: int
-    buffered: int
+    order: OrderCounters
     unanswered: tuple[int, ...]
     loads: tuple[int, ...]
 
@@ -152,6 +152,8 @@ class Front(Stateful):
         #: For each instance the deliveries without an answer, and the events in them.
         self._unanswered = [0] * (spec.instances or 1)
         self._loads = [0] * (spec.instances or 1)
+        #: How many events came late, by source.
+        self._late: dict[str | None, int] = {}
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
@@ -185,7 +187,7 @@ class Front(Stateful):
             self.arrived if self._schedule is None else self._schedule.events_sent,
             0 if self._splitter is None else self._splitter.open_windows,
             self._numbers.partitions,
-            self._order.buffered,
+            self.order_counters(),
             tuple(self._unanswered),
             tuple(self._loads),
         )
@@ -214,6 +216,10 @@ class Front(Stateful):
             case SourceEnded():
                 released = self._order.finish(message.source)
         self._lost = not isinstance(self._order, OrderedInput)
+        if released.late is not None:
+            source = message.source if isinstance(message, EventsArrived) else None
+            before = self._late.get(source, 0)
+            self._late = {**self._late, source: before + released.late.num_rows}
         aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
         said: list[SetAside | Deliver | Routed] = [
             SetAside(kind, self._shown(rows))
@@ -244,11 +250,13 @@ class Front(Stateful):
         assert isinstance(self._order, _SOURCES)
         return self._order.wants(source)
 
-    def waiting(self, source: str) -> int:
-        """Return how many events of a source wait."""
-        if isinstance(self._order, _SOURCES):
-            return self._order.waiting(source)
-        return self._order.buffered
+    def order_counters(self, source: str | None = None) -> OrderCounters:
+        """Return how it goes with the order of all events, or of those of a source."""
+        order, late = self._order, sum(self._late.values())
+        if source is None or not isinstance(order, _SOURCES):
+            return OrderCounters(order.slack, order.buffered, late)
+        own = self._late.get(source, 0)
+        return OrderCounters(order.slack_of(source), order.waiting(source), own)
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""

@@ -190,7 +190,8 @@ class _Arriving:
             released=counters.events - before,
             late=sizes.get(Aside.LATE, 0) + late,
             invalid=sizes.get(Aside.INVALID, 0),
-            buffered=counters.buffered,
+            buffered=counters.order.buffered,
+            slack=counters.order.slack,
             keys=counters.partitions,
         )
 

@@ -50,6 +50,9 @@ class Counters:
     ----------
     events, released, matches, timed_out, late, invalid
         Events taken and put in order, and what came out, in this step.
+    slack
+        How far the watermark stays behind the greatest time after the step, in units of time; of
+        several instances the greatest counts.
     buffered, kept, partials, open_windows, keys
         Held after the step: events that wait for their turn, events that undecided matches may
         still need, events that an undecided match may start with, open windows, and keys: those
@@ -66,6 +69,7 @@ class Counters:
     timed_out: int = 0
     late: int = 0
     invalid: int = 0
+    slack: int = 0
     buffered: int = 0
     kept: int = 0
     partials: int = 0
@@ -79,6 +83,18 @@ class Counters:
 
 #: The names of the counters, in their order.
 COUNTERS: Final = tuple(counter.name for counter in fields(Counters))
+
+
+def add_count(name: str, one: int, other: int) -> int:
+    """Return what a counter of two instances is together.
+
+    Examples
+    --------
+    >>> add_count("events", 3, 4), add_count("slack", 3, 4)
+    (7, 4)
+    """
+    return max(one, other) if name == "slack" else one + other
+
 
 #: A row for each cell. What only Python reads is one column: each costs Spark time in every batch.
 #: `report` is the stage and the counters of a report, NULL for other cells.
@@ -239,7 +255,7 @@ def add_reports(cells: Iterable[Cell]) -> list[Cell]:
     for cell in cells:
         before = added.get(cell.stage)
         if before is not None:
-            pairs = zip(astuple(before.counters), astuple(cell.counters), strict=True)
-            cell = replace(cell, counters=Counters(*(one + other for one, other in pairs)))
+            pairs = zip(COUNTERS, astuple(before.counters), astuple(cell.counters), strict=True)
+            cell = replace(cell, counters=Counters(*(add_count(*pair) for pair in pairs)))
         added[cell.stage] = cell
     return list(added.values())

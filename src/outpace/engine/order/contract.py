@@ -41,6 +41,25 @@ class Released:
     invalid: pa.Table | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OrderCounters:
+    """How it goes with the order of a stream, or of one of its sources.
+
+    Parameters
+    ----------
+    slack
+        How far the watermark stays behind the greatest time now, in units of time.
+    buffered
+        Events that wait for their turn.
+    late
+        Events that came late since the part that counts them was made.
+    """
+
+    slack: int = 0
+    buffered: int = 0
+    late: int = 0
+
+
 class Order(Stateful, ABC):
     """How the events of a stream come into the order of the query.
 
@@ -57,6 +76,11 @@ class Order(Stateful, ABC):
     @abstractmethod
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
+
+    @property
+    def slack(self) -> int:
+        """How far the watermark stays behind the greatest time now: K; 0 where nobody knows."""
+        return 0
 
     @property
     def timer(self) -> int | None:

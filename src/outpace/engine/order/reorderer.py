@@ -104,6 +104,11 @@ class Reorderer(Order):
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._clock.watermark
 
+    @property
+    def slack(self) -> int:
+        """How far the watermark stays behind the greatest time; 0 where it is told."""
+        return self._clock.slack or 0
+
     def push(self, events: EventsArrived) -> Released:
         """Take events in any order; after an error nothing is taken.
 

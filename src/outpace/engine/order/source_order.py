@@ -65,6 +65,10 @@ class SourceOrder(Order):
         """Return how many events of a source wait."""
         return self._merge.buffered(source)
 
+    def slack_of(self, source: str) -> int:
+        """Return 0: each source is in order by itself."""
+        return 0
+
     @property
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
@@ -174,6 +178,15 @@ class ReorderedSources(Order):
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._watermark
+
+    @property
+    def slack(self) -> int:
+        """The greatest slack of a source."""
+        return max(order.slack for order in self._each.values())
+
+    def slack_of(self, source: str) -> int:
+        """Return how far the watermark of a source stays behind its greatest time."""
+        return self._each[source].slack
 
     @property
     def timer(self) -> int | None:

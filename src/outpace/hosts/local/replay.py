@@ -106,6 +106,8 @@ class StreamState:
         Rows that wait for others that may come before them.
     watermark
         No later row has a time before this; None where it is not known.
+    slack
+        How far the watermark stays behind the greatest time.
     """
 
     rows_kept: int
@@ -113,6 +115,7 @@ class StreamState:
     partitions: int
     buffered: int
     watermark: int | None
+    slack: int
 
 
 @dataclass(frozen=True)
@@ -351,6 +354,7 @@ class Replay(Iterator[ReplayedStep]):
             stream.partitions,
             stream.buffered,
             stream.watermark,
+            stream.order.slack,
         )
         return ReplayedStep(
             frame.first,

@@ -42,7 +42,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.order.contract import with_reasons
+from outpace.engine.order.contract import OrderCounters, with_reasons
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer, from_integers
@@ -370,7 +370,17 @@ class StreamMatcher:
     @property
     def buffered(self) -> int:
         """How many rows wait for others that may come before them."""
-        return 0 if self._operator is None else self._operator.front.counters().buffered
+        return self.order.buffered
+
+    @property
+    def order(self) -> OrderCounters:
+        """How it goes with the order of the rows: slack, rows that wait, and rows that came late.
+
+        Late rows are counted since the stream was opened or resumed.
+        """
+        if self._operator is None:
+            return OrderCounters()
+        return self._operator.front.order_counters()
 
     @property
     def rows_kept(self) -> int:

@@ -37,10 +37,13 @@ class SourceMetrics:
         The events taken from it, and those of them that came late, or cannot be used.
     buffered
         Those that wait to be ordered.
+    slack
+        How far the watermark of the source stays behind its greatest time, in units of time.
     """
 
     events: int = 0
     buffered: int = 0
+    slack: int = 0
     late: int = 0
     invalid: int = 0
 
@@ -144,7 +147,8 @@ class Metrics:
         """All samples, one row for each value: seconds, part, name, metric, value.
 
         Parts are "source", "instance" and "operator". Rates are events (or matches) per second
-        since the sample before.
+        since the sample before. The "wait" of a source is how many seconds its events wait to be
+        ordered: those that wait, divided by the rate.
         """
         return self.over_time()
 
@@ -152,13 +156,17 @@ class Metrics:
         """Return the samples of one part or one metric, or all of them."""
         rows = []
         before: dict[tuple[str, str, str], tuple[float, float]] = {}
+        rate = 0.0
         for seconds, values in self._samples:
             for where, name, what, value in values:
                 rows.append((seconds, where, name, what, value))
+                if what == "buffered" and rate > 0:
+                    # The rate of the source's events was the last that was computed.
+                    rows.append((seconds, where, name, "wait", value / rate))
                 if what in _RATES:
                     then, last = before.get((where, name, what), (0.0, 0.0))
-                    passed = max(seconds - then, 1e-9)
-                    rows.append((seconds, where, name, _RATES[what], (value - last) / passed))
+                    rate = (value - last) / max(seconds - then, 1e-9)
+                    rows.append((seconds, where, name, _RATES[what], rate))
                     before[where, name, what] = seconds, value
         chosen = [row for row in rows if part in (None, row[1]) and metric in (None, row[3])]
         columns = zip(*chosen, strict=True) if chosen else [[]] * len(_SCHEMA)

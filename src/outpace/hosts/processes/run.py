@@ -413,7 +413,8 @@ class Run:
             return
         front, back = operator.front.counters(), operator.back.counters()
         for source, counted in self.metrics.sources.items():
-            counted.buffered = operator.front.waiting(source)
+            order = operator.front.order_counters(source)
+            counted.buffered, counted.slack = order.buffered, order.slack
         for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
         total = self.metrics.operator

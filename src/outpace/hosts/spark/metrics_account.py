@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outpace.engine.codec.cell import COUNTERS
+from outpace.engine.codec.cell import COUNTERS, add_count
 from outpace.hosts.spark import metrics_names as names
 from outpace.hosts.spark.log_source import behind
 from outpace.hosts.spark.metrics_names import Metric
@@ -286,7 +286,7 @@ def _added(stages: Sequence[str], reports: Sequence[Sequence[int]]) -> dict[str,
     for place, *counters in sorted(reports, key=lambda report: report[0]):
         known = added.setdefault(stages[place], dict.fromkeys(COUNTERS, 0))
         for counter, value in zip(COUNTERS, counters, strict=True):
-            known[counter] += value
+            known[counter] = add_count(counter, known[counter], value)
     return added
 
 
@@ -308,6 +308,9 @@ def _take_stages(
             spent = counters.get(counter, 0) / 1e6
             query.add(names.STAGE_SECONDS, spent, **labels, part=part)
             query.set(names.STAGE_BATCH_SECONDS, spent, **labels, part=part)
+        if ordered := counters.get("released", 0):
+            wait = counters.get("buffered", 0) * since / ordered
+            query.set(names.STAGE_WAIT, wait, **labels)
         if since > 0:
             query.set(names.STAGE_EVENT_RATE, counters.get("events", 0) / since, **labels)
             query.set(names.STAGE_MATCH_RATE, counters.get("matches", 0) / since, **labels)

@@ -60,6 +60,9 @@ STAGE_TOTALS: Final = {
 
 #: For the counters of a stage that say what is held after a step.
 STAGE_HELD: Final = {
+    "slack": _stage_gauge(
+        "slack", "How far the watermark stays behind: microseconds, or units of an integer time."
+    ),
     "buffered": _stage_gauge("buffered", "Events that wait for their turn."),
     "kept": _stage_gauge("kept", "Events that undecided matches may still need."),
     "partials": _stage_gauge("partials", "Events that an undecided match may start with."),
@@ -82,6 +85,10 @@ STAGE_BATCH_SECONDS: Final = Metric(
 )
 STAGE_EVENT_RATE: Final = _stage_gauge(
     "events_per_second", "Events that the stage took since the batch before, per second."
+)
+STAGE_WAIT: Final = _stage_gauge(
+    "wait_seconds",
+    "How long events wait for their turn: those that wait, divided by those released per second.",
 )
 STAGE_MATCH_RATE: Final = _stage_gauge(
     "matches_per_second", "Matches that became final since the batch before, per second."
@@ -185,6 +192,7 @@ METRICS: Final = (
     STAGE_EVENT_RATE,
     STAGE_MATCH_RATE,
     *STAGE_HELD.values(),
+    STAGE_WAIT,
     STAGE_SECONDS,
     STAGE_BATCH_SECONDS,
     DUPLICATION,

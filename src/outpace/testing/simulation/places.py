@@ -214,7 +214,7 @@ def run_in_one_place(
             kept.crash()
     operator: WholeOperator = kept.part
     check(not operator.instance.open_windows, "windows are open after the end")
-    check(not operator.front.counters().buffered, "events wait after the end")
+    check(not operator.front.counters().order.buffered, "events wait after the end")
     return outcome
 
 

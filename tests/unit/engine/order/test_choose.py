@@ -16,6 +16,7 @@ from support.patient_order import ASKED, Patient, PatientOrder, Rounding
 
 import outpace as op
 from outpace.engine.order.choose import ORDERS
+from outpace.engine.order.contract import OrderCounters
 from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import bind_disorder
@@ -79,6 +80,15 @@ def test_it_is_asked_again_when_the_clock_has_come_to_its_time(
     assert stream.timer is None
     assert found + stream.finish()["at"].to_pylist() == [3]
     assert all(step.as_recorded for step in op.replay(tmp_path / "run"))
+
+
+@dataclass(frozen=True)
+class Sent(Source):
+    """Sends two pieces, of which the second has an event that is late."""
+
+    def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+        for times in ([3, 1, 9], [2, 10]):
+            yield pa.RecordBatch.from_pydict({"ts": times, "x": times, "seq": times})
 
 
 @dataclass(frozen=True)
@@ -238,3 +248,16 @@ def test_every_kind_has_its_row_in_the_reference() -> None:
     for word, kind in KINDS.items():
         assert re.search(rf"^\| `op\.{kind.__name__}\(.*`DISORDER {word}\b", table, re.MULTILINE)
         assert disorder_syntax(word) in syntax
+
+
+def test_a_stream_and_a_run_tell_how_its_order_goes(patient: op.Query, tmp_path: Path) -> None:
+    stream = op.open(patient, sources=["a", "b"], record=tmp_path / "run")
+    push(stream, [3, 1, 5], "a")
+    push(stream, [9, 2, 8], "b")
+    push(stream, [1, 2, 7], "a")
+    assert stream.order == OrderCounters(slack=2, buffered=4, late=2)
+    assert [step.state.slack for step in op.replay(tmp_path / "run")] == [2, 2, 2]
+    with op.run(patient, Sent("one")) as matches:
+        list(matches)
+    known = matches.metrics.sources["one"]
+    assert (known.slack, known.late, known.buffered) == (2, 1, 0)

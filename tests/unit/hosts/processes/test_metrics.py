@@ -22,6 +22,15 @@ def test_rates_are_those_since_the_sample_before() -> None:
     assert [row["value"] for row in found if row["name"] == "0"] == [0.0, 0.0, 0.0]
 
 
+def test_the_wait_of_a_source_is_what_waits_divided_by_the_rate() -> None:
+    metrics = Metrics.of(["a"], 1)
+    for second, total, buffered in ((1, 10, 5), (2, 50, 20), (3, 50, 20)):
+        metrics.sources["a"].events, metrics.sources["a"].buffered = total, buffered
+        metrics.sample(float(second))
+    # Nothing came in the last second, so nobody knows how long what waits will.
+    assert values(metrics, "source", "wait") == [(1.0, 0.5), (2.0, 0.5)]
+
+
 def test_a_long_run_keeps_a_bounded_number_of_samples() -> None:
     metrics = Metrics.of([], 1)
     metrics._most = 16

@@ -118,6 +118,16 @@ def test_totals_add_up_and_what_is_held_is_the_last() -> None:
     assert values(account, source="0")["outpace_source_rows_total"] == 6
 
 
+def test_the_wait_for_their_turn_follows_from_how_many_wait_and_the_slack_is_the_greatest() -> None:
+    account = Account()
+    for batch in range(2):
+        told = {"outpace:dips:1": report(released=40, buffered=20, slack=7)}
+        account.progressed(progress(batch, observedMetrics=told))
+    found = values(account, operator="dips", stage="order + split")
+    assert found["outpace_stage_wait_seconds"] == pytest.approx(0.5)
+    assert found["outpace_stage_slack"] == 4
+
+
 def test_the_first_batch_has_only_its_own_time() -> None:
     account = Account()
     account.progressed(progress(0, observedMetrics={"outpace:dips:1": report(events=10)}))
