@@ -163,7 +163,7 @@ def read_delivery(
     """Read what `write_delivery` wrote; where its events lie apart, `block` has them, if any."""
     (instance, arrived, watermark, ended, first), parts = _DELIVERY.part(data)
     rows, ranges, opened, closed = parts
-    events, columns = no_events(spec.kept), pa.schema([*spec.kept, *_NUMBERS])
+    columns = pa.schema([*spec.kept, *_NUMBERS])
     if block is not None:
         own = np.frombuffer(ranges, "<i8").reshape(-1, 2)
         # What it has of others is left where it is.
@@ -172,6 +172,8 @@ def read_delivery(
         events = chosen(_events(wide, first + low, spec.bound), own - low)
     elif len(rows):
         events = _events(read_block(rows, columns), first, spec.bound)
+    else:
+        events = no_events(spec.kept)
     split = Split(read_windows(opened), read_windows(closed))
     return Deliver(instance, events, None, split, arrived, watermark, bool(ended))
 
