@@ -46,9 +46,9 @@ class Patient(Disorder):
 
     at_most: Duration | str = field(metadata=setting(EventSpan(least="at_least")))
     timeout: Duration | str | None = field(default=None, metadata=setting(ClockSpan()))
-    share: float = field(default=1.0, metadata=setting(Number(least=0, most=1)))
+    share: float = field(default=1, metadata=setting(Number(least=0, most=1)))
     at_least: Duration | str | None = field(default=None, metadata=setting(EventSpan()))
-    rounding: Rounding | str = field(default=Rounding.UP, metadata=setting(Choice(Rounding)))
+    rounding: Rounding | str = field(default="up", metadata=setting(Choice(Rounding)))
     sequence: str | None = field(default=None, metadata=setting(ColumnName(integers=True)))
 
     def __reduce__(self) -> tuple[Any, ...]:

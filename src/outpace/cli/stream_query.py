@@ -18,11 +18,12 @@ from outpace.errors import BindError, OutpaceError
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Query
-from outpace.pattern.setting import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: What a disorder says of late events and the like where it says nothing.
+_SILENT: Final = InOrder().options
 #: Whether Spark runs batches without events.
 _EMPTY_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 
@@ -182,5 +183,5 @@ def disorder_of(slack: str | None, disorder: str | None) -> Disorder | None:
 
 def _with_options(disorder: Disorder, before: Disorder) -> Disorder:
     """Return a disorder with what the query says of late events and the like, unless it does."""
-    common = [one for one in settings_of(Disorder) if getattr(disorder, one.name) == one.default]
-    return replace(disorder, **{one.name: getattr(before, one.name) for one in common})
+    said = {name: value for name, value in disorder.options.items() if value != _SILENT[name]}
+    return replace(disorder, **{**before.options, **said})

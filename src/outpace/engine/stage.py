@@ -1,10 +1,11 @@
 """Stages: the parts of an operator as a host with micro-batches runs them, cells in and cells out.
 
 In every batch that has any event, each instance of a stage takes one step with all cells that are
-for it; so each hears how far time has come, even where no event is for it. An instance whose timer
-has come takes a step in a batch without events, too. A step is a function of the state, the time of
-the batch and the cells, in whatever order these come: a batch that is run again gives the same.
-Between two batches the state of an instance is one run of bytes.
+for it; so each hears how far time has come, even where no event is for it. A stage that goes by the
+clock has one instance, which takes a step in a batch without events when its timer is due. A step
+is a function of the state, the time of the batch and the cells, in whatever order these come: a
+batch that is run again gives the same. Between two batches the state of an instance is one run of
+bytes.
 
 A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
 instances match windows; the back merges what they found.
@@ -102,7 +103,7 @@ class StageSpec:
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
         if self.part is StagePart.WHOLE:
-            return WholeStage(self.operator, number, alone=self.instances == 1)
+            return WholeStage(self.operator, number)
         return _STAGES[self.part](self.operator)
 
 
@@ -217,10 +218,9 @@ class WholeStage:
 
     takes = _Arriving.takes
 
-    def __init__(self, spec: OperatorSpec, number: int, *, alone: bool) -> None:
+    def __init__(self, spec: OperatorSpec, number: int) -> None:
         self.part = WholeOperator(spec, number)
         self._arriving = _Arriving(spec, self.part.front)
-        self._alone = alone
         self.counters = Counters()
 
     @property
@@ -246,9 +246,7 @@ class WholeStage:
             keys=instance.partitions_kept,
         )
         watermark = emits[-1].watermark
-        # A promise counts where all instances give one, which a timer of one does not make them.
-        tells = watermark != NO_TIME and (bool(cells) or self._alone)
-        told = [Cell(CellKind.PULSE, watermark=watermark)] if tells else []
+        told = [Cell(CellKind.PULSE, watermark=watermark)] if watermark != NO_TIME else []
         found = [cell for emit in emits for cell in _emitted(emit)]
         return [*found, *arriving.cells(aside), *told]
 

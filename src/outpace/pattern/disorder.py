@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from outpace.pattern.setting import (
     Choice,
@@ -60,8 +60,8 @@ class Disorder:
 
     #: What `explain` says of a kind; the names of settings in braces become their values.
     described: ClassVar[str]
-    #: Whether it decides by the greatest time of each piece alone, so that parts of a stream can be
-    #: brought into order apart, each without the events of the others.
+    #: Whether it decides by the greatest time of each piece and by no clock, so that parts of a
+    #: stream can be brought into order apart, each without the events of the others.
     divisible: ClassVar[bool] = False
 
     late: Late | str = field(default=Late.DROP, kw_only=True, metadata=setting(Choice(Late)))
@@ -72,6 +72,17 @@ class Disorder:
 
     def __post_init__(self) -> None:
         check_settings(self, f"op.{type(self).__name__}")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings that all kinds have.
+
+        Examples
+        --------
+        >>> KSlack(5, late="pass").options
+        {'late': <Late.PASS: 'pass'>, 'invalid': <Invalid.FAIL: 'fail'>, 'ahead': None}
+        """
+        return {one.name: getattr(self, one.name) for one in settings_of(Disorder)}
 
     @property
     def clocked(self) -> bool:

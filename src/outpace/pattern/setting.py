@@ -129,7 +129,7 @@ class Setting:
     name, kind
         What it is called, and of which kind it is.
     default
-        What it is where it is left out; `dataclasses.MISSING` where it cannot be.
+        What it is where it is left out, as it is kept; `dataclasses.MISSING` where it cannot be.
     """
 
     name: str
@@ -149,9 +149,9 @@ class Setting:
         BindError
             It does not fit.
         """
-        return (
-            None if value is None and self.default is None else self.kind.checked(value, self.name)
-        )
+        if value is None and self.default is None:
+            return None
+        return self.kind.checked(value, self.name)
 
 
 def setting(kind: SettingKind) -> Mapping[str, SettingKind]:
@@ -169,7 +169,7 @@ def settings_of(declaring: type) -> tuple[Setting, ...]:
     ['slack', 'late', 'invalid', 'ahead']
     """
     declared = sorted(fields(declaring), key=lambda one: one.kw_only is True)
-    return tuple(Setting(one.name, one.metadata[_KIND], one.default) for one in declared)
+    return tuple(_setting(one.name, one.metadata[_KIND], one.default) for one in declared)
 
 
 def check_settings(value: Any, where: str) -> None:
@@ -195,6 +195,11 @@ def check_settings(value: Any, where: str) -> None:
         # A duration and an integer have no order; binding says which of them does not fit.
         if high is not None and type(high) is type(low) and high < low:
             raise BindError(f"{one.name} must not be less than {other}", where=where)
+
+
+def _setting(name: str, kind: SettingKind, default: Any) -> Setting:
+    kept = default is MISSING or default is None
+    return Setting(name, kind, default if kept else kind.checked(default, name))
 
 
 def _not_negative(duration: Duration, name: str) -> Duration:

@@ -197,7 +197,7 @@ def plan_stream(
         bits=bits if bits is not None and bits.predicates else None,
         # Events that are set aside, refused for their time, or decide are wanted as they are.
         drop=crossing.drop_unused
-        and disorder.value.divisible
+        and disorder.divisible
         and disorder.late is not Late.SIDE
         and disorder.ahead is None,
         quarantine=disorder.invalid is Invalid.QUARANTINE,
@@ -251,7 +251,7 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     by_key = bool(operator.bound.partition_by)
     assert operator.disorder is not None
     # What decides from all events has them in one place, whatever their keys.
-    keyed = by_key and operator.disorder.value.divisible
+    keyed = by_key and operator.disorder.divisible
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
     numbered = query.windows is not None and query.numbered and by_key
     if query.windows is not None and (numbered or (not keyed and count > 1)):

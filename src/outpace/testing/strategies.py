@@ -13,14 +13,26 @@ from decimal import Decimal
 from typing import Any, get_args
 
 import pyarrow as pa
+from hypothesis import reject
 from hypothesis import strategies as st
 
+from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern import disorder as d
 from outpace.pattern import expression as ex
 from outpace.pattern import query as q
 from outpace.pattern import schedulers as s
 from outpace.pattern import windows as w
+from outpace.pattern.notation.disorder import KINDS
+from outpace.pattern.setting import (
+    Choice,
+    ClockSpan,
+    ColumnName,
+    EventSpan,
+    Number,
+    SettingKind,
+    settings_of,
+)
 
 #: Names that need no quotes, and some that do.
 _PLAIN_NAMES = ("A", "B", "C", "d", "price", "Symbol", "_x1")
@@ -315,15 +327,38 @@ def disorders() -> st.SearchStrategy[d.Disorder]:
     >>> find(disorders(), lambda drawn: isinstance(drawn, d.KSlack)).slack
     0
     """
+    return st.one_of(*(_settings(kind) for kind in KINDS.values()))
+
+
+@st.composite
+def _settings(draw: st.DrawFn, kind: type[d.Disorder]) -> d.Disorder:
+    """Draw a disorder of a kind by what it says of its settings."""
+    given = {}
+    for one in settings_of(kind):
+        value = _value(one.kind)
+        given[one.name] = draw(value if one.required else st.just(one.default) | value)
+    try:
+        return kind(**given)
+    except BindError:
+        reject()  # Two settings contradict each other.
+
+
+def _value(kind: SettingKind) -> st.SearchStrategy[Any]:
     span = st.integers(0, 10**12)
-    spans = span | span.map(_duration)
-    options = {
-        "late": st.sampled_from(d.Late),
-        "invalid": st.sampled_from(d.Invalid),
-        "ahead": st.none() | spans,
-    }
-    kinds = [st.builds(kind, **options) for kind in (d.InOrder, d.Watermark)]
-    return st.one_of(st.builds(d.KSlack, spans, **options), *kinds)
+    match kind:
+        case EventSpan():
+            return span | span.map(_duration)
+        case ClockSpan():
+            return span.map(_duration)
+        case Number(least=least, most=most, whole=whole):
+            low = None if isinstance(least, str) else least
+            if whole:
+                return st.integers(*(None if end is None else int(end) for end in (low, most)))
+            return st.floats(low, most, allow_nan=False, allow_infinity=False)
+        case Choice(members=members):
+            return st.sampled_from(members)
+        case ColumnName():
+            return names()
 
 
 def _duration(microseconds: int) -> datetime.timedelta:

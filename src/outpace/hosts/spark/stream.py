@@ -240,9 +240,7 @@ def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
             hint=f'call withWatermark("{name}", "2 seconds") on it, or use op.KSlack("2 s")',
         )
     slack = datetime.timedelta(milliseconds=int(delay))
-    return query.disorder(
-        KSlack(slack, late=disorder.late, invalid=disorder.invalid, ahead=disorder.ahead)
-    )
+    return query.disorder(KSlack(slack, **disorder.options))
 
 
 def _check_session(frame: DataFrame) -> int:

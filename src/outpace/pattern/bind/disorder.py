@@ -67,6 +67,11 @@ class BoundDisorder:
         return ahead
 
     @property
+    def divisible(self) -> bool:
+        """Whether parts of a stream can be brought into order apart; see `Disorder`."""
+        return self.value.divisible and not self.value.clocked
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads: time, ties and those that settings name."""
         named = [one.name for one in settings_of(type(self.value)) if _is_column(one)]

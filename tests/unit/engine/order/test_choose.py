@@ -12,7 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
 from support.patient_order import ASKED, Patient, PatientOrder, Rounding
+from support.properties import examples
 
 import outpace as op
 from outpace.engine.order.choose import ORDERS
@@ -20,8 +22,10 @@ from outpace.engine.order.contract import OrderCounters
 from outpace.hosts.local import stream as stream_module
 from outpace.ingest.source import Source
 from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.disorder import Disorder
 from outpace.pattern.notation.disorder import KINDS, disorder_syntax, parse_disorder
 from outpace.plan.stream import plan_stream
+from outpace.testing.strategies import disorders
 
 SECOND = 1_000_000
 
@@ -123,6 +127,16 @@ def test_it_is_written_and_read(patient: op.Query, disorder: Patient) -> None:
     text = query.to_python()
     call = text[text.index("Patient(") : text.index("))", text.index("Patient(")) + 1]
     assert eval(call, {"Patient": Patient}) == disorder  # noqa: S307  # the test's own text
+
+
+def test_whatever_its_settings_are_it_is_written_and_read(patient: op.Query) -> None:
+    @examples(25)
+    @given(disorders().filter(lambda drawn: isinstance(drawn, Patient)))
+    def written_and_read(disorder: Disorder) -> None:
+        query = patient.disorder(disorder)
+        assert op.Query.from_sql(query.to_sql(), name="q") == query
+
+    written_and_read()
 
 
 def test_its_words_are_those_of_its_settings(patient: op.Query) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
@@ -102,6 +103,50 @@ def test_a_stage_that_needs_all_events_is_one_and_gets_all() -> None:
     ]
     apart = plan_stream(keyed.disorder(op.KSlack(2)), SCHEMA, 3)
     assert [(spec.instances, spec.clocked) for spec in apart.stages] == [(3, False)]
+
+
+def test_windows_of_keys_in_three_stages_find_what_the_table_has() -> None:
+    asked = (
+        op.Query("q")
+        .partition_by("seq")
+        .order_by("ts")
+        .pattern("A -> B")
+        .define(B="x > A.x")
+        .measures(at="B.ts", key="A.seq")
+        .over(op.windows.time(8, slide=4))
+        .instances(2)
+        .disorder(Patient(3, "1 s"))
+    )
+    random = np.random.default_rng(7)
+    times = np.arange(60) + random.integers(0, 3, 60)
+    table = pa.table(
+        {"ts": times, "x": random.integers(0, 9, 60), "seq": random.integers(0, 3, 60)}
+    )
+    plan = plan_stream(asked, SCHEMA, 2)
+    stages = [[spec.make(number) for number in range(spec.instances)] for spec in plan.stages]
+    found: list[dict[str, int]] = []
+    for number in range(7):
+        piece = table.slice(10 * number, 10)
+        # The last batch has no events: the time of what waits is up.
+        cells = plan.packing.pack(piece) if piece.num_rows else []
+        for place, instances in enumerate(stages, 1):
+            shares = [[one for one in cells if one.instance == n] for n in range(len(instances))]
+            given = [
+                run_step(stage, share, n, place, (5 + 2 * (number // 6)) * SECOND)
+                for n, (stage, share) in enumerate(zip(instances, shares, strict=True))
+            ]
+            cells = [cell for some in given for cell in some]
+        blocks = [cell.block for cell in cells if cell.kind is CellKind.MATCHES]
+        found += [row for block in blocks for row in read_table(block).to_pylist()]
+    assert stages[0][0].timer is None
+    ended = {"ts": 1000, "x": 0, "seq": 99}
+    whole = op.match(pa.concat_tables([table, pa.Table.from_pylist([ended])]), asked)
+    known = [row for row in whole.to_pylist() if row["at"] < max(times) - 8]
+    assert known
+    assert {tuple(row.items()) for row in known} <= {tuple(row.items()) for row in found}
+    assert {tuple(row.items()) for row in found} <= {
+        tuple(row.items()) for row in whole.to_pylist()
+    }
 
 
 ROWS = pa.schema({"ts": pa.int64(), "key": pa.string(), "v": pa.int64()})
