@@ -59,7 +59,6 @@ class Evidence:
     def __init__(self, task: Task, block: Block, segment: int) -> None:
         self.task = task
         self.block = block
-        self.segment = segment
         self.low = int(block.segments[segment])
         high = int(block.segments[segment + 1])
         self.size = int(block.visible[segment]) - self.low

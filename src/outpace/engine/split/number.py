@@ -122,11 +122,6 @@ class EventNumbers(Stateful):
         """The numbers of partitions that were forgotten."""
         return self._keys.free
 
-    @property
-    def keys(self) -> pa.Table:
-        """The key of each partition, by number."""
-        return self._keys.keys
-
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         header, tables = self._keys.tables()

@@ -42,6 +42,7 @@ class Splitter(Stateful, ABC):
     def __init__(self, windows: BoundWindows) -> None:
         self.windows = windows
         self._arrived = 0
+        #: The time before which no event will come; `NO_TIME` while it is not known.
         self._watermark = NO_TIME
         self._finished = False
 
@@ -49,11 +50,6 @@ class Splitter(Stateful, ABC):
     def arrived(self) -> int:
         """The arrival number that the next event would have."""
         return self._arrived
-
-    @property
-    def watermark(self) -> int:
-        """The time before which no event will come; `NO_TIME` while it is not known."""
-        return self._watermark
 
     @property
     @abstractmethod
