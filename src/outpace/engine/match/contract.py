@@ -10,7 +10,7 @@ it easy to check.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -115,6 +115,15 @@ class Resume:
         """Return the state before any row."""
         zeros = np.zeros(partitions, np.int64)
         return Resume(zeros.copy(), zeros - 1, zeros.copy(), zeros.copy(), [zeros[:0]] * partitions)
+
+    def normal(self) -> Resume:
+        """Return the same place in its one form, whichever matcher has stopped there.
+
+        Before the next start nothing is ruled out that counts, and no candidate is completed.
+        """
+        barrier = np.where(self.barrier < self.next_start, -1, self.barrier)
+        completed_to = np.maximum(self.completed_to, self.next_start)
+        return replace(self, barrier=barrier, completed_to=completed_to)
 
 
 @dataclass(frozen=True)

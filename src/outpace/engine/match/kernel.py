@@ -84,11 +84,15 @@ class Swept:
         For each segment the row from which on nothing was searched.
     looked
         As in `Outcomes`.
+    starts
+        The rows that a match may still start with, where the pattern is a chain: from a start that
+        waits on no other one is searched.
     """
 
     found: Found
     limit: Integers
     looked: Integers
+    starts: Integers | None = None
 
 
 class KernelMatcher:
@@ -186,7 +190,17 @@ class KernelMatcher:
             positions=out.positions[:takes],
             settled=out.reach[:matches],
         )
-        return Swept(found, cursor.next_row, cursor.looked)
+        return Swept(found, cursor.next_row, cursor.looked, self._starts(rows))
+
+    def _starts(self, rows: Rows) -> Integers | None:
+        """Return the rows that a chain may start with, unless WITHIN has passed."""
+        if self._chain is None:
+            return None
+        starts = np.flatnonzero(rows.masks & self._chain[0])
+        if self._rules.within_kind != kernels.WITHIN_FIRST:
+            return starts
+        segment = np.searchsorted(rows.begin, starts, "right") - 1
+        return starts[rows.floor[segment] - rows.times[starts] < self._rules.within]
 
     def ready(self, size: int) -> bool:
         """Say whether compiled code is to match a block of this size now, rather than the twin.

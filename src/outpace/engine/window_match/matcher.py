@@ -7,8 +7,9 @@ a window only its own events tell the time. Without duplicates a match that seve
 returned once, for the first of them.
 
 Windows that overlap much share their searches (`shared`) or their matches (`covered`) where the
-query allows it, else they are matched one by one (`separate`). With keys, a step costs what it
-touches (`by_key`). Memory: see there.
+query allows it, else they are matched one by one (`separate`). So are those that would share their
+searches, as long as the compiler is not done: what comes out is the same, and so is a saved state.
+With keys, a step costs what it touches (`by_key`). Memory: see there.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class WindowMatcher(Stateful):
     rows_in_step
         Events that are taken at once where windows share their searches.
     shared
-        Whether windows share their searches; by default where that is worth it.
+        Whether windows share what they may; by default where that is worth it.
     """
 
     CHANGED = ("_strategy",)
@@ -101,7 +102,11 @@ class WindowMatcher(Stateful):
         self._columns = rows.names
         self._nothing = no_events(rows)
         self._strategy: Strategy | None = None
+        #: How windows are matched now, and how they are saved, which the query alone decides.
         self._kind = ""
+        kind = sharing(task, self.matcher)
+        self._worth = overlapping(query.windows) if shared is None else shared
+        self._layout = kind if self._worth or kind == "shared" else "separate"
         self._frontier = 0
 
     @property
@@ -183,7 +188,12 @@ class WindowMatcher(Stateful):
         held = self._strategy.held
         numbers = {"partition": held.partition, "ordinal": held.ordinal, "arrival": held.arrival}
         tables = [pa.table(numbers), pa.table({"times": held.times}), held.rows]
-        return State({**header, "kind": self._kind}, [*tables, *self._strategy.tables()])
+        windows, *kept = self._strategy.tables()
+        if self._kind != self._layout:
+            windows = OpenWindows.from_table(windows).cursors()
+        if self._layout == "shared":
+            kept = [_found_again(seen, windows, held) for seen in kept]
+        return State({**header, "kind": self._layout}, [*tables, windows, *kept])
 
     def restore(
         self, state: State, opened: Windows | None = None, taken: Integers | None = None
@@ -215,14 +225,16 @@ class WindowMatcher(Stateful):
             known[known] = held.ordinal[known] < taken[held.partition[known]]
             require(known.all(), "rows have not come yet")
         kind = header.get("kind")
-        require(kind in ("separate", sharing(self.task, self.matcher)), f"windows are {kind}")
+        require(kind == self._layout, f"windows are {kind}")
         names = integers(kept[0], partition=partitions, number=ANY, first=NATURAL)
         require_same(opened, *names)
         begin = np.flatnonzero(np.diff(held.partition, prepend=-1))
         require(np.isin(held.partition[begin], names[0]).all(), "rows have no window")
-        if kind == "separate":
+        self._strategy = self._choose(0)
+        if self._kind != self._layout:
+            kept[0] = OpenWindows.at_cursors(kept[0]).table()
+        if self._kind == "separate":
             OpenWindows.from_table(kept[0]).require_rows(held, reach_of(self.task).back)
-        self._strategy = self._make(str(kind))
         self._strategy.restore(kept, held)
 
     def _require_rows(self, held: Events) -> None:
@@ -249,13 +261,10 @@ class WindowMatcher(Stateful):
 
     def _choose(self, rows: int) -> Strategy:
         """Choose how to match, when it is known how many events come at once."""
-        kind = sharing(self.task, self.matcher)
-        if self._shared is None:
-            ready = rows >= WORTH_PREDICATES or is_ready(self.matcher)
-            worth = ready and overlapping(self.task.bound.query.windows)
-        else:
-            worth = self._shared
-        return self._make(kind if worth else "separate")
+        if self._layout != "shared":
+            return self._make(self._layout)
+        ready = self._shared or rows >= WORTH_PREDICATES or is_ready(self.matcher)
+        return self._make("shared" if self._worth and ready else "separate")
 
     def _take(self, events: Events, split: Split) -> WindowMatches:
         assert self._strategy is not None
@@ -284,6 +293,23 @@ class WindowMatcher(Stateful):
         else:
             strategy = SeparateWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
         return TouchedWindows(strategy) if self.task.bound.partition_by else strategy
+
+
+def _found_again(seen: pa.Table, windows: pa.Table, held: Events) -> pa.Table:
+    """Return the matches, of those that came out, that a search of an open window may come to."""
+    partition, cursor = (windows.column(name).to_numpy() for name in ("partition", "cursor"))
+    known, at = np.unique(partition, return_inverse=True)
+    least = np.full(len(known), ENDED)
+    np.minimum.at(least, at, cursor)
+    row = places(held, known, least)
+    inside = row < np.searchsorted(held.partition, known, "right")
+    floors = np.full(len(known) + 1, ENDED)
+    floors[:-1][inside] = held.arrival[row[inside]]
+    owner, start = (seen.column(name).to_numpy() for name in ("partition", "start"))
+    place = np.minimum(np.searchsorted(known, owner), len(known))
+    there = np.append(known, -1)[place] == owner
+    again = start >= floors[np.where(there, place, len(known))]
+    return seen.take(pa.array(np.flatnonzero(again)))
 
 
 def _pieces(events: Events, split: Split, rows: int) -> Iterator[tuple[Events, Split]]:

@@ -86,7 +86,7 @@ class OpenWindows:
 
     def table(self) -> pa.Table:
         """Return all that is kept, for a saved state."""
-        w, r = self.windows, self.resume
+        w, r = self.windows, self.resume.normal()
         consumed = pa.array([part.tolist() for part in r.consumed], pa.list_(pa.int64()))
         return pa.table(
             {
@@ -104,6 +104,15 @@ class OpenWindows:
                 "consumed": consumed,
             }
         )
+
+    def cursors(self) -> pa.Table:
+        """Return what is kept of windows whose searches stand somewhere, and nothing else counts.
+
+        So windows are saved that share their searches.
+        """
+        cursor = self.windows.first + np.maximum(self.resume.next_start, self.resume.barrier + 1)
+        columns = ["partition", "number", "first", "start_time", "end_time", "begun_at"]
+        return self.table().select(columns).append_column("cursor", pa.array(cursor))
 
     @staticmethod
     def at_cursors(table: pa.Table) -> OpenWindows:

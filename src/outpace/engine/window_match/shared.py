@@ -167,7 +167,7 @@ class SharedWindows(Stateful):
         ends = self._ends_of(held, np.concatenate([walked.left, left], axis=1))
         slots.entering = here[undecided][~closed]
         slots.entering_cursor = entering.cursor[undecided][~closed]
-        self._park(held, segments, walked, partition, cursor)
+        self._park(held, segments, walked, partition, cursor, swept.starts)
         return self._once(apart, matches, ends)
 
     def _entering(self, held: Events, waiting: Windows, closed: Windows) -> Entering:
@@ -285,10 +285,15 @@ class SharedWindows(Stateful):
         walked: Walked,
         partition: Integers,
         cursor: Integers,
+        starts: Integers | None,
     ) -> None:
         """Note where groups wait, and keep the rows from there on."""
         segment, row, *windows = walked.parked
         high = segments.bounds[1:][segment]
+        if starts is not None:
+            # Rows that were not searched and that no match may start with are decided all the same.
+            seen = np.maximum(high - self._ahead, row)
+            row = np.minimum(np.append(starts, OPEN)[np.searchsorted(starts, row)], seen)
         # Behind the last row, or where a partition has none, it is the next event that is awaited.
         awaited = np.zeros(len(segments.partition), np.int64)
         np.maximum.at(awaited, segments.of_partition(partition), cursor)
@@ -302,15 +307,14 @@ class SharedWindows(Stateful):
         slots.group_cursor[inside] = held.ordinal[row[inside]]
         # A partition without windows needs no rows.
         first = segments.bounds[1:].copy()
-        np.minimum.at(first, segment, row)
         waiting = take_windows(slots.all_windows, slots.entering)
-        own = segments.of_partition(waiting.partition)
-        np.minimum.at(first, own, places(held, waiting.partition, slots.entering_cursor))
+        entering = places(held, waiting.partition, slots.entering_cursor)
         if self._back:
-            # PREV needs those before the first one that lie in an open window, where none is left
-            # out.
-            begun = np.full(len(segments.partition), OPEN, np.int64)
-            np.minimum.at(begun, segment, slots.all_windows.first[slots.group_first])
-            np.minimum.at(begun, own, waiting.first)
-            first = np.maximum(first - self._back, places(held, segments.partition, begun))
+            # PREV needs those before, as far as they lie in a window.
+            begun = slots.all_windows.first[slots.group_first]
+            row = np.maximum(row - self._back, places(held, slots.group_partition, begun))
+            begun_row = places(held, waiting.partition, waiting.first)
+            entering = np.maximum(entering - self._back, begun_row)
+        np.minimum.at(first, segment, row)
+        np.minimum.at(first, segments.of_partition(waiting.partition), entering)
         self._held = kept(held, first, segments.bounds[1:])

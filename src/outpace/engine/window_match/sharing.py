@@ -22,10 +22,8 @@ def sharing(task: Task, matcher: Matcher) -> str:
 
 
 def is_ready(matcher: Matcher) -> bool:
-    """Say whether what windows share need not wait for a compiler."""
-    if isinstance(matcher, KernelMatcher):
-        return matcher.sweep_is_compiled
-    return isinstance(matcher, GraphMatcher) and matcher.ready(1)
+    """Say whether searches that windows share need not wait for a compiler."""
+    return isinstance(matcher, KernelMatcher) and matcher.sweep_is_compiled
 
 
 def sharable(task: Task, matcher: Matcher) -> bool:

@@ -160,6 +160,8 @@ class WindowSlots(Stateful):
         """Return the open windows and where their searches stand, for a saved state."""
         slots, cursor = self._members()
         held = self._slots
+        order = np.lexsort((held.number[slots], held.partition[slots]))
+        slots, cursor = slots[order], cursor[order]
         columns = {
             name: getattr(held, name)[slots]
             for name in ("partition", "number", "first", "start_time", "end_time", "begun_at")

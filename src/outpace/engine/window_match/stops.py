@@ -107,7 +107,7 @@ class Stops(Stateful):
     def table(self) -> pa.Table:
         """Return what is known, for a saved state; of numbers without a gap only how many."""
         numbers = self.partitions
-        resume = self.resume(numbers)
+        resume = self.resume(numbers).normal()
         consumed = pa.array([part.tolist() for part in resume.consumed], pa.list_(pa.int64()))
         columns = {name: getattr(resume, name) for name in _FRESH}
         return pa.table({"partition": numbers, **columns, "consumed": consumed})

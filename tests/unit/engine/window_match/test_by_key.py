@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from support.operators import FedOperator, match_windows
 
+from outpace.engine.state import State
 from outpace.engine.window_match.by_key import MANY_MIN, TouchedWindows
 from outpace.engine.window_match.matcher import WindowMatcher
 from outpace.pattern.query import Query
@@ -80,9 +81,12 @@ def test_few_of_many_keys_at_a_time_give_the_matches_of_the_table(
         assert strategy.open_windows == operator.operator.front.counters().open_windows
         assert strategy.begun_at >= 0
         if begin % 240 == 180:
-            state = operator.state()
+            saved = State.decode(operator.state())
             operator = operator_of(query, table.schema, shared=shared)
-            operator.restore(state)
+            front = operator.operator.front
+            front.restore(saved.part("front"))
+            matcher = operator.operator.instance._matcher
+            matcher.restore(saved.part("instance"), front.opened(), front.taken)
     found.append(operator.finish().matches)
     assert aside == {False, True}
     assert pa.concat_tables(found).to_pylist() == match_windows(query, table).to_pylist()
