@@ -31,7 +31,8 @@ from outpace.engine.order.contract import REASON
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
-from outpace.pattern.bind.disorder import SOURCE
+from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
+from outpace.pattern.disorder import Invalid
 
 #: Spark's readers put the text of a record that they cannot read into a column of this name.
 CORRUPT: Final = "_corrupt_record"
@@ -47,20 +48,17 @@ class Packing:
         The input's columns.
     columns
         Those that travel, columns of bits among them.
-    keys, time
-        The key columns, and the column of event time.
+    keys
+        The key columns.
     instances
         How many instances the first stage has.
     bits
         The query that reads bits; None where it reads none.
     drop
         Whether rows without any bit are left out.
-    quarantine
-        Whether rows that cannot be used are set aside; otherwise they are an error.
-    ahead
-        Times that are further apart than this are told apart; None where it does not matter.
-    told
-        Whether time is told by who sends the rows, so that their own times say nothing.
+    disorder
+        The column of event time, whether that says what time it is or who sends the rows does, how
+        far apart times are told apart, and whether rows that cannot be used are set aside.
     sources
         The identifiers of several sources, one of which each row names; None where there is one.
     """
@@ -68,13 +66,10 @@ class Packing:
     schema: pa.Schema
     columns: tuple[str, ...]
     keys: tuple[str, ...]
-    time: str
     instances: int
     bits: BitTask | None
     drop: bool
-    quarantine: bool
-    ahead: int | None
-    told: bool
+    disorder: BoundDisorder
     sources: tuple[str, ...] | None = None
 
     @property
@@ -85,12 +80,12 @@ class Packing:
     @property
     def reads(self) -> pa.Schema:
         """The input's columns that packing needs; the others may be missing."""
-        names = {*self.columns, *self.keys, self.time, CORRUPT}
+        names = {*self.columns, *self.keys, self.disorder.time, CORRUPT}
         if self.bits is not None:
             names.update(self.bits.reads)
         if self.sources is not None:
             names.add(SOURCE)
-        whole = self.quarantine
+        whole = self.disorder.invalid is Invalid.QUARANTINE
         return pa.schema([field for field in self.schema if whole or field.name in names])
 
     def pack(self, table: pa.Table, watermark: int = NO_TIME) -> list[Cell]:
@@ -104,7 +99,7 @@ class Packing:
             What is promised of later rows, if anything, of whatever source.
         """
         good, invalid = self._without_invalid(table)
-        times = as_integers(one_array(good.column(self.time)))
+        times = as_integers(one_array(good.column(self.disorder.time)))
         bits = None if self.bits is None else replace(self.bits, drop_unused=self.drop)
         packer = Packer(self.keys, self.columns, self.instances, bits)
         (columns, used), bucket = packer.computed(good), packer.buckets(good)
@@ -119,7 +114,9 @@ class Packing:
         blocks = dict(zip(packed["bucket"].to_pylist(), packed["block"], strict=True))
         cells = []
         for source, own, wanted in senders:
-            spans = b"" if self.told else spans_of(own, self.ahead).astype("<i8").tobytes()
+            spans = b""
+            if not self.disorder.told:
+                spans = spans_of(own, self.disorder.ahead).astype("<i8").tobytes()
             first = max(source, 0) * self.instances
             for number in range(self.instances):
                 block = blocks.get(first + number)
@@ -148,7 +145,7 @@ class Packing:
 
     def _without_invalid(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the rows that can be used, and the others with the reason."""
-        times = table.column(self.time)
+        times = table.column(self.disorder.time)
         missing = invalid_times(times)
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:
@@ -164,12 +161,12 @@ class Packing:
         reasons = [
             "the record cannot be read"
             if corrupt[row]
-            else reason_of(times, self.time, int(row))
+            else reason_of(times, self.disorder.time, int(row))
             if missing[row]
             else _stray_reason(table.column(SOURCE)[int(row)].as_py())
             for row in bad
         ]
-        if not self.quarantine:
+        if self.disorder.invalid is not Invalid.QUARANTINE:
             hint = 'set such events aside with disorder(op.KSlack(..., invalid="quarantine"))'
             if self.sources is not None and stray[bad[0]]:
                 hint = f"the sources are {', '.join(self.sources[:10])}; or {hint}"

@@ -20,7 +20,7 @@ from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
-from outpace.pattern.bind.disorder import SOURCE, BoundDisorder, bind_disorder
+from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query, RowsPerMatch
@@ -49,12 +49,6 @@ class StreamPlan(Crossing):
     def operator(self) -> OperatorSpec:
         """The operator that the stages are parts of."""
         return self.stages[0].operator
-
-    @property
-    def disorder(self) -> BoundDisorder:
-        """How far events are out of order."""
-        assert self.operator.disorder is not None, "a stream has an order of arrival"
-        return self.operator.disorder
 
     @property
     def timed_out(self) -> pa.Schema:
@@ -102,7 +96,7 @@ class StreamPlan(Crossing):
         return ["on Spark, as a stream", *(f"  {line}" for line in self._lines())]
 
     def _lines(self) -> list[str]:
-        packing, disorder = self.packing, self.disorder
+        packing, disorder = self.packing, self.packing.disorder
         named = ", ".join(map(print_name, filter(self.bound.schema.names.count, packing.columns)))
         bits = " and bits" if packing.bits is not None else ""
         dropped = "; rows that fit no condition only tell the time" if packing.drop else ""
@@ -192,7 +186,6 @@ def plan_stream(
         schema=schema,
         columns=tuple(events.names),
         keys=crossing.bound.partition_by,
-        time=disorder.time,
         instances=stages[0].instances,
         bits=bits if bits is not None and bits.predicates else None,
         # Events that are set aside, refused for their time, or decide are wanted as they are.
@@ -200,9 +193,7 @@ def plan_stream(
         and disorder.divisible
         and disorder.late is not Late.SIDE
         and disorder.ahead is None,
-        quarantine=disorder.invalid is Invalid.QUARANTINE,
-        ahead=disorder.ahead,
-        told=disorder.told,
+        disorder=disorder,
         sources=sources,
     )
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}

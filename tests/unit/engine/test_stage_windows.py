@@ -21,7 +21,7 @@ from outpace.engine.packing import Packing
 from outpace.engine.stage import StagePart, StageSpec, restore_stage
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.disorder import InOrder, Invalid, KSlack, Watermark
+from outpace.pattern.disorder import InOrder, KSlack, Watermark
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, LeastLoaded, RoundRobin, Scheduler
@@ -123,13 +123,10 @@ class Simulation:
             schema=schema,
             columns=tuple(stream.schema.names),
             keys=stream.bound.partition_by,
-            time="ts",
             instances=1,
             bits=bits_of(query, schema) if bits else None,
             drop=False,
-            quarantine=stream.disorder.invalid is Invalid.QUARANTINE,
-            ahead=stream.disorder.ahead,
-            told=stream.disorder.told,
+            disorder=stream.disorder,
         )
         self._operator = FedOperator(query, schema)
         # Time closes windows of several keys at once, and those that were forgotten are new again.

@@ -35,7 +35,7 @@ class LateListener(StreamingQueryListener):
 
     def expect(self, name: str, plan: StreamPlan) -> None:
         """Listen to what a query reports under a name."""
-        if plan.disorder.late is not Late.DROP:
+        if plan.packing.disorder.late is not Late.DROP:
             return
         self._queries[name] = LateEvents(plan.bound.query)
 

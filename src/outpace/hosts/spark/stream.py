@@ -181,7 +181,7 @@ def _chain(
     pack = PackTask(PlanPart(plan.packing), places[0])
     title = f"outpace {query.name}: pack"
     if before is not None:
-        timed = before.plan.shows_time_in(plan.disorder.time)
+        timed = before.plan.shows_time_in(plan.packing.disorder.time)
         cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
     elif SCHEMA_KEY in _block_metadata(frame):
         cells = _map_cells(frame.select("block"), named(title, pack_blocks, pack))
