@@ -270,7 +270,11 @@ class Front(Stateful):
             parts["ids"] = self._ids.state()
         if self._splitter is not None and not self._ended:
             parts["windows"] = self._splitter.state()
-        numbers: dict[str, object] = {"ended": self._ended, "follows": self._follows}
+        numbers: dict[str, object] = {
+            "ended": self._ended,
+            "follows": self._follows,
+            "order": self._order.kind,
+        }
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)
             numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
@@ -289,6 +293,12 @@ class Front(Stateful):
         self._ended = bool(ended)
         if state.numbers.get("follows") is True:
             self._follow()
+        if (saved := state.numbers.get("order")) != self._order.kind:
+            raise StateError(
+                "the saved state belongs to a stream that was brought into order in another way",
+                detail=f"saved by {saved}, now {self._order.kind}",
+                hint="go on with the disorder that it was started with, or start from the input",
+            )
         self._order.restore(state.part("order"))
         self._numbers.restore(state.part("numbers"))
         if self._spec.identified:

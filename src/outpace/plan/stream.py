@@ -111,9 +111,16 @@ class StreamPlan(Crossing):
             Late.SIDE: "sent to the side output",
         }
         invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
+        order = [f"order: {_of_sources(packing.sources)}{disorder!s}"]
+        if self.bound.partition_by and not disorder.divisible:
+            order.append("events of all keys are brought into order in one place")
+        if disorder.value.clocked:
+            order.append(
+                "events arrive at the time of their batch; batches run without events, too"
+            )
         return [
             *lines,
-            f"order: {_of_sources(packing.sources)}{disorder!s}",
+            *order,
             f"late events are {late[disorder.late]}; invalid events are"
             f" {invalid[disorder.invalid]}",
         ]

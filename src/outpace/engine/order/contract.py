@@ -68,6 +68,11 @@ class Order(Stateful, ABC):
     """
 
     @property
+    def kind(self) -> str:
+        """What tells whether a saved state is that of an order of this kind."""
+        return type(self).__name__
+
+    @property
     @abstractmethod
     def buffered(self) -> int:
         """How many events wait for their turn."""

@@ -160,6 +160,11 @@ class ReorderedSources(Order):
         self._watermark = int(NO_TIME)
 
     @property
+    def kind(self) -> str:
+        """The kind of the sources' own orders, which are all of one."""
+        return " of ".join([super().kind, *{order.kind for order in self._each.values()}])
+
+    @property
     def buffered(self) -> int:
         """How many events wait for others, of their source or of other sources."""
         return sum(map(self.waiting, self._each))

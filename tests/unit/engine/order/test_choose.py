@@ -54,6 +54,18 @@ def test_it_runs_in_a_stream_and_its_state_goes_on(patient: op.Query) -> None:
     assert stream.finish()["at"].to_pylist() == [6]
 
 
+@pytest.mark.parametrize("sources", [None, ["a", "b"]])
+def test_a_state_of_another_kind_of_order_is_refused(
+    patient: op.Query, sources: list[str] | None
+) -> None:
+    slack = patient.disorder(op.KSlack(2))
+    for saved, asked in ((patient, slack), (slack, patient)):
+        stream = op.open(saved, sources=sources)
+        push(stream, [3], sources and sources[0])
+        with pytest.raises(op.StateError, match="brought into order in another way"):
+            op.resume(asked, stream.state())
+
+
 def test_it_runs_for_each_of_several_sources(patient: op.Query) -> None:
     stream = op.open(patient, sources=["a", "b"])
     assert push(stream, [3, 1, 5], "a") == []
@@ -180,6 +192,11 @@ def test_settings_are_bound_by_their_kinds(patient: op.Query) -> None:
 def test_explain_shows_it(patient: op.Query) -> None:
     lines = plan_stream(patient, SCHEMA, 1).lines()
     assert any("until one is seen that is 0.5 of 4 later (timeout 1 second)" in x for x in lines)
+    assert "  events arrive at the time of their batch; batches run without events, too" in lines
+    keyed = plan_stream(patient.partition_by("x").disorder(Patient(4)), SCHEMA, 3).lines()
+    assert "  2. order + match: 1 instance" in keyed
+    assert "  events of all keys are brought into order in one place" in keyed
+    assert not any("time of their batch" in line for line in keyed)
 
 
 @pytest.mark.parametrize(
