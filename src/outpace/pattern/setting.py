@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from outpace.errors import BindError
+from outpace.errors import BindError, OutpaceError
 from outpace.pattern.argument import a_duration, a_number, a_text, a_whole_number, shown
 from outpace.pattern.choice import one_of
 
@@ -177,16 +177,16 @@ def check_settings(value: Any, where: str) -> None:
 
     Raises
     ------
-    BindError
+    OutpaceError
         One does not fit, or contradicts another.
     """
     for one in settings_of(type(value)):
         try:
             object.__setattr__(value, one.name, one.checked(getattr(value, one.name)))
-        except BindError as error:
-            raise BindError(
-                error.message, where=where, detail=error.detail, hint=error.hint
-            ) from None
+        except OutpaceError as error:
+            # A text that is no duration has a place of its own, inside the setting.
+            error.where = where if error.where is None else f"{where}, {error.where}"
+            raise
     for one in settings_of(type(value)):
         other = getattr(one.kind, "least", None)
         if not isinstance(other, str):

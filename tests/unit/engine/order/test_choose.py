@@ -220,6 +220,15 @@ def test_a_setting_that_does_not_fit_is_named(settings: dict[str, Any], message:
     assert (caught.value.message, caught.value.where) == (message, "op.Patient")
 
 
+def test_a_text_that_is_no_duration_is_shown_with_its_setting() -> None:
+    with pytest.raises(op.PatternSyntaxError) as caught:
+        Patient(3, "2 parsecs")
+    assert str(caught.value).splitlines()[:2] == [
+        "[syntax] 'parsecs' is no unit of time",
+        "  op.Patient, timeout, line 1, column 3",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message", "place"),
     [
