@@ -346,7 +346,11 @@ class StreamMatcher:
         return None if self._operator is None else self._operator.front.timer
 
     def wake(self) -> pa.Table:
-        """Let time pass by the clock, where nothing is pushed, and return what became final."""
+        """Let time pass by the clock and return what became final.
+
+        Call it when the time of `timer` has come, before the next rows are pushed: `op.run` and
+        streams on Spark do so by themselves.
+        """
         self._bound("wake")
         return self._step(TimerFired(clock_time()))
 
