@@ -25,7 +25,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from outpace.pattern.query import Explained, Query, register_explainer
+from outpace.pattern.query import Query, QueryExplanation, register_explainer
 
 if TYPE_CHECKING:
     from outpace import log as log
@@ -154,7 +154,7 @@ _SUBMODULES: Final = frozenset(
 _NAMES_THERE: Final = {"open": "open_query", "resume": "resume_query"}
 
 
-def _explain(query: Query, data: object) -> Explained:
+def _explain(query: Query, data: object) -> QueryExplanation:
     from outpace.api import explain
 
     return explain(query, data)

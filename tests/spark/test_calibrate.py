@@ -17,7 +17,7 @@ from outpace.hosts.spark.session import ROCKSDB
 from outpace.simulate import read_scenario, simulate
 from outpace.simulate.calibration.compare import Comparison
 from outpace.simulate.calibration.stream import SETTINGS, live_stream
-from outpace.simulate.calibration.written import CONSUMER, Measured, read_calibrated
+from outpace.simulate.calibration.written import CONSUMER, MeasuredRun, read_calibrated
 
 pytestmark = pytest.mark.soak
 
@@ -85,7 +85,7 @@ def test_no_batch_of_a_long_measurement_is_forgotten(
     session = spark.newSession()
     for name, value in (SETTINGS | hurried).items():
         session.conf.set(name, value)
-    setting = setting_of(Measured("w1", trigger=0.1, events_max=1000), Path())
+    setting = setting_of(MeasuredRun("w1", trigger=0.1, events_max=1000), Path())
     with live_stream(session, setting) as live:
         live.at_full_speed(8)
         assert sum(batch.events for batch in live.batches()) == 8000

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outpace.cli import options
-from outpace.cli.log_input import Place, Rejected, find_input, input_tables, standard_input
+from outpace.cli.log_input import Place, RejectedInput, find_input, input_tables, standard_input
 from outpace.cli.run_input import format_named
 from outpace.engine.rows.times import from_integers
 from outpace.errors import DataError
@@ -76,7 +76,7 @@ def append(
         file = None
         if rejected is not None:
             file = stack.enter_context(rejected.open("a", encoding="utf-8"))
-        bad = Rejected(file)
+        bad = RejectedInput(file)
         target = open_log(to) if (to / "log.json").exists() else None
         types = None if schema is None else parse_schema(schema)
         known = types if target is None else target.schema
@@ -174,7 +174,7 @@ def _needed(known: pa.Schema | None, to: Path) -> pa.Schema:
 
 
 def _append(
-    target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: Rejected, sync: Sync
+    target: Log, tables: Iterator[tuple[Place, pa.Table]], bad: RejectedInput, sync: Sync
 ) -> int:
     appended = 0
     with target.writer(sync=sync) as writer:

@@ -48,7 +48,7 @@ _HINT: Final = "--rejected FILE keeps such lines apart and goes on"
 
 
 @dataclass
-class Rejected:
+class RejectedInput:
     """Where bad lines and events go; without a file they end the command."""
 
     file: IO[str] | None = None
@@ -124,7 +124,7 @@ def find_input(
 
 
 def input_tables(
-    content: FileList | TextList, rejected: Rejected
+    content: FileList | TextList, rejected: RejectedInput
 ) -> Iterator[tuple[Place, pa.Table]]:
     """Yield the rows of files in order, each table with what tells where its rows are."""
     if isinstance(content, TextList):
@@ -137,7 +137,7 @@ def input_tables(
             first += table.num_rows
 
 
-def standard_input(schema: pa.Schema, rejected: Rejected) -> Iterator[tuple[Place, pa.Table]]:
+def standard_input(schema: pa.Schema, rejected: RejectedInput) -> Iterator[tuple[Place, pa.Table]]:
     """Yield events from JSON lines on standard input, as soon as their lines have come."""
     rest, number = b"", 1
     while data := os.read(sys.stdin.fileno(), _READ_BYTES):
@@ -155,7 +155,7 @@ def _row_place(name: str, first: int, row: int) -> str:
     return f"{name}, row {first + row}"
 
 
-def _text_tables(content: TextList, rejected: Rejected) -> Iterator[tuple[Place, pa.Table]]:
+def _text_tables(content: TextList, rejected: RejectedInput) -> Iterator[tuple[Place, pa.Table]]:
     for piece in content.pieces:
         with closing(open_text(content.filesystem, piece.path)) as file:
             for offset, block in blocks_of(file, piece):
@@ -179,7 +179,7 @@ class _Lines:
     number: Callable[[], int]
 
     def tables(
-        self, form: tuple[TextFormat, pa.Schema, Sequence[str], str], rejected: Rejected
+        self, form: tuple[TextFormat, pa.Schema, Sequence[str], str], rejected: RejectedInput
     ) -> Iterator[tuple[Place, pa.Table]]:
         """Yield the rows but for those of bad lines, which are rejected."""
         parse = parser(*form)

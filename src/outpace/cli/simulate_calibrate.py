@@ -36,7 +36,7 @@ from outpace.simulate.calibration.procedure import (
     CalibrationResult,
     measure_costs,
 )
-from outpace.simulate.calibration.written import Measured, calibrated, calibrated_text
+from outpace.simulate.calibration.written import MeasuredRun, calibrated, calibrated_text
 from outpace.simulate.scenario import Scenario
 
 #: How long is measured, and with `--quick`.
@@ -124,20 +124,22 @@ def _subjects(
     trigger: float,
     most: int,
     cores: int,
-) -> list[Measured]:
+) -> list[MeasuredRun]:
     subjects = []
     if query is not None:
         if events is None:
             raise BindError("the query has no events", hint="--from ticks.parquet")
         where = _events_beside(events, out)
         subjects.append(
-            Measured("", _beside(query, out), where, trigger=trigger, events_max=most, cores=cores)
+            MeasuredRun(
+                "", _beside(query, out), where, trigger=trigger, events_max=most, cores=cores
+            )
         )
     elif events is not None:
         raise BindError("--from goes with a query file", hint="workloads have their own events")
     for name in (part.strip() for part in (workload or "").split(",")):
         if name:
-            subjects.append(Measured(name, trigger=trigger, events_max=most, cores=cores))
+            subjects.append(MeasuredRun(name, trigger=trigger, events_max=most, cores=cores))
     if not subjects:
         raise BindError("there is nothing to measure", hint="name a query file, or --workload w2k")
     return subjects
@@ -164,11 +166,11 @@ def _events_beside(events: str, out: Path) -> str:
     return f"{name}{kind}{_beside(Path(place.removeprefix(kind)), out)}"
 
 
-def _path(out: Path, subject: Measured, count: int) -> Path:
+def _path(out: Path, subject: MeasuredRun, count: int) -> Path:
     return out if count == 1 else out.with_name(f"{out.stem}-{subject.name}{out.suffix}")
 
 
-def _comments(subject: Measured, found: CalibrationResult, mips: float) -> list[str]:
+def _comments(subject: MeasuredRun, found: CalibrationResult, mips: float) -> list[str]:
     """Return what the file says of how it was measured."""
     costs, counts = found.costs, found.counts
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -197,7 +199,9 @@ def _hidden(exact: bool) -> str:
     return "" if exact else " (too large: noise hid what a batch costs)"
 
 
-def _rows(subject: Measured, found: CalibrationResult, scenario: Scenario) -> list[dict[str, Any]]:
+def _rows(
+    subject: MeasuredRun, found: CalibrationResult, scenario: Scenario
+) -> list[dict[str, Any]]:
     costs = found.costs
     speed = scenario.vms[0].capacity * 1e6
     rows = []
@@ -220,7 +224,7 @@ def _rows(subject: Measured, found: CalibrationResult, scenario: Scenario) -> li
 
 
 def _show(
-    subject: Measured, found: CalibrationResult, scenario: Scenario, path: Path, as_json: bool
+    subject: MeasuredRun, found: CalibrationResult, scenario: Scenario, path: Path, as_json: bool
 ) -> None:
     rows = _rows(subject, found, scenario)
     if as_json:

@@ -25,7 +25,7 @@ from outpace.ingest.source import Source
 from outpace.ingest.workloads import WORKLOADS, events
 from outpace.pattern.query import Query
 from outpace.simulate.calibration.stream import SETTINGS, Setting
-from outpace.simulate.calibration.written import Measured
+from outpace.simulate.calibration.written import MeasuredRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ _SOURCES: Final[Mapping[DataFormat, Callable[..., Source]]] = {
 }
 
 
-def setting_of(measured: Measured, folder: Path) -> Setting:
+def setting_of(measured: MeasuredRun, folder: Path) -> Setting:
     """Read a query and its events; paths are looked for from a folder on."""
     if measured.workload:
         return _workload_setting(measured)
@@ -80,7 +80,7 @@ def default_mips() -> float:
     return float(speeds[0]) if speeds and float(speeds[0]) > 0 else 2500.0
 
 
-def _workload_setting(measured: Measured) -> Setting:
+def _workload_setting(measured: MeasuredRun) -> Setting:
     if measured.workload not in WORKLOADS:
         hint = did_you_mean(measured.workload, WORKLOADS) or f"one of {', '.join(WORKLOADS)}"
         raise BindError(f"there is no workload '{measured.workload}'", hint=hint)

@@ -58,7 +58,7 @@ from outpace.engine.split.schedule import Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
-from outpace.engine.window_match.apply import Applied, WindowedApply
+from outpace.engine.window_match.apply import AppliedOperator, WindowedApply
 from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import ENDED, WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
@@ -773,7 +773,7 @@ def _counts(saved: object, size: int) -> list[int]:
     return [integer({"count": count}, "count") for count in saved]
 
 
-def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | Applied:
+def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | AppliedOperator:
     if spec.task is None:
         make = spec.query.operator
         assert make is not None

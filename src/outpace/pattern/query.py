@@ -451,7 +451,7 @@ class Query(Clauses):
 
         return "" if self.tree is None else print_pattern(self.tree)
 
-    def explain(self, data: object = None) -> Explained:
+    def explain(self, data: object = None) -> QueryExplanation:
         """Show the pattern, the automaton, and where each part of the query runs.
 
         Parameters
@@ -491,7 +491,7 @@ class Query(Clauses):
         return AfterMatch(Skip.PAST_LAST_ROW if preferred else Skip.NONE)
 
 
-class Explained(Protocol):
+class QueryExplanation(Protocol):
     """What `Query.explain` returns; `str()` of it is the text."""
 
     @property
@@ -508,10 +508,10 @@ class Explained(Protocol):
 
 
 #: What `Query.explain` calls: the package registers it, as this module cannot import a host.
-_explainers: list[Callable[[Query, object], Explained]] = []
+_explainers: list[Callable[[Query, object], QueryExplanation]] = []
 
 
-def register_explainer(explain: Callable[[Query, object], Explained]) -> None:
+def register_explainer(explain: Callable[[Query, object], QueryExplanation]) -> None:
     """Set what `Query.explain` calls."""
     _explainers[:] = [explain]
 

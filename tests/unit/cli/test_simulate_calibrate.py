@@ -11,7 +11,7 @@ from outpace.cli.main import app
 from outpace.cli.simulate_measure import default_mips, setting_of
 from outpace.cli.simulate_validate import compare_plots
 from outpace.simulate.calibration.compare import Comparison, Reading
-from outpace.simulate.calibration.written import Measured
+from outpace.simulate.calibration.written import MeasuredRun
 
 CLAUSE = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS kind = 'a')"
 
@@ -60,7 +60,7 @@ def test_bad_input_is_named_with_exit_code_2(folder: Path, arguments: str, said:
 
 
 def test_a_query_and_its_events_are_found_from_the_scenario_on(folder: Path) -> None:
-    setting = setting_of(Measured(query="good.sql", events="ticks.csv"), folder)
+    setting = setting_of(MeasuredRun(query="good.sql", events="ticks.csv"), folder)
     assert setting.time == "ts"
     assert setting.events["kind"].to_pylist() == ["a", "b"]
 

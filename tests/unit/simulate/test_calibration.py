@@ -27,7 +27,7 @@ from outpace.simulate.calibration.feed import Endless
 from outpace.simulate.calibration.stream import RateStretch, latency_of, steady, throughput_of
 from outpace.simulate.calibration.written import (
     CONSUMER,
-    Measured,
+    MeasuredRun,
     batch_operator,
     calibrated,
     calibrated_text,
@@ -42,7 +42,7 @@ def costs(setup: float = 0.6, event: float = 4e-6) -> Costs:
 
 
 def scenario(setup: float = 0.6, event: float = 4e-6, most: int = 1_000_000) -> Scenario:
-    measured = Measured("w2k", trigger=TRIGGER, events_max=most)
+    measured = MeasuredRun("w2k", trigger=TRIGGER, events_max=most)
     return calibrated(measured, costs(setup, event), 0.01, mips=1000, rate=50_000)
 
 
@@ -190,7 +190,7 @@ def test_the_latency_of_batches_is_that_of_all_their_events() -> None:
 
 
 def test_a_written_scenario_says_what_ran_and_is_read_by_all(tmp_path: Path) -> None:
-    measured = Measured("w2k", trigger=TRIGGER, events_max=1_000_000)
+    measured = MeasuredRun("w2k", trigger=TRIGGER, events_max=1_000_000)
     path = tmp_path / "w2k.toml"
     path.write_text(calibrated_text(scenario(), measured, ["measured by hand", ""]))
     assert path.read_text().startswith("# measured by hand\n#\n")
@@ -213,7 +213,7 @@ def test_a_written_scenario_says_what_ran_and_is_read_by_all(tmp_path: Path) -> 
 def test_what_is_wrong_with_a_calibrated_file_names_it(
     tmp_path: Path, changed: tuple[str, str], said: str | None
 ) -> None:
-    measured = Measured("w2k", trigger=TRIGGER)
+    measured = MeasuredRun("w2k", trigger=TRIGGER)
     path = tmp_path / "w2k.toml"
     text = calibrated_text(scenario(), measured, [])
     assert changed[0] in text
@@ -225,7 +225,9 @@ def test_what_is_wrong_with_a_calibrated_file_names_it(
 
 def test_a_scenario_that_nobody_measured_cannot_be_validated(tmp_path: Path) -> None:
     path = tmp_path / "alarms.toml"
-    path.write_text(calibrated_text(scenario(), Measured("w2k"), []).partition("[calibration]")[0])
+    path.write_text(
+        calibrated_text(scenario(), MeasuredRun("w2k"), []).partition("[calibration]")[0]
+    )
     with pytest.raises(ScenarioError, match=r"no table \[calibration\]") as error:
         read_calibrated(path)
     assert "alarms.toml" in str(error.value)
@@ -233,7 +235,7 @@ def test_a_scenario_that_nobody_measured_cannot_be_validated(tmp_path: Path) -> 
 
 def test_costs_do_not_depend_on_what_a_machine_is_said_to_do() -> None:
     slow, quick = (
-        calibrated(Measured("w2k"), costs(), 0.01, mips=mips, rate=1000) for mips in (100, 9000)
+        calibrated(MeasuredRun("w2k"), costs(), 0.01, mips=mips, rate=1000) for mips in (100, 9000)
     )
     assert predict(slow, 90_000).latency == pytest.approx(predict(quick, 90_000).latency)
 

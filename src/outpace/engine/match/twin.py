@@ -118,7 +118,7 @@ def make_twin(
     def match(block: Block, resume: Resume) -> Outcome:
         truth = BlockPredicates(task, block) if predicates is None else predicates(block)
         arrivals = Arrivals(block)
-        emitted = _Emitted()
+        emitted = _EmittedMatches()
         parts: list[_Part] = []
         taken = turns or Turns(task, block.size, STEP_COST)
 
@@ -178,7 +178,7 @@ class _Rules:
 
 
 @dataclass
-class _Emitted:
+class _EmittedMatches:
     """Matches and timed-out runs, gathered over the segments of a block."""
 
     segment: list[int] = field(default_factory=list)
@@ -254,7 +254,7 @@ class _Part:
         index: int,
         predicates: Predicates,
         arrivals: Arrivals,
-        emitted: _Emitted,
+        emitted: _EmittedMatches,
         steps: StepBudget,
     ) -> None:
         self._rules, self._index, self._emitted = rules, index, emitted

@@ -23,7 +23,7 @@ _NONE: Final = -1
 
 
 @dataclass(frozen=True)
-class Kept:
+class RowsWithKeys:
     """Rows with their keys.
 
     Parameters
@@ -46,7 +46,7 @@ class Kept:
 
 @dataclass
 class _Run(Stateful):
-    kept: Kept
+    kept: RowsWithKeys
     live: int
 
 
@@ -63,9 +63,10 @@ class KeyedRows(Stateful):
     Examples
     --------
     >>> rows = KeyedRows(pa.schema({"x": pa.int64()}), 1)
-    >>> two = Kept(pa.table({"x": [1, 2]}), np.array([0, 5]), np.array([[10, 20]]))
+    >>> two = RowsWithKeys(pa.table({"x": [1, 2]}), np.array([0, 5]), np.array([[10, 20]]))
     >>> rows.replace(np.array([0, 5]), two)
-    >>> rows.replace(np.array([0]), Kept(pa.table({"x": [3]}), np.array([0]), np.array([[30]])))
+    >>> one = RowsWithKeys(pa.table({"x": [3]}), np.array([0]), np.array([[30]]))
+    >>> rows.replace(np.array([0]), one)
     >>> len(rows), rows.take(np.array([0, 1])).rows.column("x").to_pylist()
     (2, [3])
     """
@@ -74,7 +75,7 @@ class KeyedRows(Stateful):
 
     def __init__(self, schema: pa.Schema, lines: int) -> None:
         nothing = np.zeros(0, np.int64)
-        self._nothing = Kept(schema.empty_table(), nothing, np.zeros((lines, 0), np.int64))
+        self._nothing = RowsWithKeys(schema.empty_table(), nothing, np.zeros((lines, 0), np.int64))
         self._runs: list[_Run] = []
         #: For each key the run that its rows lie in, the first of them there, and how many.
         self._run, self._first, self._size = nothing, nothing, nothing
@@ -87,7 +88,7 @@ class KeyedRows(Stateful):
         """The keys that have rows."""
         return np.flatnonzero(self._size)
 
-    def take(self, keys: Integers) -> Kept:
+    def take(self, keys: Integers) -> RowsWithKeys:
         """Return the rows of different keys, by key in no special order; they stay."""
         known = keys[keys < len(self._size)]
         known = known[self._size[known] > 0]
@@ -97,7 +98,7 @@ class KeyedRows(Stateful):
         parts = [self._take_from(int(place), known[run == place]) for place in np.unique(run)]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
-    def replace(self, keys: Integers, kept: Kept) -> None:
+    def replace(self, keys: Integers, kept: RowsWithKeys) -> None:
         """Drop the rows of some keys and keep others of them instead."""
         highest = int(keys.max(initial=-1)) + 1
         self._run = grown(self._run, highest, _NONE)
@@ -118,7 +119,7 @@ class KeyedRows(Stateful):
             if 2 * run.live < len(run.kept):
                 self._write(place, self._live_of(place))
 
-    def _append(self, kept: Kept) -> None:
+    def _append(self, kept: RowsWithKeys) -> None:
         """Add a run, together with all before it that are not twice as large."""
         self._runs.append(_Run(self._nothing, 0))
         self._write(len(self._runs) - 1, kept)
@@ -132,7 +133,7 @@ class KeyedRows(Stateful):
             del self._runs[joining + 1 :]
             self._write(joining, _joined(parts))
 
-    def _write(self, place: int, kept: Kept) -> None:
+    def _write(self, place: int, kept: RowsWithKeys) -> None:
         """Let a run be some rows, and note where those of each key are."""
         self._runs[place] = _Run(kept, len(kept))
         first = np.flatnonzero(np.diff(kept.key, prepend=_NONE))
@@ -141,14 +142,14 @@ class KeyedRows(Stateful):
         self._first[keys] = first
         self._size[keys] = np.diff(first, append=len(kept))
 
-    def _live_of(self, place: int) -> Kept:
+    def _live_of(self, place: int) -> RowsWithKeys:
         run = self._runs[place]
         if run.live == len(run.kept):
             return run.kept
         keys = run.kept.key[np.flatnonzero(np.diff(run.kept.key, prepend=_NONE))]
         return self._take_from(place, keys[(self._size[keys] > 0) & (self._run[keys] == place)])
 
-    def _take_from(self, place: int, keys: Integers) -> Kept:
+    def _take_from(self, place: int, keys: Integers) -> RowsWithKeys:
         if not len(keys):
             return self._nothing
         sizes = self._size[keys]
@@ -157,11 +158,11 @@ class KeyedRows(Stateful):
         kept = self._runs[place].kept
         columns = [gather(column, rows) for column in kept.rows.columns]
         chosen = pa.table(columns, schema=kept.rows.schema)
-        return Kept(chosen, kept.key[rows], kept.numbers[:, rows])
+        return RowsWithKeys(chosen, kept.key[rows], kept.numbers[:, rows])
 
 
-def _joined(parts: list[Kept]) -> Kept:
-    return Kept(
+def _joined(parts: list[RowsWithKeys]) -> RowsWithKeys:
+    return RowsWithKeys(
         pa.concat_tables([part.rows for part in parts]).combine_chunks(),
         np.concatenate([part.key for part in parts]),
         np.concatenate([part.numbers for part in parts], axis=1),

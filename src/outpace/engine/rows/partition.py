@@ -43,7 +43,7 @@ _NOT_A_NUMBER = object()
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SortedTable:
     """A table sorted by partition and order.
 
     Parameters
@@ -64,7 +64,7 @@ class Sorted:
     ordinals: RowNumbers
 
 
-def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sorted:
+def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> SortedTable:
     """Sort the named columns of a table by the query's partitions and order."""
     size = table.num_rows
     grouping = _group(table, bound.partition_by)
@@ -82,7 +82,7 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
             columns[name] = place_rows(column, order, codes, segments)
     ordinals = np.empty(size, _row_type(size))
     number_rows(segments, ordinals)
-    return Sorted(columns, segments, order, ordinals)
+    return SortedTable(columns, segments, order, ordinals)
 
 
 def sort_rows(table: pa.Table, bound: BoundQuery) -> tuple[RowNumbers | None, Integers]:

@@ -51,7 +51,7 @@ _PLACES: Final = ("partition", "number", "first", "start_time", "end_time", "las
 
 
 @dataclass
-class _Open:
+class _OpenWindow:
     """An open window: its operator, where it starts, its key, and its last event so far."""
 
     operator: Operator
@@ -98,14 +98,14 @@ class RowPlaces:
 class _Piece:
     """Rows that an operator gave at once, by which events, and the number of the first of them."""
 
-    window: _Open
+    window: _OpenWindow
     rows: OperatorRows
     event: Integers
     phase: int
     number: int
 
 
-class Applied(Stateful, ABC):
+class AppliedOperator(Stateful, ABC):
     """A query's operator in the windows that an instance was given.
 
     Parameters
@@ -233,12 +233,12 @@ class Applied(Stateful, ABC):
         return tuple(first[name] for name in names)
 
 
-class WindowedApply(Applied):
+class WindowedApply(AppliedOperator):
     """An operator for each window."""
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
         super().__init__(query, schema)
-        self._open: dict[int, dict[int, _Open]] = {}
+        self._open: dict[int, dict[int, _OpenWindow]] = {}
 
     @property
     def open_windows(self) -> int:
@@ -295,12 +295,12 @@ class WindowedApply(Applied):
             operator = self._make()
             operator.restore(kept)
             known = dict(zip(_PLACES, map(int, place), strict=True))
-            window = _Open(operator, key=tuple(key[name] for name in names), **known)
+            window = _OpenWindow(operator, key=tuple(key[name] for name in names), **known)
             self._open.setdefault(window.partition, {})[window.number] = window
         require(self.open_windows == len(states), "a window is there twice")
         require_same(opened, *read[:3])
 
-    def _again(self, window: _Open) -> _Open:
+    def _again(self, window: _OpenWindow) -> _OpenWindow:
         operator = self._make()
         operator.restore(window.operator.state())
         return replace(window, operator=operator)
@@ -332,10 +332,10 @@ class WindowedApply(Applied):
                 keys[partition] = self._key_of(groups[partition].rows)
             with operator_errors(self.bound, None, keys[partition], number):
                 operator = self._make()
-            window = _Open(operator, *place, keys[partition])
+            window = _OpenWindow(operator, *place, keys[partition])
             self._open.setdefault(partition, {})[number] = window
 
-    def _fed(self, window: _Open, group: EventGroup, stop: int | None) -> Iterator[_Piece]:
+    def _fed(self, window: _OpenWindow, group: EventGroup, stop: int | None) -> Iterator[_Piece]:
         """Give a window its new events and yield what they give."""
         low = int(np.searchsorted(group.ordinal, window.first))
         high = len(group.ordinal) if stop is None else int(np.searchsorted(group.ordinal, stop))
@@ -351,7 +351,7 @@ class WindowedApply(Applied):
         yield from self._pieces(window, rows, window.last, COMPLETING)
 
     def _fed_singly(
-        self, window: _Open, operator: EventOperator, group: EventGroup, low: int, high: int
+        self, window: _OpenWindow, operator: EventOperator, group: EventGroup, low: int, high: int
     ) -> Iterator[_Piece]:
         """Give a window its new events one by one, so that each row has its own event."""
         given: list[Mapping[str, object]] = []
@@ -376,11 +376,11 @@ class WindowedApply(Applied):
                 rows = window.operator.close()
             yield from self._pieces(window, rows, closed_at, phase)
 
-    def _window_errors(self, window: _Open) -> AbstractContextManager[None]:
+    def _window_errors(self, window: _OpenWindow) -> AbstractContextManager[None]:
         return operator_errors(self.bound, window.operator, window.key, window.number)
 
     def _pieces(
-        self, window: _Open, given: OperatorRows, event: int | Integers, phase: int
+        self, window: _OpenWindow, given: OperatorRows, event: int | Integers, phase: int
     ) -> Iterator[_Piece]:
         """Yield what an operator gave, if it gave anything."""
         count = row_count(given)

@@ -31,7 +31,7 @@ from outpace.engine.state import (
     require,
     typed,
 )
-from outpace.engine.window_match.apply import Applied, EventGroup, RowPlaces
+from outpace.engine.window_match.apply import AppliedOperator, EventGroup, RowPlaces
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same, saved_windows
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
@@ -46,13 +46,13 @@ _KNOWN: Final = ("partition", "number", "first", "start_time", "end_time")
 _SHORT: Final = 1024
 
 
-class SharedApply(Applied):
+class SharedApply(AppliedOperator):
     """An operator for each partition that has open windows."""
 
     def __init__(self, query: Query, schema: pa.Schema) -> None:
         super().__init__(query, schema)
         self._nothing = EventGroup(schema.empty_table(), _NOTHING, _NOTHING)
-        self._served: dict[int, _Served] = {}
+        self._served: dict[int, _ServedPartition] = {}
 
     @property
     def open_windows(self) -> int:
@@ -128,7 +128,7 @@ class SharedApply(Applied):
             mine.add(part_windows(windows, some))
             began = given[some] > 0
             mine.give(windows.number[some][began], given[some][began] - 1)
-            self._served[int(partition[place])] = _Served(
+            self._served[int(partition[place])] = _ServedPartition(
                 self._again(own), tuple(key[name] for name in names), mine
             )
 
@@ -178,14 +178,14 @@ class SharedApply(Applied):
             for number, low, high in zip(numbers.tolist(), bounds[:-1], bounds[1:], strict=True)
         }
 
-    def _step(self, partition: int, group: EventGroup, split: Split) -> Iterator[_Given]:
+    def _step(self, partition: int, group: EventGroup, split: Split) -> Iterator[_GivenRows]:
         """Give the operator of a partition its new events, and yield what they give."""
         served = self._served.get(partition)
         if served is None:
             key = self._key_of(group.rows)
             with operator_errors(self.bound, None, key):
                 operator = self._made()
-            served = self._served[partition] = _Served(operator, key, _OpenWindows())
+            served = self._served[partition] = _ServedPartition(operator, key, _OpenWindows())
         opened, closed = split.opened, split.closed
         windows = served.windows
         windows.add(opened)
@@ -200,7 +200,7 @@ class SharedApply(Applied):
             told = served.operator.process_windows(block)
         if told is not None and row_count(told.rows):
             places = self._places(partition, group, split, block, windows, told)
-            yield _Given(served.key, told.rows, places)
+            yield _GivenRows(served.key, told.rows, places)
         windows.remove(closed.number)
         if not len(windows):
             del self._served[partition]
@@ -266,7 +266,7 @@ class SharedApply(Applied):
 
 
 @dataclass(frozen=True)
-class _Served:
+class _ServedPartition:
     """A partition with open windows: its operator, its key, and the windows."""
 
     operator: SharedOperator
@@ -275,7 +275,7 @@ class _Served:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _GivenRows:
     """Rows that an operator gave at once."""
 
     key: tuple[object, ...]

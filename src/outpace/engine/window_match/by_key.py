@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers, grown
 from outpace.engine.event import Events
-from outpace.engine.rows.keyed import Kept, KeyedRows
+from outpace.engine.rows.keyed import KeyedRows, RowsWithKeys
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.window_match.result import WindowMatches
@@ -181,7 +181,7 @@ class TouchedWindows(Stateful):
         tables, held = self._strategy.tables(), self._strategy.held
         times = held.times if len(held.times) else np.zeros_like(held.arrival)
         numbers = np.stack([held.ordinal, held.arrival, times])
-        rows = Kept(held.rows.combine_chunks(), names[held.partition], numbers)
+        rows = RowsWithKeys(held.rows.combine_chunks(), names[held.partition], numbers)
         aside.rows.replace(partitions, rows)
         for store, table in zip(aside.tables, tables, strict=True):
             store.replace(partitions, _by_partition(table, names))
@@ -226,11 +226,11 @@ class _Aside(Stateful):
         self.tables = tables
 
 
-def _by_partition(table: pa.Table, names: Integers) -> Kept:
+def _by_partition(table: pa.Table, names: Integers) -> RowsWithKeys:
     partition = names[_column(table, "partition")]
     order = np.argsort(partition, kind="stable")
     rows = _without_partition(table).take(pa.array(order)).combine_chunks()
-    return Kept(rows, partition[order], np.zeros((0, len(order)), np.int64))
+    return RowsWithKeys(rows, partition[order], np.zeros((0, len(order)), np.int64))
 
 
 def _without_partition(table: pa.Table) -> pa.Table:

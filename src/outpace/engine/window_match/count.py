@@ -74,10 +74,10 @@ def count_in_windows(task: Task, matcher: Matcher, events: Events, windows: Wind
     """
     # What is shown of a match makes no other match of it.
     bare = replace(task, bound=replace(task.bound, measures=()))
-    return _Counted(bare, matcher, events, windows).count()
+    return _WindowCounter(bare, matcher, events, windows).count()
 
 
-class _Counted:
+class _WindowCounter:
     """The matches of windows, which are sorted and have rows from `low` up to `high`."""
 
     def __init__(self, task: Task, matcher: Matcher, events: Events, windows: Windows) -> None:

@@ -33,7 +33,7 @@ from outpace.engine.match.task import (
     take_matches,
 )
 from outpace.engine.rows.deadlines import NEVER, Deadlines
-from outpace.engine.rows.keyed import Kept, KeyedRows
+from outpace.engine.rows.keyed import KeyedRows, RowsWithKeys
 from outpace.engine.rows.partition import (
     Grouping,
     gather,
@@ -50,7 +50,7 @@ from outpace.errors import StateError
 from outpace.pattern.values import TIME_LIMIT
 
 
-class Settled(NamedTuple):
+class StepResult(NamedTuple):
     """What a step made final.
 
     Parameters
@@ -115,7 +115,7 @@ class PartitionMatcher(Stateful):
         undecided = kept.numbers[0] >= self._stops.resume(kept.key).next_start
         return count_starts(self.task, kept.rows, undecided)
 
-    def step(self, events: Events, *, watermark: int = NO_TIME, ended: bool = False) -> Settled:
+    def step(self, events: Events, *, watermark: int = NO_TIME, ended: bool = False) -> StepResult:
         """Take the next events and return what they make final; after an error nothing is taken.
 
         Parameters
@@ -141,7 +141,7 @@ class PartitionMatcher(Stateful):
             self._stops.forget(new)
             raise
         self._watermark = newest
-        return Settled(matches, timed_out, self._retain(block, keys, outcome))
+        return StepResult(matches, timed_out, self._retain(block, keys, outcome))
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -168,7 +168,7 @@ class PartitionMatcher(Stateful):
             places, partition=range(len(taken)), ordinal=NATURAL, arrival=range(arrived)
         )
         self._check_places(key, ordinal, arrival, taken)
-        kept = Kept(rows.combine_chunks(), key, np.stack([ordinal, arrival]))
+        kept = RowsWithKeys(rows.combine_chunks(), key, np.stack([ordinal, arrival]))
         begin = np.flatnonzero(np.diff(key, prepend=-1))
         self._kept.replace(key[begin], kept)
         read = {name: gather(rows.column(name), None) for name in self._columns}
@@ -287,7 +287,7 @@ class PartitionMatcher(Stateful):
         columns = [gather(block.columns[name], rows) for name in self._columns]
         kept = pa.Table.from_arrays(columns, schema=self._rows)
         numbers = np.stack([block.ordinals[rows], block.arrivals[rows]])
-        self._kept.replace(keys, Kept(kept, np.repeat(keys, sizes), numbers))
+        self._kept.replace(keys, RowsWithKeys(kept, np.repeat(keys, sizes), numbers))
         self._deadlines.forget(self._watermark)
         self._wait(keys, block.times, outcome.keep_from, end)
         idle: Integers = keys[(sizes == 0) & ~self._remembered(outcome.resume)]

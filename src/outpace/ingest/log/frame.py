@@ -113,7 +113,7 @@ class LogFrame:
         return self.position + frame_bytes(self.length)
 
 
-class Synced(NamedTuple):
+class SyncPoint(NamedTuple):
     """How much of a segment was forced to the disk: up to which byte, and up to which offset."""
 
     end: int
@@ -158,26 +158,26 @@ def write_header(frame: LogFrame, salt: int) -> bytes:
     return _with_checksum(rest, salt)
 
 
-def write_mark(synced: Synced, salt: int) -> bytes:
+def write_mark(synced: SyncPoint, salt: int) -> bytes:
     """Return the mark that an index begins with.
 
     Examples
     --------
-    >>> data = write_mark(Synced(640, 100), salt=7)
+    >>> data = write_mark(SyncPoint(640, 100), salt=7)
     >>> len(data), read_mark(data, salt=7), read_mark(data, salt=8)
-    (64, Synced(end=640, stop=100), None)
+    (64, SyncPoint(end=640, stop=100), None)
     """
     return _with_checksum(_MARK.pack(_MARK_MAGIC, VERSION, 0, 0, 0, *synced), salt)
 
 
-def read_mark(data: bytes, salt: int) -> Synced | None:
+def read_mark(data: bytes, salt: int) -> SyncPoint | None:
     """Return what a mark says, or nothing where the bytes are none."""
     if len(data) < HEADER_BYTES:
         return None
     magic, version, _, checksum, _, end, stop = _MARK.unpack_from(data)
     if magic != _MARK_MAGIC or version != VERSION or _header_checksum(data, salt) != checksum:
         return None
-    return Synced(end, stop) if 0 <= end < LIMIT and 0 <= stop < LIMIT else None
+    return SyncPoint(end, stop) if 0 <= end < LIMIT and 0 <= stop < LIMIT else None
 
 
 def read_header(data: Data, salt: int) -> LogFrame | None:

@@ -22,7 +22,7 @@ from outpace.ingest.log.frame import (
     FrameKind,
     Headers,
     LogFrame,
-    Synced,
+    SyncPoint,
     payload_checksum,
     write_header,
     write_mark,
@@ -118,7 +118,7 @@ def recover(folder: Folder, *, durable: bool) -> Recovered:
     synced = index.synced
     if durable and end > synced.end:
         _sync(file)
-        synced = Synced(end, known)
+        synced = SyncPoint(end, known)
     _write_index(folder, base, write_mark(synced, folder.salt) + data, durable)
     return Recovered(base, end, frames, known, arrival, cut, lost, indexed, whole.damage)
 

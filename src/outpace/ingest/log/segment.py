@@ -25,7 +25,7 @@ from outpace.ingest.log.frame import (
     MAGIC,
     Headers,
     LogFrame,
-    Synced,
+    SyncPoint,
     frame_of,
     payload_checksum,
     read_header,
@@ -205,7 +205,7 @@ class Index:
     """
 
     headers: Headers
-    synced: Synced
+    synced: SyncPoint
     marked: bool
     damaged: bool
     garbage: bool
@@ -227,7 +227,7 @@ def read_index(folder: Folder, base: int, after: int = 0) -> Index:
     rest = data[headers.nbytes :]
     later = range(HEADER_BYTES, len(rest.rstrip(b"\0")), HEADER_BYTES)
     damaged = any(read_header(rest[at : at + HEADER_BYTES], folder.salt) for at in later)
-    return Index(headers, synced or Synced(0, base), marked, damaged or not marked, any(rest))
+    return Index(headers, synced or SyncPoint(0, base), marked, damaged or not marked, any(rest))
 
 
 def read_closed(folder: Folder, base: int, stop: int) -> Segment:

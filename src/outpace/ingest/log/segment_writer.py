@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.ingest.log.folder import Folder
-from outpace.ingest.log.frame import HEADER_BYTES, LogFrame, Synced, write_header, write_mark
+from outpace.ingest.log.frame import HEADER_BYTES, LogFrame, SyncPoint, write_header, write_mark
 
 #: Room in an index is taken for so many headers at once.
 _ROOM: Final = 64
@@ -41,7 +41,7 @@ class SegmentWriter:
     ) -> None:
         self.end, self.frames, self._salt, self._durable = end, frames, folder.salt, durable
         #: What readers see.
-        self._shown = Synced(end, stop)
+        self._shown = SyncPoint(end, stop)
         #: A thread forces frames to the disk, too, and the mark must not go back.
         self._syncing = threading.Lock()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -76,7 +76,7 @@ class SegmentWriter:
         write_all(self._index, [headers], (1 + self.frames) * HEADER_BYTES)
         self.frames += len(frames)
         self.end = frames[-1].end
-        self._shown = Synced(self.end, frames[-1].stop)
+        self._shown = SyncPoint(self.end, frames[-1].stop)
         if durable:
             self._mark(self._shown, durable=True)
 
@@ -101,7 +101,7 @@ class SegmentWriter:
             os.close(self._index)
             os.close(self._events)
 
-    def _mark(self, synced: Synced, *, durable: bool) -> None:
+    def _mark(self, synced: SyncPoint, *, durable: bool) -> None:
         """Say how far frames are on the disk."""
         write_all(self._index, [write_mark(synced, self._salt)], 0)
         if durable:

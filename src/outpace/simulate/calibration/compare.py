@@ -96,9 +96,9 @@ def capacity_of(scenario: Scenario, operator: BatchOperator) -> tuple[float, flo
     Examples
     --------
     >>> from outpace.simulate.calibration.estimates import Costs, Estimate
-    >>> from outpace.simulate.calibration.written import Measured, calibrated
+    >>> from outpace.simulate.calibration.written import MeasuredRun, calibrated
     >>> costs = Costs(0.5, Estimate(5e-6, True), Estimate(5e-6, True), 180_000)
-    >>> scenario = calibrated(Measured("w1"), costs, 0.01, mips=1000, rate=1000)
+    >>> scenario = calibrated(MeasuredRun("w1"), costs, 0.01, mips=1000, rate=1000)
     >>> [round(rate) for rate in capacity_of(scenario, scenario.vertices()["match"])]
     [150000, 181818]
     """

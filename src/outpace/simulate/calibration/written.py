@@ -39,7 +39,7 @@ _TICKS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """What ran: enough to run it again.
 
     Parameters
@@ -70,7 +70,7 @@ class Measured:
 
 
 def calibrated(
-    measured: Measured, costs: Costs, selectivity: float, mips: float, rate: float
+    measured: MeasuredRun, costs: Costs, selectivity: float, mips: float, rate: float
 ) -> Scenario:
     """Return the scenario of a query with these costs.
 
@@ -89,7 +89,7 @@ def calibrated(
     --------
     >>> from outpace.simulate.calibration.estimates import Estimate
     >>> costs = Costs(0.5, Estimate(3e-6, True), Estimate(2e-6, True), 400_000)
-    >>> scenario = calibrated(Measured("w2k"), costs, 0.01, mips=1000, rate=100_000)
+    >>> scenario = calibrated(MeasuredRun("w2k"), costs, 0.01, mips=1000, rate=100_000)
     >>> scenario.queries[0].vertices[1]
     BatchOperator(id='match', instructions=6000.0, interval=2.0, setup=1000000000.0,
                   events_max=1000000, queue=None)
@@ -117,14 +117,14 @@ def calibrated(
     )
 
 
-def calibrated_text(scenario: Scenario, measured: Measured, notes: list[str]) -> str:
+def calibrated_text(scenario: Scenario, measured: MeasuredRun, notes: list[str]) -> str:
     """Return the file: comments, the scenario, and what ran."""
     comments = "".join(f"# {line}".rstrip() + "\n" for line in notes)
     table = {key: value for key, value in asdict(measured).items() if value != ""}
     return f"{comments}\n{scenario_text(scenario)}\n[{TABLE}]\n{toml_text(table)}"
 
 
-def read_calibrated(path: Path) -> tuple[Scenario, Measured]:
+def read_calibrated(path: Path) -> tuple[Scenario, MeasuredRun]:
     """Read a file that calibration has written."""
     scenario = read_scenario(path)
     table = tomllib.loads(path.read_text(encoding="utf-8")).get(TABLE)
@@ -153,8 +153,8 @@ def batch_operator(scenario: Scenario, path: Path) -> BatchOperator:
     return operators[0]
 
 
-def _measured(table: Mapping[str, Any], path: Path) -> Measured:
-    for field in fields(Measured):
+def _measured(table: Mapping[str, Any], path: Path) -> MeasuredRun:
+    for field in fields(MeasuredRun):
         value = table.get(field.name, field.default)
         wanted = (int, float) if isinstance(field.default, float) else type(field.default)
         if not isinstance(value, wanted) or isinstance(value, bool):
@@ -163,7 +163,7 @@ def _measured(table: Mapping[str, Any], path: Path) -> Measured:
                 where=path.name,
                 detail=repr(value),
             )
-    unknown = set(table) - {field.name for field in fields(Measured)}
+    unknown = set(table) - {field.name for field in fields(MeasuredRun)}
     if unknown or bool(table.get("workload")) == bool(table.get("query")):
         raise ScenarioError(
             f"[{TABLE}] does not say what ran",
@@ -171,7 +171,7 @@ def _measured(table: Mapping[str, Any], path: Path) -> Measured:
             detail=f"unknown: {', '.join(sorted(unknown))}" if unknown else None,
             hint="it names a workload, or a query with its events",
         )
-    return Measured(**table)
+    return MeasuredRun(**table)
 
 
 def _rounded(value: float) -> float:

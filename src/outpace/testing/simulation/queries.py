@@ -194,7 +194,7 @@ def is_large(query: Query) -> bool:
 # --- Windows -------------------------------------------------------------------------------------
 
 
-class Bounded(WindowPredicate):
+class BoundedWindows(WindowPredicate):
     """An `a` opens a window where less than three are open; five events or a `d` close it."""
 
     def opens(self, event: Mapping[str, object], windows: tuple[OpenWindow, ...]) -> bool:
@@ -205,9 +205,9 @@ class Bounded(WindowPredicate):
         """Say whether an event closes a window."""
         return event["kind"] == "d" or window.events >= 5
 
-    def clone(self) -> Bounded:
+    def clone(self) -> BoundedWindows:
         """Return another one."""
-        return Bounded()
+        return BoundedWindows()
 
     def state(self) -> bytes:
         """Return nothing: nothing is kept."""
@@ -235,7 +235,7 @@ def draw_windows(random: Random, span: Span) -> Windows:
     if kind == "between":
         return windows.between(open="kind = 'a'", close="kind = 'd'")
     if kind == "predicate":
-        return windows.between(predicate=Bounded())
+        return windows.between(predicate=BoundedWindows())
     return random.choice([windows.landmark(), windows.landmark("kind = 'd'")])
 
 

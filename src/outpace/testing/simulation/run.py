@@ -58,7 +58,7 @@ _PIECES: Final = {ONE_PLACE: 16, PLACES: 12, STAGES: 5}
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedRun:
     """A run that gave what it must give.
 
     Parameters
@@ -122,7 +122,7 @@ class _Scenario:
 
 def simulate_operator(
     query: Query | Make | None = None, events: TableLike | None = None, *, seed: int
-) -> Simulated:
+) -> SimulatedRun:
     """Run an operator as hosts do, with faults at any step, and compare with what it means.
 
     A seed decides how the events are cut, in which order they come, where the parts of the operator
@@ -171,7 +171,7 @@ def simulate_operator(
         failure.trace = tuple(trace.lines)
         raise failure from error
     lines = tuple(trace.lines)
-    return Simulated(
+    return SimulatedRun(
         seed, scenario.place, scenario.query, len(outcome.matches), lines, trace.digest
     )
 

@@ -24,7 +24,7 @@ from outpace.ingest.log.frame import (
     HEADER_BYTES,
     FrameKind,
     LogFrame,
-    Synced,
+    SyncPoint,
     payload_checksum,
     write_header,
     write_mark,
@@ -435,7 +435,7 @@ def test_headers_with_fitting_checksums_and_any_numbers(tmp_path: Path, frame: L
     payload = b"no block"
     header = write_header(replace(frame, payload_checksum=payload_checksum(payload, salt)), salt)
     log.folder.events_file(0).write_bytes(header + payload)
-    for mark in (bytes(HEADER_BYTES), write_mark(Synced(72, 2), salt)):
+    for mark in (bytes(HEADER_BYTES), write_mark(SyncPoint(72, 2), salt)):
         log.folder.index_file(0).write_bytes(mark + header)
         with suppress(op.DataError), warnings.catch_warnings(action="ignore"):
             op.log.read(log.folder.path)
