@@ -13,7 +13,7 @@ import outpace as op
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import ORDERS
-from outpace.engine.order.contract import Released
+from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State
@@ -70,7 +70,7 @@ class PatientOrder(Reorderer):
     def timer(self) -> int | None:
         return min((due for due, _ in self._waits), default=None)
 
-    def push(self, events: EventsArrived) -> Released:
+    def push(self, events: EventsArrived) -> ReleasedEvents:
         rows = events.rows
         if self._sequence is not None:
             rows = rows.sort_by(self._sequence)
@@ -80,7 +80,7 @@ class PatientOrder(Reorderer):
             self._waits = [*self._waits, [events.arrival + self._timeout, latest]]
         return self._forgetting(released)
 
-    def fire(self, at: int) -> Released:
+    def fire(self, at: int) -> ReleasedEvents:
         up = [latest + 1 for due, latest in self._waits if due <= at]
         return self._forgetting(self.tell(max(up, default=int(NO_TIME))))
 
@@ -91,7 +91,7 @@ class PatientOrder(Reorderer):
         super().restore(state.part("events"))
         self._waits = state.numbers["waits"]
 
-    def _forgetting(self, released: Released) -> Released:
+    def _forgetting(self, released: ReleasedEvents) -> ReleasedEvents:
         self._waits = [one for one in self._waits if one[1] >= self.watermark]
         return released
 

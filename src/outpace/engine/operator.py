@@ -45,7 +45,7 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
-from outpace.engine.order.contract import Order, OrderCounters, Released
+from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
@@ -334,7 +334,7 @@ class Front(Stateful):
         """How many events of each partition have had their turn, by its number."""
         return self._numbers.taken
 
-    def _arrive(self, message: EventsArrived) -> Released:
+    def _arrive(self, message: EventsArrived) -> ReleasedEvents:
         """Let the order take events, with their ids."""
         rows, source = self._fitted(message.rows), message.source
         before = self._order, self._follows
@@ -380,7 +380,7 @@ class Front(Stateful):
         """Return events as they came."""
         return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
 
-    def _blocks(self, released: Released, *, ended: bool) -> Iterator[Deliver | Routed]:
+    def _blocks(self, released: ReleasedEvents, *, ended: bool) -> Iterator[Deliver | Routed]:
         """Let events go on in blocks, and time with the last of them."""
         rows = released.rows.select(self._spec.events.names)
         if self._block_size is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from outpace.engine.match.after import barrier_after, skip_variables
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.program import ACCEPT, Transition
 from outpace.errors import MatchError
 from outpace.explanation.diagnose import explain_move
@@ -18,7 +18,7 @@ from outpace.pattern.query import Selection, Skip
 _TAKES_MAX: Final = 60
 
 
-def why(task: Task, block: Block, found: Found, index: int) -> str:
+def why(task: Task, block: Block, found: BlockMatches, index: int) -> str:
     """Explain a match: what each of its rows was taken for, and what happened then.
 
     Parameters
@@ -41,7 +41,7 @@ def why(task: Task, block: Block, found: Found, index: int) -> str:
     return "\n".join(lines)
 
 
-def run_of(task: Task, evidence: Evidence, found: Found, index: int) -> TracedRun:
+def run_of(task: Task, evidence: Evidence, found: BlockMatches, index: int) -> TracedRun:
     """Return the takes of a match, rows numbered from the start of its partition."""
     takes = slice(int(found.offsets[index]), int(found.offsets[index + 1]))
     positions = tuple(int(position) for position in found.positions[takes])
@@ -113,7 +113,7 @@ def _shown(count: int) -> list[int | None]:
     return [*range(half), None, *range(count - half, count)]
 
 
-def _headline(evidence: Evidence, found: Found, index: int) -> str:
+def _headline(evidence: Evidence, found: BlockMatches, index: int) -> str:
     first, last = int(found.offsets[index]), int(found.offsets[index + 1]) - 1
     parts = [f"match {index}"]
     partition = evidence.partition_text()
@@ -142,7 +142,7 @@ def _ending(evidence: Evidence, run: TracedRun, number: int) -> list[str]:
     return lines
 
 
-def _continuation(evidence: Evidence, found: Found, index: int, run: TracedRun) -> str:
+def _continuation(evidence: Evidence, found: BlockMatches, index: int, run: TracedRun) -> str:
     """Say where the search goes on."""
     bound = evidence.task.bound
     after, selection = bound.query.effective_skip, bound.query.effective_selection

@@ -23,7 +23,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.kernels import reduce
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Block, Found, Resume, Task
+from outpace.engine.match.contract import Block, BlockMatches, Resume, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import prepare, take_matches
 from outpace.engine.rows.partition import column_arrays, gather, sort_rows
@@ -35,7 +35,7 @@ class CoreMatches(NamedTuple):
     """Matches of one call: the rows they are in, the matches, and the number of the first row."""
 
     block: Block
-    found: Found
+    found: BlockMatches
     base: int
 
 
@@ -195,7 +195,7 @@ class CoreMatcher:
     def _lenient(self) -> AfterMatch:
         return self.task.bound.query.effective_skip
 
-    def _check(self, found: Found) -> None:
+    def _check(self, found: BlockMatches) -> None:
         if not self._after.strict:
             return
         target = skip_rows(self.task, found)
@@ -203,7 +203,7 @@ class CoreMatcher:
         if len(wrong):
             self._after_match(found, int(wrong[0]), self._after)
 
-    def _after_match(self, found: Found, match: int, after: AfterMatch) -> int:
+    def _after_match(self, found: BlockMatches, match: int, after: AfterMatch) -> int:
         low, high = int(found.offsets[match]), int(found.offsets[match + 1])
         positions = self.task.program.positions
         labels = [positions[position].variable for position in found.positions[low:high]]
@@ -268,7 +268,7 @@ def _powers(bits: int) -> Integers:
     return np.arange(1 << bits, dtype=np.int64)
 
 
-def skip_rows(task: Task, found: Found) -> Integers:
+def skip_rows(task: Task, found: BlockMatches) -> Integers:
     """Return for each match the row that AFTER MATCH SKIP names; -1 where it is not in the match.
 
     For SKIP PAST LAST ROW that is the row after the last one.
@@ -285,7 +285,7 @@ def skip_rows(task: Task, found: Found) -> Integers:
     return np.where(takes < 0, -1, found.rows[takes].astype(np.int64))
 
 
-def _cut(found: Found, first: int, stop: int, selection: Selection) -> Found:
+def _cut(found: BlockMatches, first: int, stop: int, selection: Selection) -> BlockMatches:
     """Keep the matches that start in rows `first` up to `stop`."""
     if selection is Selection.ALL:
         inside = (found.start >= first) & (found.start < stop)
@@ -295,7 +295,7 @@ def _cut(found: Found, first: int, stop: int, selection: Selection) -> Found:
     if count == len(found.start):
         return found
     takes = int(found.offsets[count])
-    return Found(
+    return BlockMatches(
         segment=found.segment[:count],
         start=found.start[:count],
         number=found.number[:count],

@@ -30,7 +30,7 @@ from outpace.engine.divide.merge_ranges import Flaw, with_places
 from outpace.engine.kernels.grouping import group_rows, is_ascending
 from outpace.engine.kernels.starts import reachable_starts
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import kept_columns, match_block, take_matches, whole_block
 from outpace.engine.rows.buckets import key_buckets
@@ -195,7 +195,7 @@ class PackedRange:
 
 
 @dataclass(frozen=True)
-class _Searched:
+class _RangeSearch:
     """Matches of some ranges.
 
     Parameters
@@ -210,7 +210,7 @@ class _Searched:
 
     ranges: list[tuple[int, int]]
     block: Block
-    found: Found
+    found: BlockMatches
     group: Integers
     numbers: Integers
 
@@ -251,7 +251,7 @@ class RangeMatcher:
             numbers = [found.ranges[group][1] for group in filled]
             yield packed_blocks(buckets, numbers, 0, blocks)
 
-    def _searched(self, packed: Iterable[PackedRange]) -> Iterator[_Searched]:
+    def _searched(self, packed: Iterable[PackedRange]) -> Iterator[_RangeSearch]:
         waiting: list[pa.RecordBatch] = []
         places: list[int] = []
         ranges: list[tuple[int, int]] = []
@@ -271,7 +271,7 @@ class RangeMatcher:
 
     def _search(
         self, batches: list[pa.RecordBatch], places: list[int], ranges: list[tuple[int, int]]
-    ) -> _Searched:
+    ) -> _RangeSearch:
         sizes = [batch.num_rows for batch in batches]
         table = pa.Table.from_batches(batches).append_column(
             RANGE, pa.array(np.repeat(np.array(places, np.int64), sizes))
@@ -282,9 +282,9 @@ class RangeMatcher:
         numbers = np.array([number for _, number in ranges], np.int64)
         own = block.times[found.start] // self._ranges.width
         found = take_matches(found, np.flatnonzero(own == numbers[group[found.segment]]))
-        return _Searched(ranges, block, found, group, numbers[group])
+        return _RangeSearch(ranges, block, found, group, numbers[group])
 
-    def _possible(self, searched: _Searched) -> tuple[pa.Table, Integers]:
+    def _possible(self, searched: _RangeSearch) -> tuple[pa.Table, Integers]:
         """Return the matches that may count, what they rule out, and the range of each row."""
         block, found = searched.block, searched.found
         named = skip_rows(self._ranges.task, found)

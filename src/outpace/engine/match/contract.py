@@ -127,7 +127,7 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Found:
+class BlockMatches:
     """Matches in emission order within each segment, segments in order.
 
     Parameters
@@ -157,7 +157,7 @@ class Found:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """Partial matches that WITHIN ended, laid out like `Found` without numbers."""
+    """Partial matches that WITHIN ended, laid out like `BlockMatches` without numbers."""
 
     segment: Integers
     start: Integers
@@ -184,7 +184,7 @@ class Outcome:
         Partial matches that timed out, where asked for.
     """
 
-    found: Found
+    found: BlockMatches
     resume: Resume
     keep_from: Integers
     timed_out: TimedOut | None = None

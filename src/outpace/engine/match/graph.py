@@ -59,7 +59,7 @@ from outpace.engine.kernels.graph_match import (
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
     Block,
-    Found,
+    BlockMatches,
     Outcome,
     Resume,
     Task,
@@ -325,7 +325,7 @@ class GraphMatcher:
             for low, high, offset in zip(keep, block.segments[1:], shift, strict=True)
         ]
         return Outcome(
-            Found(
+            BlockMatches(
                 segment=segment.astype(np.int64),
                 start=found[:, START_ROW].copy(),
                 number=number.astype(np.int64),

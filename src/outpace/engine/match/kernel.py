@@ -26,7 +26,7 @@ from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.codegen import PathPlan, plan_path
 from outpace.engine.match.contract import (
     Block,
-    Found,
+    BlockMatches,
     Matcher,
     Outcome,
     Resume,
@@ -72,7 +72,7 @@ def make_kernel(task: Task) -> Matcher | None:
 
 
 @dataclass(frozen=True)
-class Swept:
+class Sweep:
     """What the starts came to that the searches of many windows get to; see `KernelMatcher.sweep`.
 
     Parameters
@@ -89,7 +89,7 @@ class Swept:
         waits on no other one is searched.
     """
 
-    found: Found
+    found: BlockMatches
     limit: Integers
     looked: Integers
     starts: Integers | None = None
@@ -148,7 +148,7 @@ class KernelMatcher:
         search = kernels.search if self._chain is None else sweep_chain
         return is_compiled(search) and is_compiled(walk_chains) and self._plan.compiled
 
-    def sweep(self, block: Block, wanted: npt.NDArray[np.uint8]) -> Swept | None:
+    def sweep(self, block: Block, wanted: npt.NDArray[np.uint8]) -> Sweep | None:
         """Search every start that a search from a wanted row comes to, each for itself.
 
         Parameters
@@ -160,7 +160,7 @@ class KernelMatcher:
 
         Returns
         -------
-        Swept, or None
+        Sweep, or None
             None where compiled arithmetic gives up, and only the twin can tell whether it must.
         """
         rows = _rows(block, self._masks(block))
@@ -181,7 +181,7 @@ class KernelMatcher:
                 return None
         out = buffers.arrays
         matches, takes = int(out.counts[0]), int(out.counts[1])
-        found = Found(
+        found = BlockMatches(
             segment=out.segment[:matches],
             start=out.start[:matches],
             number=out.number[:matches],
@@ -190,7 +190,7 @@ class KernelMatcher:
             positions=out.positions[:takes],
             settled=out.reach[:matches],
         )
-        return Swept(found, cursor.next_row, cursor.looked, self._starts(rows))
+        return Sweep(found, cursor.next_row, cursor.looked, self._starts(rows))
 
     def _starts(self, rows: Rows) -> Integers | None:
         """Return the rows that a chain may start with, unless WITHIN has passed."""
@@ -485,7 +485,7 @@ def _cursor(block: Block, resume: Resume) -> Cursor:
 def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
     matches, takes = int(out.counts[0]), int(out.counts[1])
     begin = block.segments[:-1]
-    found = Found(
+    found = BlockMatches(
         segment=out.segment[:matches],
         start=out.start[:matches],
         number=out.number[:matches],

@@ -22,7 +22,7 @@ from outpace.engine.evaluate.frame import MatchFrame
 from outpace.engine.evaluate.mask import stored_values
 from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.kernels import reduce
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
@@ -33,7 +33,7 @@ Numbers = npt.NDArray[Any]
 
 
 def evaluate_measures(
-    task: Task, block: Block, found: Found, rows_mode: RowsPerMatch
+    task: Task, block: Block, found: BlockMatches, rows_mode: RowsPerMatch
 ) -> tuple[Integers, Integers, dict[str, pa.Array]]:
     """Return the output rows of matches: block row, match, and the measures by name.
 
@@ -67,7 +67,7 @@ class _View:
 
     task: Task
     block: Block
-    found: Found
+    found: BlockMatches
     row: Integers
     match: Integers
     low: Integers
@@ -255,13 +255,13 @@ class _View:
             yield evaluate(context)
 
 
-def _one_row(task: Task, block: Block, found: Found) -> _View:
+def _one_row(task: Task, block: Block, found: BlockMatches) -> _View:
     match = np.arange(len(found.start), dtype=np.int64)
     low, end = found.offsets[:-1], found.offsets[1:]
     return _View(task, block, found, found.start, match, low, end, end)
 
 
-def _all_rows(task: Task, block: Block, found: Found, rows_mode: RowsPerMatch) -> _View:
+def _all_rows(task: Task, block: Block, found: BlockMatches, rows_mode: RowsPerMatch) -> _View:
     sizes = np.diff(found.offsets)
     excluded = np.array([p.excluded for p in task.program.positions], np.bool_)
     take = (

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.match.contract import Block, Found, Task, TimedOut
+from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
 from outpace.pattern.query import RowsPerMatch
 
 
-def match_table(task: Task, block: Block, found: Found) -> pa.Table:
+def match_table(task: Task, block: Block, found: BlockMatches) -> pa.Table:
     """Return the result table of the matches, in their order."""
     return match_rows(task, block, found)[0]
 
 
-def match_rows(task: Task, block: Block, found: Found) -> tuple[pa.Table, Integers]:
+def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table, Integers]:
     """Return the result table of the matches, and which match each row belongs to.
 
     With unmatched rows asked for, the table alone is meant.
@@ -98,7 +98,7 @@ def _waiting(task: Task, position: int) -> str:
 
 def _with_unmatched(
     block: Block,
-    found: Found,
+    found: BlockMatches,
     row_index: Integers,
     match_index: Integers,
     measures: dict[str, pa.Array],

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from outpace.engine.match.choose import choose_matcher
-from outpace.engine.match.contract import Block, Found, Matcher, Pace, Resume, Task
+from outpace.engine.match.contract import Block, BlockMatches, Matcher, Pace, Resume, Task
 from outpace.engine.match.output import match_table, timed_out_table
 from outpace.engine.match.task import match_block, whole_block
 from outpace.pattern.query import Selection
@@ -39,7 +39,7 @@ class WholePartitions:
         return whole_block(self.task, self.rows)
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> BlockMatches:
         """The matches, partition after partition."""
         return match_block(self.choose(self.task), self.block).found
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import EVENT_ID
-from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task
+from outpace.engine.match.contract import Block, BlockMatches, Matcher, Outcome, Resume, Task
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.program import ACCEPT, compile_program
 from outpace.engine.rows.partition import (
@@ -105,10 +105,10 @@ def _taken(offsets: Integers, order: Integers) -> tuple[Integers, Integers]:
     return ends, np.repeat(offsets[:-1][order] - ends[:-1], sizes) + np.arange(ends[-1])
 
 
-def take_matches(found: Found, order: Integers) -> Found:
+def take_matches(found: BlockMatches, order: Integers) -> BlockMatches:
     """Return some of the matches, in the order of their numbers given."""
     offsets, source = _taken(found.offsets, order)
-    return Found(
+    return BlockMatches(
         found.segment[order],
         found.start[order],
         found.number[order],

@@ -20,7 +20,7 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.after import barrier_after, skip_variables
 from outpace.engine.match.contract import (
     Block,
-    Found,
+    BlockMatches,
     Matcher,
     Outcome,
     Resume,
@@ -190,8 +190,8 @@ class _EmittedMatches:
     settled: list[int] = field(default_factory=list)
     late: list[tuple[int, int, list[int], tuple[int, ...], int]] = field(default_factory=list)
 
-    def found(self) -> Found:
-        return Found(
+    def found(self) -> BlockMatches:
+        return BlockMatches(
             *(
                 np.array(values, np.int64)
                 for values in (

@@ -21,7 +21,7 @@ from outpace.engine.arrays import Integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integers, require, typed
 from outpace.engine.window_match.matcher import ENDED
-from outpace.engine.window_match.repeats import Seen
+from outpace.engine.window_match.repeats import KnownMatches
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import StateError
 
@@ -50,7 +50,7 @@ class Merger(Stateful):
         self._waiting: list[deque[tuple[int, WindowMatches]]] = [deque() for _ in range(instances)]
         self._frontiers = [0] * instances
         self._horizons = [0] * instances
-        self._seen = Seen()
+        self._seen = KnownMatches()
 
     @property
     def frontier(self) -> int:
@@ -124,7 +124,7 @@ class Merger(Stateful):
         natural = range(ENDED + 1)
         read = integers(promises, frontier=natural, horizon=natural)
         self._frontiers, self._horizons = (line.tolist() for line in read)
-        self._seen = Seen.from_table(seen)
+        self._seen = KnownMatches.from_table(seen)
         _, (queued, numbers, rows) = state.part("waiting").content(3)
         matches = WindowMatches.of_saved(numbers, typed(rows, self._schema))
         instances, earliest, counts = integers(

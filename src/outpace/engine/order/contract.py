@@ -19,7 +19,7 @@ REASON: Final = "reason"
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedEvents:
     """What a piece of a stream gives.
 
     Parameters
@@ -93,18 +93,18 @@ class Order(Stateful, ABC):
         return None
 
     @abstractmethod
-    def push(self, events: EventsArrived) -> Released:
+    def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
 
     @abstractmethod
-    def tell(self, time: int, source: str | None = None) -> Released:
+    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise; see `TimeTold`."""
 
     @abstractmethod
-    def finish(self, source: str | None = None) -> Released:
+    def finish(self, source: str | None = None) -> ReleasedEvents:
         """Take the end of a source, or of all."""
 
-    def fire(self, at: int) -> Released:
+    def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time; see `TimerFired`."""
         return self.tell(NO_TIME)
 

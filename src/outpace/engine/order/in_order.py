@@ -10,7 +10,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.arrival import Arrival
-from outpace.engine.order.contract import Order, Released
+from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.rows.times import as_integers, passed, valid_times
 from outpace.engine.state import State, integer
 from outpace.pattern.bound import BoundQuery
@@ -74,7 +74,7 @@ class OrderedInput(Order):
         """None: nothing waits."""
         return 0
 
-    def push(self, events: EventsArrived) -> Released:
+    def push(self, events: EventsArrived) -> ReleasedEvents:
         """Check the next rows; they count from `take` on."""
         rows = events.rows
         if self._checked:
@@ -85,7 +85,7 @@ class OrderedInput(Order):
             self._check_passed(rows)
         watermark = max(self._watermark, int(events.watermark), self._last_time(rows))
         self._next = rows, watermark
-        return Released(rows, watermark)
+        return ReleasedEvents(rows, watermark)
 
     def take(self) -> None:
         """Let what was let go last count; without it, it is as if nothing had come."""
@@ -94,14 +94,14 @@ class OrderedInput(Order):
             self._arrival.take(rows)
         self._next = self._nothing, self._watermark
 
-    def tell(self, time: int, source: str | None = None) -> Released:
+    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise that no later row has a time before this."""
         return self.push(EventsArrived(self._nothing, watermark=time))
 
-    def finish(self, source: str | None = None) -> Released:
+    def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more rows come."""
         self._next = self._nothing, self._watermark
-        return Released(*self._next)
+        return ReleasedEvents(*self._next)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

@@ -32,7 +32,7 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, spans_of
-from outpace.engine.order.contract import Order, Released, with_reasons
+from outpace.engine.order.contract import Order, ReleasedEvents, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import column_arrays, one_array
@@ -109,7 +109,7 @@ class Reorderer(Order):
         """How far the watermark stays behind the greatest time; 0 where it is told."""
         return self._clock.slack or 0
 
-    def push(self, events: EventsArrived) -> Released:
+    def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events in any order; after an error nothing is taken.
 
         Raises
@@ -141,20 +141,20 @@ class Reorderer(Order):
         before = None if self._in_order else clock.watermark
         ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
-        return Released(ready, clock.watermark, late, invalid)
+        return ReleasedEvents(ready, clock.watermark, late, invalid)
 
-    def tell(self, time: int, source: str | None = None) -> Released:
+    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise that no later event has a time before this."""
         return self.push(EventsArrived(self._runs.nothing.rows, watermark=time))
 
-    def finish(self, source: str | None = None) -> Released:
+    def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that no more events come, and return those that wait."""
         ready = self._release(self._runs.nothing, None)
         watermark = self._clock.watermark
         if ready.num_rows:
             final = as_integers(one_array(ready.column(self._time).slice(ready.num_rows - 1)))
             watermark = max(watermark, int(final[0]))
-        return Released(ready, watermark)
+        return ReleasedEvents(ready, watermark)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

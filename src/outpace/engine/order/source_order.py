@@ -15,7 +15,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.contract import Order, Released
+from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
 from outpace.engine.order.sources import CAPACITY, SourceMerge, no_source, ticks_of
 from outpace.engine.order.total import TotalOrder
@@ -78,23 +78,23 @@ class SourceOrder(Order):
         """Say whether a source may go on: it is not too far ahead of the others."""
         return self._merge.wants(source)
 
-    def push(self, events: EventsArrived) -> Released:
+    def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take the next events of a source; after an error nothing is taken."""
         self._merge.push(events.source or "", events.rows)
         if events.watermark == NO_TIME:
             return self._released()
         return self.tell(events.watermark, events.source)
 
-    def tell(self, time: int, source: str | None = None) -> Released:
+    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
         self._merge.heartbeat(source or "", time * self._ticks)
         return self._released()
 
-    def fire(self, at: int) -> Released:
+    def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time, which says nothing here."""
         return self._released()
 
-    def finish(self, source: str | None = None) -> Released:
+    def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that a source, or every one, sends no more events."""
         for one in self._merge.sources if source is None else [source]:
             self._merge.finish(one)
@@ -109,11 +109,13 @@ class SourceOrder(Order):
         self._watermark = integer(state.numbers, "watermark")
         self._merge.restore(state.part("merge"))
 
-    def _released(self) -> Released:
+    def _released(self) -> ReleasedEvents:
         ordered = self._merge.take()
         if ordered.watermark != NO_TIME:
             self._watermark = ordered.watermark // self._ticks
-        return Released(ordered.rows if ordered.rows.num_rows else self._nothing, self._watermark)
+        return ReleasedEvents(
+            ordered.rows if ordered.rows.num_rows else self._nothing, self._watermark
+        )
 
 
 class ReorderedSources(Order):
@@ -208,28 +210,28 @@ class ReorderedSources(Order):
         waiting = len(self._waiting[self._known(source)])
         return source not in self._finished and waiting < CAPACITY
 
-    def push(self, events: EventsArrived) -> Released:
+    def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events of a source; after an error nothing is taken."""
         name = self._known(events.source)
         if name in self._finished:
             raise DataError(f"source '{name}' has finished and cannot send more events")
         return self._pass_on(name, self._each[name].push(events))
 
-    def tell(self, time: int, source: str | None = None) -> Released:
+    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
         name = self._known(source)
         if name in self._finished:
             return self._released()
         return self._pass_on(name, self._each[name].tell(time))
 
-    def fire(self, at: int) -> Released:
+    def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time, for every source."""
         for source, order in self._each.items():
             if source not in self._finished:
                 self._hand_over(source, order.fire(at))
         return self._released()
 
-    def finish(self, source: str | None = None) -> Released:
+    def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that a source, or every one, sends no more events."""
         for one in self._each if source is None else [self._known(source)]:
             if one not in self._finished:
@@ -288,13 +290,13 @@ class ReorderedSources(Order):
             raise no_source(source, list(self._each))
         return source
 
-    def _pass_on(self, source: str, released: Released) -> Released:
+    def _pass_on(self, source: str, released: ReleasedEvents) -> ReleasedEvents:
         """Let events that a source lets go wait for those of the others."""
         self._hand_over(source, released)
         ready = self._released()
-        return Released(ready.rows, ready.watermark, released.late, released.invalid)
+        return ReleasedEvents(ready.rows, ready.watermark, released.late, released.invalid)
 
-    def _hand_over(self, source: str, released: Released) -> None:
+    def _hand_over(self, source: str, released: ReleasedEvents) -> None:
         self._watermarks[source] = max(self._watermarks[source], released.watermark)
         if released.rows.num_rows:
             rows = released.rows
@@ -308,7 +310,7 @@ class ReorderedSources(Order):
         else:
             self._first[source] = first
 
-    def _released(self) -> Released:
+    def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""
         open_sources = [time for one, time in self._watermarks.items() if one not in self._finished]
         bound = None
@@ -323,4 +325,4 @@ class ReorderedSources(Order):
                 due.append(runs.take(bound))
                 self._note_first(source)
         rows = self._order.without_ties(joined(due)) if due else self._schema.empty_table()
-        return Released(rows, self._watermark)
+        return ReleasedEvents(rows, self._watermark)

@@ -33,7 +33,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers, pooled
 from outpace.engine.event import EVENT_ID
 from outpace.engine.kernels.merge import count_out_of_order, merge_runs
-from outpace.engine.order.contract import Released
+from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.tree import NEVER, Key, KeyTree
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.rearranged import RearrangedRows
@@ -210,7 +210,7 @@ class SourceMerge(Stateful):
         self._waiting[number].finished = True
         self._least[number] = NEVER
 
-    def take(self) -> Released:
+    def take(self) -> ReleasedEvents:
         """Return the events that no later one can come before, in the total order.
 
         A column is moved to its place when somebody asks for it.
@@ -227,7 +227,7 @@ class SourceMerge(Stateful):
         watermark = bound[0]
         if bound == NEVER:
             watermark = max(waiting.time for waiting in self._waiting)
-        return Released(self._merged(pieces, np.array(bounds)), watermark)
+        return ReleasedEvents(self._merged(pieces, np.array(bounds)), watermark)
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""

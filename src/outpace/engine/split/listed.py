@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
-from outpace.engine.split.placement import Placed
+from outpace.engine.split.placement import WindowPlaces
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, rows_by_owner
 from outpace.engine.split.windows import Split, Windows, part_windows
 from outpace.engine.state import NATURAL, integer, integers, require
@@ -45,7 +45,7 @@ class ListedSchedule(Schedule):
         self._keyed = keyed
         self._by_key = isinstance(scheduler, ByKey) or instances == 1
         #: Where the open windows are; what stays with its key needs no such list.
-        self._placed = None if self._by_key else Placed(keyed=keyed)
+        self._placed = None if self._by_key else WindowPlaces(keyed=keyed)
         #: Open windows by partition and instance; by partition alone where that tells the instance.
         self._lanes = 1 if self._by_key else instances
         self._open = np.zeros(0, np.int64)

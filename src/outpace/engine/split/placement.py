@@ -14,7 +14,7 @@ from outpace.engine.split.windows import Windows
 from outpace.engine.state import ANY, NATURAL, integers, require
 
 
-class Placed(Stateful):
+class WindowPlaces(Stateful):
     """Which instance has which open window.
 
     Windows stand in the order of their opening. A closed one only loses its mark; when there is no

@@ -15,7 +15,7 @@ import numpy as np
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.chains import Outcomes, enter_chains
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.engine.window_match.spread import WindowRuns
@@ -62,7 +62,7 @@ class EntranceMatches:
     """Matches of windows, each for itself."""
 
     block: Block
-    found: Found
+    found: BlockMatches
     runs: WindowRuns
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import event_ids
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.rows.buckets import key_hashes
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
@@ -92,7 +92,7 @@ class MatchIds:
         return MatchIds(self.start, self.words + _mixed(words[:, None] ^ _LANES))
 
 
-def match_ids(task: Task, block: Block, found: Found) -> MatchIds:
+def match_ids(task: Task, block: Block, found: BlockMatches) -> MatchIds:
     """Return for each match what tells it from all others, whichever window it was found in."""
     start = block.arrivals[found.start].astype(np.int64, copy=False)
     if not len(start):

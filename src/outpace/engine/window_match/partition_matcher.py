@@ -23,7 +23,15 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Booleans, Integers, pooled
 from outpace.engine.event import Events
 from outpace.engine.kernels.grouping import scatter_rows
-from outpace.engine.match.contract import Block, Found, Matcher, Outcome, Resume, Task, TimedOut
+from outpace.engine.match.contract import (
+    Block,
+    BlockMatches,
+    Matcher,
+    Outcome,
+    Resume,
+    Task,
+    TimedOut,
+)
 from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (
@@ -212,7 +220,7 @@ class PartitionMatcher(Stateful):
             timed_out = timed_out_table(self.task, block, late)
         return matches, timed_out
 
-    def _shown_at(self, block: Block, found: Found) -> Integers:
+    def _shown_at(self, block: Block, found: BlockMatches) -> Integers:
         """Return when a match became final, counting the rows that NEXT looks ahead to."""
         if block.ended:
             # The end settles all that is left, at once.
@@ -316,7 +324,7 @@ class PartitionMatcher(Stateful):
         self._deadlines.replace(keys, deadline)
 
 
-def emission_order(block: Block, found: Found, shown: Integers) -> Integers:
+def emission_order(block: Block, found: BlockMatches, shown: Integers) -> Integers:
     """Return the order in which a stream shows matches that became final at these rows.
 
     Among those that one row made final it is that of their starts, but a partition keeps its own

@@ -25,7 +25,7 @@ from outpace.engine.window_match.identity import MATCH_ID, MatchIds, Unsigned
 from outpace.engine.window_match.result import WindowMatches
 
 
-class Seen(Stateful):
+class KnownMatches(Stateful):
     """The matches that came out; what tells one from others does so in all partitions."""
 
     CHANGED = ("_lots",)
@@ -82,9 +82,9 @@ class Seen(Stateful):
         return pa.table({"partition": lot.partition, "start": lot.start, "id": ids.array})
 
     @staticmethod
-    def from_table(table: pa.Table) -> Seen:
+    def from_table(table: pa.Table) -> KnownMatches:
         """Return what `table` wrote."""
-        seen = Seen()
+        seen = KnownMatches()
         partition, start = integers(table, partition=NATURAL, start=NATURAL)
         known = table.column("id")
         require(known.type == MATCH_ID and not known.null_count, "matches have no id")

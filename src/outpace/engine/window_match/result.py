@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import column_arrays, gather
 from outpace.engine.state import ANY, NATURAL, integers, require, typed
@@ -190,7 +190,7 @@ class LazyMatches(WindowMatches):
 
 
 def found_matches(
-    task: Task, block: Block, found: Found, event: Integers, partition: Integers
+    task: Task, block: Block, found: BlockMatches, event: Integers, partition: Integers
 ) -> WindowMatches:
     """Return matches in partitions: what was found, when, and the partitions of the segments."""
     table, match_of = match_rows(task, block, found)

@@ -17,7 +17,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.split.windows import OPEN, Split
 from outpace.engine.window_match.open_windows import OpenedWindows, OpenWindows
-from outpace.engine.window_match.repeats import Seen
+from outpace.engine.window_match.repeats import KnownMatches
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import joined, kept, places
 from outpace.engine.window_match.stretches import (
@@ -49,7 +49,7 @@ class SeparateWindows(OpenedWindows):
         self._back = reach_of(task).back
         self._held = nothing
         self._open = OpenWindows.none()
-        self._seen = Seen()
+        self._seen = KnownMatches()
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
@@ -76,7 +76,7 @@ class SeparateWindows(OpenedWindows):
         """Go on from what `tables` returned, and the rows."""
         windows, seen = tables
         self._open = OpenWindows.from_table(windows)
-        self._seen = Seen.from_table(seen)
+        self._seen = KnownMatches.from_table(seen)
         self._held = held
 
     def _match(self, held: Events, windows: OpenWindows, fresh: Booleans) -> list[WindowMatches]:

@@ -35,13 +35,13 @@ from outpace.engine.kernels.chains import (
 )
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, Resume, Task
-from outpace.engine.match.kernel import KernelMatcher, Swept
+from outpace.engine.match.kernel import KernelMatcher, Sweep
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import column_arrays
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows, take_windows
 from outpace.engine.window_match.entrance import Entering, Entrance
-from outpace.engine.window_match.repeats import Seen
+from outpace.engine.window_match.repeats import KnownMatches
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import Segments, joined, kept, places
 from outpace.engine.window_match.slots import WindowSlots
@@ -79,7 +79,7 @@ class SharedWindows(Stateful):
         self._keyed = bool(task.bound.partition_by)
         self._held = nothing
         self._slots = WindowSlots()
-        self._seen = Seen()
+        self._seen = KnownMatches()
         # The end of a window makes no match of a chain that waits.
         self._ends = None
         if not kernel.is_chain or self._ahead:
@@ -199,7 +199,7 @@ class SharedWindows(Stateful):
         windows, seen = tables
         self._slots = WindowSlots()
         self._slots.restore(windows, self._entrance.starts)
-        self._seen = Seen.from_table(seen)
+        self._seen = KnownMatches.from_table(seen)
         self._held = held
 
     def _block(self, held: Events, segments: Segments) -> Block:
@@ -220,7 +220,7 @@ class SharedWindows(Stateful):
         row: Integers,
         windows: tuple[Integers, Integers],
         reach: Integers,
-        swept: Swept,
+        swept: Sweep,
     ) -> Walked:
         """Lead the groups of windows, by their first and last one, through what was searched."""
         at = np.full(block.size + len(block.segments), NONE, np.int32)

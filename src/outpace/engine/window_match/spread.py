@@ -8,7 +8,7 @@ import numpy as np
 
 from outpace.engine.arrays import Integers, pooled
 from outpace.engine.kernels.results import spread_runs
-from outpace.engine.match.contract import Block, Found, Task
+from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import take_matches
 from outpace.engine.split.windows import Windows
@@ -43,7 +43,7 @@ class WindowRuns:
 
 
 def spread(
-    task: Task, block: Block, found: Found, runs: WindowRuns, windows: Windows
+    task: Task, block: Block, found: BlockMatches, runs: WindowRuns, windows: Windows
 ) -> WindowMatches:
     """Return the matches of windows in their total order; measures are computed once for a match.
 

@@ -17,7 +17,7 @@ import numpy as np
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
-from outpace.engine.match.contract import Block, Found, Matcher, Resume, Task
+from outpace.engine.match.contract import Block, BlockMatches, Matcher, Resume, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import gather
@@ -63,7 +63,7 @@ class StretchMatches:
     """
 
     block: Block
-    found: Found
+    found: BlockMatches
     window: Integers
     event: Integers
     phase: Integers
@@ -125,7 +125,7 @@ class StretchMatcher:
         )
 
     def _numbers(
-        self, block: Block, found: Found, closed_at: Integers
+        self, block: Block, found: BlockMatches, closed_at: Integers
     ) -> tuple[Integers, Integers]:
         """Return x and the phase of each match."""
         last = block.arrivals[block.segments[1:] - 1]
@@ -141,7 +141,9 @@ class StretchMatcher:
             phase[decided & outside] = CLOSING
         return event, phase
 
-    def _shown(self, block: Block, found: Found, decided: Booleans) -> tuple[Integers, Booleans]:
+    def _shown(
+        self, block: Block, found: BlockMatches, decided: Booleans
+    ) -> tuple[Integers, Booleans]:
         """Return when the rows are there that NEXT looks ahead to, and what the end decided."""
         segment = np.repeat(np.arange(len(block.segments) - 1), np.diff(block.segments))
         rows = np.empty(len(found.start), np.int64)

@@ -303,7 +303,7 @@ class Replay(Iterator[ReplayedStep]):
             raise
 
     def _observed(self, task: Task) -> Matcher:
-        return _Observed(task, compiled_soon(task), self._seen)
+        return _ObservedMatcher(task, compiled_soon(task), self._seen)
 
     def _replayed(self) -> Iterator[ReplayedStep]:
         pending: tuple[LogFrame, Stimulus] | None = None
@@ -381,7 +381,7 @@ class Replay(Iterator[ReplayedStep]):
         return f"end{of}"
 
 
-class _Observed:
+class _ObservedMatcher:
     """A matcher that lets others see what it is asked and what it says."""
 
     def __init__(self, task: Task, matcher: Matcher, seen: list[MatcherCall]) -> None:

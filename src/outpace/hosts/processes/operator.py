@@ -22,7 +22,7 @@ from outpace.engine.wire import pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.processes.processes import Processes, process_context
 from outpace.hosts.processes.ring import Ring, RingSlots, largest_block
-from outpace.hosts.processes.worker import Done, Setup, WorkItem
+from outpace.hosts.processes.worker import Setup, WorkItem, WorkResult
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.query import Query
 
@@ -66,7 +66,7 @@ class ParallelOperator:
         disorder: BoundDisorder | None = None,
         sources: tuple[str, ...] | None = None,
         memory: int = MEMORY,
-        watch: Callable[[int, Done, Answer], None] = lambda *answered: None,
+        watch: Callable[[int, WorkResult, Answer], None] = lambda *answered: None,
         aside: Callable[[SetAside], None] = lambda aside: None,
     ) -> None:
         count = query.instance_count

@@ -22,11 +22,11 @@ from typing import Final
 from outpace.compiler.kernel import load_numba
 from outpace.errors import BindError, InstanceError
 from outpace.hosts.processes.worker import (
-    Done,
-    Failed,
     Ready,
     Setup,
+    WorkFailure,
     WorkItem,
+    WorkResult,
     run_instance,
 )
 
@@ -88,7 +88,7 @@ class Processes:
 
     def receive(
         self, timeout: float | None, also: Sequence[Connection] = ()
-    ) -> Iterator[tuple[int, Done]]:
+    ) -> Iterator[tuple[int, WorkResult]]:
         """Wait for the first answer, or for something in `also`, and yield what there is.
 
         Parameters
@@ -144,15 +144,15 @@ class Processes:
         theirs.close()
         watched.close()
 
-    def _messages(self, number: int) -> Iterator[tuple[int, Done]]:
+    def _messages(self, number: int) -> Iterator[tuple[int, WorkResult]]:
         connection = self._connections[number]
         while connection.poll():
             try:
                 data = connection.recv_bytes()
-                message = Done.read(data) if data else connection.recv()
+                message = WorkResult.read(data) if data else connection.recv()
             except (EOFError, OSError):
                 raise self._died(number) from None
-            if isinstance(message, Failed):
+            if isinstance(message, WorkFailure):
                 raise _failure(number, message)
             if isinstance(message, Ready):
                 self._ready.add(number)
@@ -195,7 +195,7 @@ def _main_if_needed(setup: Setup) -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _failure(number: int, failed: Failed) -> Exception:
+def _failure(number: int, failed: WorkFailure) -> Exception:
     """Return what is raised here for what was raised there."""
     if failed.error is not None:
         failed.error.add_note(f"raised in instance {number}:\n{failed.trace}")

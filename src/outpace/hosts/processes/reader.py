@@ -28,14 +28,14 @@ _PATIENCE_S: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Ended:
+class SourceEnd:
     """A source sends no more events, or cannot be read any more."""
 
     error: BaseException | None = None
 
 
 #: What comes from a source.
-Item: TypeAlias = pa.RecordBatch | Heartbeat | Ended
+Item: TypeAlias = pa.RecordBatch | Heartbeat | SourceEnd
 
 
 @dataclass
@@ -91,7 +91,7 @@ class SourceReader:
         """
         items = self._lanes[source].items
         item = items[0][0] if items else None
-        if isinstance(item, Ended) and item.error is not None:
+        if isinstance(item, SourceEnd) and item.error is not None:
             raise item.error
         return item
 
@@ -132,13 +132,13 @@ class SourceReader:
         try:
             arrivals = source.arrivals(batch_rows)
             while lane.room.acquire() and not self._stopped:
-                item: Item = next(arrivals, Ended())
+                item: Item = next(arrivals, SourceEnd())
                 self._add(lane, item)
-                if isinstance(item, Ended):
+                if isinstance(item, SourceEnd):
                     return
         except BaseException as error:
             self._errors.append(error)
-            self._add(lane, Ended(error))
+            self._add(lane, SourceEnd(error))
         finally:
             # Who is no generator has nothing to close.
             if isinstance(arrivals, Generator):

@@ -43,8 +43,8 @@ from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
-from outpace.hosts.processes.reader import Ended, Item, SourceReader
-from outpace.hosts.processes.worker import Done
+from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
+from outpace.hosts.processes.worker import WorkResult
 from outpace.ingest.pace import Paced
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
@@ -298,7 +298,7 @@ class Run:
                         return before
                     reader.take(source)
                     before[source] = item
-            if sum(isinstance(item, Ended) for item in before.values()) == len(self._sources):
+            if sum(isinstance(item, SourceEnd) for item in before.values()) == len(self._sources):
                 break
             wait([reader.wakes], _TURN_S)
         return before
@@ -361,7 +361,7 @@ class Run:
         """Let the operator take what came from a source, so many of its events."""
         name = None if self._names is None else source
         match item:
-            case Ended():
+            case SourceEnd():
                 self._ended += 1
                 if name is not None:
                     yield from operator.push(SourceEnded(name))
@@ -395,7 +395,7 @@ class Run:
         if warning is not None:
             _LOG.warning(warning)
 
-    def _answered(self, instance: int, done: Done, answer: Answer) -> None:
+    def _answered(self, instance: int, done: WorkResult, answer: Answer) -> None:
         """Note what an instance did."""
         known = self.metrics.instances[instance]
         known.events += answer.events

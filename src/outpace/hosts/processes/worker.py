@@ -84,7 +84,7 @@ class WorkItem:
 
 
 @dataclass(frozen=True)
-class Done:
+class WorkResult:
     """The answer to a piece of work.
 
     Parameters
@@ -112,12 +112,12 @@ class Done:
         return b"".join([_DONE.pack(*known), slots, self.answer])
 
     @staticmethod
-    def read(data: bytes) -> Done:
+    def read(data: bytes) -> WorkResult:
         """Read what `write` wrote."""
         *known, count = _DONE.unpack_from(data)
         slots = struct.Struct(f"<{count}q")
         answer = pa.py_buffer(data).slice(_DONE.size + slots.size)
-        return Done(answer, slots.unpack_from(data, _DONE.size), *known)
+        return WorkResult(answer, slots.unpack_from(data, _DONE.size), *known)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Failed:
+class WorkFailure:
     """The instance cannot go on; `error` is set where Outpace itself refused something."""
 
     error: OutpaceError | None
@@ -161,7 +161,7 @@ def run_instance(setup: Setup, connection: Connection, parent: Connection) -> No
     except Exception as error:
         known = error if isinstance(error, OutpaceError) else None
         message = f"{type(error).__name__}: {error}"
-        _tell(connection, Failed(known, message, traceback.format_exc()))
+        _tell(connection, WorkFailure(known, message, traceback.format_exc()))
 
 
 class _Worker:
@@ -172,11 +172,11 @@ class _Worker:
         self._spec = setup.spec
         self._instance = Instance(setup.spec)
 
-    def do(self, work: WorkItem) -> Done:
+    def do(self, work: WorkItem) -> WorkResult:
         """Do a piece of work."""
         start = time.perf_counter()
         answer = self._answer(work)
-        return Done(
+        return WorkResult(
             write_answer(answer),
             self._reader.released(),
             time.perf_counter() - start,
@@ -200,14 +200,14 @@ def _end_with(parent: Connection) -> None:
         fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def _tell(connection: Connection, message: Ready | Done | Failed) -> None:
+def _tell(connection: Connection, message: Ready | WorkResult | WorkFailure) -> None:
     """Send a message, if anybody still listens; who does not has ended the work, too.
 
     What is no answer, such as any error, follows behind no bytes.
     """
     with suppress(ConnectionError):
-        connection.send_bytes(message.write() if isinstance(message, Done) else b"")
-        if not isinstance(message, Done):
+        connection.send_bytes(message.write() if isinstance(message, WorkResult) else b"")
+        if not isinstance(message, WorkResult):
             connection.send(message)
 
 

@@ -61,7 +61,7 @@ class Moment:
 
 
 @dataclass
-class _Watched:
+class _WatchedQuery:
     """A query: who it is and what is known of it."""
 
     id: str
@@ -100,7 +100,7 @@ class Account:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queries: dict[str, _Watched] = {}
+        self._queries: dict[str, _WatchedQuery] = {}
 
     def started(self, id: str, run: str, name: str | None) -> None:
         """Note that a query was started."""
@@ -154,10 +154,10 @@ class Account:
                 for query in self._queries.values()
             ]
 
-    def _running(self, id: str, run: str, name: str | None) -> _Watched:
+    def _running(self, id: str, run: str, name: str | None) -> _WatchedQuery:
         query = self._queries.get(id)
         if query is None:
-            query = self._queries[id] = _Watched(id, name or id)
+            query = self._queries[id] = _WatchedQuery(id, name or id)
             query.add(names.FAILURES, 0)
             self._forget()
         if query.run != run:
@@ -177,13 +177,13 @@ class Account:
             del self._queries[over[0]]
 
 
-def _samples(query: _Watched) -> Iterator[Sample]:
+def _samples(query: _WatchedQuery) -> Iterator[Sample]:
     about = {"query": query.name, "id": query.id}
     for (name, labels), value in query.values.items():
         yield Sample(name, about | dict(labels), value)
 
 
-def _take(query: _Watched, progress: Progress) -> None:
+def _take(query: _WatchedQuery, progress: Progress) -> None:
     seconds = progress.get("batchDuration", 0) / 1000
     end = _seconds(progress["timestamp"]) + seconds
     # The time between the ends of two batches is what all of the work between them had.
@@ -213,7 +213,7 @@ def _take(query: _Watched, progress: Progress) -> None:
     )
 
 
-def _take_phases(query: _Watched, phases: Mapping[str, int]) -> None:
+def _take_phases(query: _WatchedQuery, phases: Mapping[str, int]) -> None:
     query.clear(names.PHASE_SECONDS)
     for phase, milliseconds in phases.items():
         if phase != "triggerExecution":  # all of them together
@@ -221,7 +221,7 @@ def _take_phases(query: _Watched, phases: Mapping[str, int]) -> None:
             query.set(names.PHASE_SECONDS, milliseconds / 1000, phase=phase)
 
 
-def _take_source(query: _Watched, number: str, source: Mapping[str, Any]) -> float:
+def _take_source(query: _WatchedQuery, number: str, source: Mapping[str, Any]) -> float:
     """Count the rows of a source, and return for how long its oldest event waits."""
     query.add(names.SOURCE_ROWS, source.get("numInputRows") or 0, source=number)
     end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
@@ -296,7 +296,7 @@ def _operator_number(name: str) -> tuple[int, str]:
 
 
 def _take_stages(
-    query: _Watched, operator: str, stages: Mapping[str, Mapping[str, int]], since: float
+    query: _WatchedQuery, operator: str, stages: Mapping[str, Mapping[str, int]], since: float
 ) -> None:
     for stage, counters in stages.items():
         labels = {"operator": operator, "stage": stage}
@@ -318,7 +318,7 @@ def _take_stages(
         query.set(names.DUPLICATION, stages[_MATCH].get("events", 0) / released, operator=operator)
 
 
-def _take_store(query: _Watched, number: str, metrics: Mapping[str, Any]) -> None:
+def _take_store(query: _WatchedQuery, number: str, metrics: Mapping[str, Any]) -> None:
     query.set(names.STORE_ROWS, metrics.get("numRowsTotal") or 0, store=number)
     query.set(names.STORE_BYTES, metrics.get("memoryUsedBytes") or 0, store=number)
     spent = (metrics.get("allUpdatesTimeMs") or 0) / 1000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.properties import examples
 
 from outpace.engine.evaluate.row import RowContext, compile_row
-from outpace.engine.match.contract import Found
+from outpace.engine.match.contract import BlockMatches
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.match.task import prepare, whole_block
 from outpace.errors import DataError
@@ -118,7 +118,7 @@ def _found(matches):
         [position for *_, positions in matches for position in positions],
         [0] * len(matches),
     ]
-    return Found(*(np.array(values, np.int64) for values in integers))
+    return BlockMatches(*(np.array(values, np.int64) for values in integers))
 
 
 def _expected(task, table, found, rows):

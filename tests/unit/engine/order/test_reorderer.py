@@ -18,7 +18,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.clock import Clock, spans_of
-from outpace.engine.order.contract import Order, Released
+from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
@@ -251,7 +251,7 @@ def test_instances_that_see_parts_of_the_events_have_the_same_clock(times, cuts,
         whole = single
 
 
-def pushed(tested: Order, *times: int | None, told: int = int(NO_TIME)) -> Released:
+def pushed(tested: Order, *times: int | None, told: int = int(NO_TIME)) -> ReleasedEvents:
     return tested.push(EventsArrived(pa.table({"ts": pa.array(times, pa.int64())}), watermark=told))
 
 

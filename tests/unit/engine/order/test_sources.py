@@ -14,7 +14,7 @@ from support.operators import written
 from support.properties import examples
 
 from outpace.engine.kernels import merge
-from outpace.engine.order.contract import Released
+from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.rearranged import as_table
 from outpace.errors import DataError, StateError
@@ -114,7 +114,7 @@ def push(merge: SourceMerge, source: str, events: list[tuple[int, int]]) -> None
     merge.push(source, rows_of(source, events))
 
 
-def keys_of(released: Released) -> list[Key]:
+def keys_of(released: ReleasedEvents) -> list[Key]:
     if not released.rows.num_rows:
         return []
     rows = as_table(released.rows)

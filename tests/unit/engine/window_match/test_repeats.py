@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outpace.engine.window_match.identity import MatchIds
-from outpace.engine.window_match.repeats import Seen
+from outpace.engine.window_match.repeats import KnownMatches
 from outpace.engine.window_match.result import COMPLETING, WindowMatches
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -51,7 +51,7 @@ def matches_of(found: list[One]) -> WindowMatches:
 def test_a_match_comes_out_once_while_it_can_come_again(everywhere: bool) -> None:
     @given(st.lists(steps, max_size=8))
     def check(script: list[tuple[list[One], list[int], set[int], bool]]) -> None:
-        remembered, known = Seen(), set()
+        remembered, known = KnownMatches(), set()
         floors, closed = dict.fromkeys(range(3), 0), set()
         for found, rises, ends, save in script:
             # Later windows find nothing that starts before the floor of its partition.
@@ -74,7 +74,7 @@ def test_a_match_comes_out_once_while_it_can_come_again(everywhere: bool) -> Non
             alive = [o for o in known if o[0] not in closed and first(o) >= floors[o[0]]]
             assert len(alive) <= len(remembered) <= 2 * len(alive)
             if save:
-                remembered = Seen.from_table(remembered.table())
+                remembered = KnownMatches.from_table(remembered.table())
 
     check()
 
@@ -85,7 +85,7 @@ def first(one: One) -> int:
 
 
 def test_few_lots_hold_what_came_one_by_one() -> None:
-    remembered = Seen()
+    remembered = KnownMatches()
     for number in range(500):
         one = matches_of([(0, number, (number,))])
         assert len(remembered.new(one)) == 1
