@@ -149,10 +149,6 @@ class BatchShare(Split):
     def __init__(self, turn: _Turn, instance: int) -> None:
         vars(self).update(_turn=turn, _instance=instance)
 
-    def __reduce__(self) -> tuple[type[Split], tuple[Windows, Windows]]:
-        """Travel as what it is, without the windows of others."""
-        return Split, (self.opened, self.closed)
-
     def __getattr__(self, name: str) -> Windows:
         """Find the windows when they are asked for first."""
         known = vars(self)

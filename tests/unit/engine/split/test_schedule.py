@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -22,6 +21,7 @@ from outpace.engine.split.listed import ListedSchedule
 from outpace.engine.split.schedule import Delivery, batch_size, scheduler_of
 from outpace.engine.split.windows import OPEN, Split, Windows, joined_windows
 from outpace.engine.state import State
+from outpace.engine.wire import read_windows, write_windows
 from outpace.errors import BindError, StateError
 from outpace.pattern.bind.windows import (
     BoundWindows,
@@ -252,13 +252,15 @@ def test_batches_go_where_lists_say(data: st.DataObject) -> None:
 
 def delivered(delivery: Delivery) -> tuple[object, ...]:
     """What an instance gets, as it is after it has travelled."""
-    travelled = pickle.loads(pickle.dumps(delivery))  # noqa: S301  # it was written just now
-    split = travelled.split
+    split = delivery.split
+    travelled = [
+        read_windows(pa.py_buffer(write_windows(part))) for part in (split.opened, split.closed)
+    ]
     return (
-        travelled.instance,
-        travelled.ranges.tolist(),
-        travelled.size,
-        [[column.tolist() for column in part.columns] for part in (split.opened, split.closed)],
+        delivery.instance,
+        delivery.ranges.tolist(),
+        delivery.size,
+        [[column.tolist() for column in part.columns] for part in travelled],
     )
 
 
@@ -271,7 +273,7 @@ def test_what_an_instance_is_told_of_many_windows_is_short(scheduler: Scheduler)
     one, *_ = schedule.route(events, splitter.push(events), [0.0] * 2)
     assert len(one.split.opened) >= 5000
     assert one.split.opened.first.sum() > 0, "the columns are there"
-    assert len(pickle.dumps(one.split)) < 1000
+    assert len(write_windows(one.split.opened)) + len(write_windows(one.split.closed)) < 1000
 
 
 @pytest.mark.parametrize(
