@@ -349,7 +349,7 @@ class Front(Stateful):
             self._order, self._follows = before
             raise
         if self._spec.identified:
-            self._ids.take(source, rows.num_rows)
+            self._ids.accept(source, rows.num_rows)
         return released
 
     def _follow(self) -> None:
@@ -400,11 +400,11 @@ class Front(Stateful):
             events = self._numbers.number(rows)
             split = NO_SPLIT if splitter is None else splitter.push(events)
             if changes:
-                self._numbers.take()
+                self._numbers.accept()
         if changes:
             self._lost, self._ended = True, ended
             if isinstance(self._order, OrderedInput):
-                self._order.take()
+                self._order.accept()
         else:
             self._untaken = ended
         if splitter is not None:
@@ -437,8 +437,8 @@ class Front(Stateful):
     def _answered(self, message: Delivered) -> None:
         if self._untaken is not None:
             assert isinstance(self._order, OrderedInput)
-            self._order.take()
-            self._numbers.take()
+            self._order.accept()
+            self._numbers.accept()
             self._ended, self._untaken = self._untaken, None
         if len(message.answer.idle):
             self._numbers.forget(message.answer.idle, restart=True)
@@ -632,7 +632,7 @@ class Back(Stateful):
                 self._arrived, self._ended = message.arrived, message.ended
                 return []
             case Delivered():
-                self._take(message)
+                self._receive(message)
                 return []
             case TurnEnded():
                 return self._complete()
@@ -676,9 +676,9 @@ class Back(Stateful):
         for number, (due, horizon) in enumerate(zip(self._due, self._horizons, strict=True)):
             frontier = due[0] if due else now
             self._merger.advance(number, frontier, min(horizon, frontier))
-        return self._emit(self._merger.take())
+        return self._emit(self._merger.pop())
 
-    def _take(self, message: Delivered) -> None:
+    def _receive(self, message: Delivered) -> None:
         instance, answer = message.instance, message.answer
         due = self._due[instance]
         if due:

@@ -105,7 +105,7 @@ def merged(sources: Sequence[Source], rows: int = BATCH_ROWS) -> Iterator[pa.Tab
             merge.finish(holding)
         else:
             merge.push(holding, batch)
-        ordered = merge.take().rows
+        ordered = merge.pop().rows
         if ordered.num_rows:
             yield as_table(ordered)
 

@@ -21,10 +21,10 @@ class LateEvents:
     Examples
     --------
     >>> dropped = LateEvents(Query("alarm").pattern("A -> !B"))
-    >>> print(dropped.take(1))
+    >>> print(dropped.count(1))
     query 'alarm': 1 event was late and dropped so far; with !B in the pattern, matches may be
     FALSE ALARMS. Let it wait longer with .disorder(op.KSlack(...)), or see them with late="side"
-    >>> dropped.take(5)
+    >>> dropped.count(5)
     """
 
     def __init__(self, query: Query) -> None:
@@ -34,7 +34,7 @@ class LateEvents:
         self._count = 0
         self._last_count = 0
 
-    def take(self, count: int) -> str | None:
+    def count(self, count: int) -> str | None:
         """Count events; return what is to be said where that is news."""
         self._count += count
         if not count or self._count < _AGAIN * self._last_count:

@@ -168,7 +168,7 @@ class WindowTask:
         for taken in deliveries(Front(self._spec), _stimuli(ordered)):
             if len(taken.events.arrival):
                 held = [pa.concat_tables([*held, taken.events.rows])]
-            for batch in cutter.take(taken.split, ended=taken.ended):
+            for batch in cutter.push(taken.split, ended=taken.ended):
                 low, high = batch.rows
                 rows = held[0].slice(low - begin, 0 if described else high - low)
                 delivery = replace(batch.delivery(rows), instance=next(number))

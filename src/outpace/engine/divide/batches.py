@@ -83,7 +83,7 @@ class BatchCutter:
     >>> first = np.arange(0, 12, 2)
     >>> zeros = np.zeros(6, np.int64)
     >>> pairs = Windows(zeros, np.arange(6), first, first + 3, zeros, zeros, first + 2)
-    >>> batches = list(BatchCutter(rows=4).take(Split(pairs, pairs), ended=True))
+    >>> batches = list(BatchCutter(rows=4).push(Split(pairs, pairs), ended=True))
     >>> [(batch.first, batch.stop, batch.windows.number.tolist()) for batch in batches]
     [(0, 2, [0, 1, 2]), (2, 4, [1, 2, 3, 4]), (4, 6, [3, 4, 5])]
     """
@@ -96,7 +96,7 @@ class BatchCutter:
         #: Windows before this one have been in a batch and are kept as neighbours.
         self._next = 0
 
-    def take(self, split: Split, *, ended: bool = False) -> Iterator[WindowBatch]:
+    def push(self, split: Split, *, ended: bool = False) -> Iterator[WindowBatch]:
         """Take what a splitter says and yield the batches that are complete.
 
         Parameters

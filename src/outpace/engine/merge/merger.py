@@ -40,7 +40,7 @@ class Merger(Stateful):
         with events in common, as an instance drops its own.
     """
 
-    CHANGED = ("_waiting", "_frontiers", "_horizons", "_seen")
+    CHANGED = ("_waiting", "_frontiers", "_horizons", "_known")
 
     def __init__(self, schema: pa.Schema, instances: int, *, distinct: bool) -> None:
         self._schema = schema
@@ -50,7 +50,7 @@ class Merger(Stateful):
         self._waiting: list[deque[tuple[int, WindowMatches]]] = [deque() for _ in range(instances)]
         self._frontiers = [0] * instances
         self._horizons = [0] * instances
-        self._seen = KnownMatches()
+        self._known = KnownMatches()
 
     @property
     def frontier(self) -> int:
@@ -65,7 +65,7 @@ class Merger(Stateful):
     @property
     def remembered(self) -> int:
         """How many matches are remembered because they may be found again."""
-        return len(self._seen)
+        return len(self._known)
 
     def push(self, instance: int, matches: WindowMatches) -> None:
         """Take the next matches of an instance, in their order."""
@@ -91,7 +91,7 @@ class Merger(Stateful):
         self._frontiers[instance] = frontier
         self._horizons[instance] = horizon
 
-    def take(self) -> WindowMatches:
+    def pop(self) -> WindowMatches:
         """Return what is complete, in its order."""
         return self._before(self.frontier)
 
@@ -114,7 +114,7 @@ class Merger(Stateful):
         }
         matches = WindowMatches.joined(self._schema, [matches for *_, matches in parts])
         waiting = State({}, [pa.table(queued, _QUEUED), pa.table(matches.numbers), matches.table])
-        return State({}, [promises, self._seen.table()], {"waiting": waiting})
+        return State({}, [promises, self._known.table()], {"waiting": waiting})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
@@ -124,7 +124,7 @@ class Merger(Stateful):
         natural = range(ENDED + 1)
         read = integers(promises, frontier=natural, horizon=natural)
         self._frontiers, self._horizons = (line.tolist() for line in read)
-        self._seen = KnownMatches.from_table(seen)
+        self._known = KnownMatches.from_table(seen)
         _, (queued, numbers, rows) = state.part("waiting").content(3)
         matches = WindowMatches.of_saved(numbers, typed(rows, self._schema))
         instances, earliest, counts = integers(
@@ -148,9 +148,9 @@ class Merger(Stateful):
         if len(ready) > 1:
             matches = matches.ordered()
         if self._distinct:
-            matches = self._seen.new(matches)
+            matches = self._known.new(matches)
             none = _rows(0, 0)
-            self._seen.remember(matches, none, none, elsewhere=self._horizon())
+            self._known.remember(matches, none, none, elsewhere=self._horizon())
         return matches
 
     def _horizon(self) -> int:

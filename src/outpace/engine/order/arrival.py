@@ -44,7 +44,7 @@ class Arrival(Stateful):
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A")
     >>> arrival = Arrival(bind(query, pa.schema([("ts", pa.int64())])))
-    >>> arrival.take(pa.table({"ts": [5, 6]}))
+    >>> arrival.accept(pa.table({"ts": [5, 6]}))
     >>> try:
     ...     arrival.check(pa.table({"ts": [7, 3]}))
     ... except DataError as error:
@@ -77,7 +77,7 @@ class Arrival(Stateful):
         if len(self._by_key.order_by) > 1:
             self._check_by(self._by_key, rows)
 
-    def take(self, rows: pa.Table) -> None:
+    def accept(self, rows: pa.Table) -> None:
         """Remember rows that were taken."""
         if not self._by_time.order_by or not rows.num_rows:
             return

@@ -33,7 +33,7 @@ class EventIds(Stateful):
     --------
     >>> ids = EventIds(("a", "b"))
     >>> rows = pa.table({"x": [7, 8]})
-    >>> ids.take("b", 2)
+    >>> ids.accept("b", 2)
     >>> [hex(id) for id in ids.give(rows, "b")["__outpace_id"].to_pylist()]
     ['0x1000000000002', '0x1000000000003']
     """
@@ -61,7 +61,7 @@ class EventIds(Stateful):
         ids = np.arange(begin, begin + rows.num_rows)
         return rows.append_column(EVENT_ID, pa.array(ids))
 
-    def take(self, source: str | None, events: int) -> None:
+    def accept(self, source: str | None, events: int) -> None:
         """Count events of a source that were taken."""
         self._counts = self._counts.copy()
         self._counts[self._numbers[source]] += events

@@ -87,11 +87,11 @@ class OrderedInput(Order):
         self._next = rows, watermark
         return ReleasedEvents(rows, watermark)
 
-    def take(self) -> None:
+    def accept(self) -> None:
         """Let what was let go last count; without it, it is as if nothing had come."""
         rows, self._watermark = self._next
         if self._checked:
-            self._arrival.take(rows)
+            self._arrival.accept(rows)
         self._next = self._nothing, self._watermark
 
     def tell(self, time: int, source: str | None = None) -> ReleasedEvents:

@@ -196,7 +196,7 @@ class Reorderer(Order):
     def _release(self, run: SortedRun, before: int | None) -> pa.Table:
         """Let events wait, and take out those before a time, in the total order."""
         bound = None if before is None else self._order.in_ticks(before)
-        due = self._runs.take(bound, run)
+        due = self._runs.pop(bound, run)
         ready = self._order.without_ties(due)
         if before is None and ready.num_rows:
             self._last = ready.select(self._order.columns).slice(ready.num_rows - 1)

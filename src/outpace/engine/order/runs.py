@@ -96,7 +96,7 @@ class SortedRuns(Stateful):
         """Let events wait."""
         self._keep([*self._runs, run])
 
-    def take(self, before: int | None, run: SortedRun | None = None) -> SortedRun:
+    def pop(self, before: int | None, run: SortedRun | None = None) -> SortedRun:
         """Take out events with a time before a bound, also of some that come; all without one."""
         due, waiting = [self.nothing], []
         for one in [*self._runs, *([] if run is None else [run])]:

@@ -110,7 +110,7 @@ class SourceOrder(Order):
         self._merge.restore(state.part("merge"))
 
     def _released(self) -> ReleasedEvents:
-        ordered = self._merge.take()
+        ordered = self._merge.pop()
         if ordered.watermark != NO_TIME:
             self._watermark = ordered.watermark // self._ticks
         return ReleasedEvents(
@@ -322,7 +322,7 @@ class ReorderedSources(Order):
         due = []
         for source, runs in self._waiting.items():
             if source in self._first and (bound is None or self._first[source] < bound):
-                due.append(runs.take(bound))
+                due.append(runs.pop(bound))
                 self._note_first(source)
         rows = self._order.without_ties(joined(due)) if due else self._schema.empty_table()
         return ReleasedEvents(rows, self._watermark)

@@ -126,13 +126,13 @@ class SourceMerge(Stateful):
     --------
     >>> merge = SourceMerge(["a", "b"])
     >>> merge.push("a", pa.table({"ts": [1, 5], "x": [10, 11]}))
-    >>> merge.take().rows.num_rows
+    >>> merge.pop().rows.num_rows
     0
     >>> merge.heartbeat("b", 5)
-    >>> merge.take().rows["x"].to_pylist()
+    >>> merge.pop().rows["x"].to_pylist()
     [10]
     >>> merge.finish("b")
-    >>> merge.take().rows["x"].to_pylist()
+    >>> merge.pop().rows["x"].to_pylist()
     [11]
     """
 
@@ -210,7 +210,7 @@ class SourceMerge(Stateful):
         self._waiting[number].finished = True
         self._least[number] = NEVER
 
-    def take(self) -> ReleasedEvents:
+    def pop(self) -> ReleasedEvents:
         """Return the events that no later one can come before, in the total order.
 
         A column is moved to its place when somebody asks for it.

@@ -125,7 +125,7 @@ class _Turn:
     batch: int
     used: int
 
-    def take(self, windows: Windows, begin: int, instance: int) -> Windows:
+    def windows_of(self, windows: Windows, begin: int, instance: int) -> Windows:
         """Return an instance's windows; `begin` is the place of the first one among all."""
         count, batch, used = len(windows), self.batch, self.used
         if batch == 1:
@@ -155,7 +155,7 @@ class BatchShare(Split):
         if name not in ("opened", "closed") or "_turn" not in known:
             raise AttributeError(name)
         turn = self._turn
-        windows = turn.take(getattr(turn.split, name), getattr(turn, name), self._instance)
+        windows = turn.windows_of(getattr(turn.split, name), getattr(turn, name), self._instance)
         known[name] = windows
         return windows
 

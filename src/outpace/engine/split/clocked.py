@@ -27,7 +27,7 @@ class ClockedSplitter(TableSplitter):
         """Return those of some partitions that have no open window."""
         return self._without_windows(partitions)
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         return self._run(*self._columns(events))
 
     def _pass(self, watermark: int) -> Split:

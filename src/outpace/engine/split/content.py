@@ -52,7 +52,7 @@ class ContentSplitter(BitSplitter):
         """Return those of some partitions that have no open window."""
         return self._without_windows(partitions)
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         opens, closes = bits(self._kind.open, events), bits(self._kind.close, events)
         return self._by_bits(events, opens, closes, inside=True)
 
@@ -69,7 +69,7 @@ class LandmarkSplitter(BitSplitter):
         """Return those that have no open window; the first event of a partition may count alone."""
         return partitions[:0] if self._at is None else self._without_windows(partitions)
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         marks = events.ordinal == 0 if self._at is None else bits(self._at, events)
         return self._by_bits(events, marks, marks, inside=False)
 

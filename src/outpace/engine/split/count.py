@@ -32,7 +32,7 @@ class CountSplitter(TableSplitter):
         if windows.time is None:
             self._known.update(start_time=Linear(0), end_time=Linear(0))
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         columns = self._columns(events)
         kind = self._kind
 

@@ -37,7 +37,7 @@ class ListedSchedule(Schedule):
         Whether the stream has partitions.
     """
 
-    CHANGED = ("_placed", "_open", "_counts")
+    CHANGED = ("_places", "_open", "_counts")
 
     def __init__(self, scheduler: Scheduler, instances: int, *, keyed: bool) -> None:
         super().__init__(instances)
@@ -45,7 +45,7 @@ class ListedSchedule(Schedule):
         self._keyed = keyed
         self._by_key = isinstance(scheduler, ByKey) or instances == 1
         #: Where the open windows are; what stays with its key needs no such list.
-        self._placed = None if self._by_key else WindowPlaces(keyed=keyed)
+        self._places = None if self._by_key else WindowPlaces(keyed=keyed)
         #: Open windows by partition and instance; by partition alone where that tells the instance.
         self._lanes = 1 if self._by_key else instances
         self._open = np.zeros(0, np.int64)
@@ -58,11 +58,11 @@ class ListedSchedule(Schedule):
         opened, closed = split.opened, split.closed
         places = _Places.of(events, keyed=self._keyed)
         opened_to = self._assign(split, places, loads)
-        if self._placed is None:
+        if self._places is None:
             closed_to = closed.partition % self._instances
         else:
-            self._placed.add(opened, opened_to)
-            closed_to = self._placed.remove(closed)
+            self._places.add(opened, opened_to)
+            closed_to = self._places.remove(closed)
         rows = rows_by_owner(*self._ranges(split, opened_to, closed_to, places))
         given, taken = _by_instance(opened, opened_to), _by_instance(closed, closed_to)
         nothing = Windows.none()
@@ -77,7 +77,7 @@ class ListedSchedule(Schedule):
         ]
 
     def _kept(self) -> tuple[dict[str, object], list[pa.Table]]:
-        placed = [] if self._placed is None else self._placed.tables()
+        placed = [] if self._places is None else self._places.tables()
         numbers = [pa.table({"": values}) for values in (self._open, self._counts)]
         return {"opened": self._opened}, [*numbers, *placed]
 
@@ -93,8 +93,8 @@ class ListedSchedule(Schedule):
             counted = self._open.reshape(-1, self._lanes).sum(axis=1)
             there = np.bincount(opened.partition, minlength=len(counted))
             require(np.array_equal(counted, there), "windows are not given to instances")
-        if self._placed is not None:
-            self._placed.restore(placed, self._instances, opened)
+        if self._places is not None:
+            self._places.restore(placed, self._instances, opened)
 
     def _assign(self, split: Split, places: _Places, loads: Sequence[float]) -> Integers:
         """Return the instance of each window that opens."""

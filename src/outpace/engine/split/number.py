@@ -54,7 +54,7 @@ class EventNumbers(Stateful):
     >>> events = numbers.number(rows)
     >>> events.partition.tolist(), events.ordinal.tolist(), events.times.tolist()
     ([0, 1, 0], [0, 0, 1], [1, 2, 3])
-    >>> numbers.take()
+    >>> numbers.accept()
     >>> numbers.number(rows).arrival.tolist(), numbers.partitions
     ([3, 4, 5], 2)
     """
@@ -81,7 +81,7 @@ class EventNumbers(Stateful):
         return len(self._keys)
 
     def number(self, rows: pa.Table | RearrangedRows) -> Events:
-        """Number the next events; they count from `take` on."""
+        """Number the next events; they count from `accept` on."""
         times = np.zeros(0, np.int64)
         if self._time is not None:
             times = valid_times(self._time, rows.column(self._time), range(rows.num_rows))
@@ -94,7 +94,7 @@ class EventNumbers(Stateful):
             count_rows(piece.keys.codes, piece.counts, ordinal)
         return Events.of_codes(rows, codes, ordinal, arrival, times)
 
-    def take(self) -> None:
+    def accept(self) -> None:
         """Count the events that `number` returned last; without it they are as if never seen."""
         piece = self._piece
         self._arrived += piece.size

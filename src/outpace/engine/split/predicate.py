@@ -73,7 +73,7 @@ class PredicateSplitter(Splitter):
     def _spec(self) -> str:
         return f"ByPredicate({type(self._predicate).__name__})"
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         opened: list[_Window] = []
         closed: list[_Window] = []
         timed = self.windows.time is not None

@@ -27,7 +27,7 @@ class Queue(Stateful):
     >>> queue = Queue()
     >>> queue.add(np.arange(3))
     >>> queue.add(np.array([7, 8]))
-    >>> queue.take(4).tolist(), queue.values.tolist()
+    >>> queue.pop(4).tolist(), queue.values.tolist()
     ([0, 1, 2, 7], [8])
     """
 
@@ -54,7 +54,7 @@ class Queue(Stateful):
             values = np.concatenate([self._parts.pop(), values])
         self._parts.append(values)
 
-    def take(self, count: int) -> Integers:
+    def pop(self, count: int) -> Integers:
         """Take the oldest `count` integers out."""
         self._size -= count
         taken = [] if count else [_NOTHING]

@@ -62,7 +62,7 @@ class Splitter(Stateful, ABC):
         if not len(events.arrival):
             return Split(Windows.none(), Windows.none())
         self._check_times(events)
-        split = self._take(events)
+        split = self._push(events)
         self._arrived = int(events.arrival[-1]) + 1
         if self.windows.needs_time:
             self._watermark = int(events.times[-1])
@@ -110,7 +110,7 @@ class Splitter(Stateful, ABC):
         return f"{self.windows.kind!r}{' by key' if self.windows.keyed else ''}"
 
     @abstractmethod
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         """Say what events open and close."""
 
     def _pass(self, watermark: int) -> Split:

@@ -108,7 +108,7 @@ class UnkeyedCountSplitter(UnkeyedSplitter):
         """Return how many windows have no event but these, by the next one's number."""
         return max(0, (events - self._kind.offset - self._kind.size) // self._kind.slide + 1)
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         before = int(self._numbers[0])
         after = before + len(events.arrival)
         begun = range(self._begun(before), self._begun(after))
@@ -121,7 +121,7 @@ class UnkeyedCountSplitter(UnkeyedSplitter):
             starts = events.times[self._first.of(np.arange(begun.start, begun.stop)) - before]
             ends = events.times[self._stop.of(np.arange(ended.start, ended.stop)) - 1 - before]
             self._kept.add(starts)
-            started = self._kept.take(len(ended))
+            started = self._kept.pop(len(ended))
             self._numbers[1] = events.times[-1]
         stop, last = self._stop, Linear(self._stop.base - 1, self._stop.step)
         return Split(
@@ -133,7 +133,7 @@ class UnkeyedCountSplitter(UnkeyedSplitter):
         rest = self._open(self._numbers)
         events, last = (Linear(int(number)) for number in self._numbers)
         timed = self.windows.time is not None
-        starts = self._kept.take(len(rest)) if timed else _ZERO
+        starts = self._kept.pop(len(rest)) if timed else _ZERO
         return Split(Windows.none(), self._windows(rest, events, starts, last, events))
 
     def _windows(
@@ -176,12 +176,12 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         _, following, count = numbers.tolist()
         return range(following - count, following)
 
-    def _take(self, events: Events) -> Split:
+    def _push(self, events: Events) -> Split:
         waiting = self._open(self._numbers)
         opened, closed, leaps = self._told(events)
         self._kept.add(opened)
         numbers = _rising(waiting.start, len(waiting) + len(opened), len(waiting), leaps)
-        first = self._kept.take(closed.shape[1])
+        first = self._kept.pop(closed.shape[1])
         return Split(
             self._windows(numbers[len(waiting) :], opened, _STILL_OPEN, _NOT_CLOSED),
             self._windows(numbers[: closed.shape[1]], first, *closed),
@@ -225,7 +225,7 @@ class UnkeyedTimeSplitter(UnkeyedSplitter):
         passed = waiting[: max(0, ended)]
         self._numbers[kernel.COUNT] -= len(passed)
         stop, closed_at = Linear(int(self._numbers[kernel.SEEN])), Linear(self._arrived)
-        closed = self._windows(passed, self._kept.take(len(passed)), stop, closed_at)
+        closed = self._windows(passed, self._kept.pop(len(passed)), stop, closed_at)
         return Split(Windows.none(), closed)
 
     def _rest(self) -> Split:

@@ -162,7 +162,7 @@ class AppliedOperator(Stateful, ABC):
         """Return the operators' own states."""
 
     @abstractmethod
-    def _take(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
+    def _apply(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
         """Give operators new events by partition, with what opens and closes."""
 
     def starts_kept(self) -> int:
@@ -186,7 +186,7 @@ class AppliedOperator(Stateful, ABC):
         ended
             No more events come, and all windows are closed.
         """
-        matches = self._take(_by_partition(events, keyed=bool(self.bound.partition_by)), split)
+        matches = self._apply(_by_partition(events, keyed=bool(self.bound.partition_by)), split)
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
         return matches
@@ -305,7 +305,7 @@ class WindowedApply(AppliedOperator):
         operator.restore(window.operator.state())
         return replace(window, operator=operator)
 
-    def _take(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
+    def _apply(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
         self._add(split.opened, groups)
         stops = _stops(split.closed)
         pieces = [

@@ -142,7 +142,7 @@ class SharedApply(AppliedOperator):
         assert isinstance(operator, SharedOperator)
         return operator
 
-    def _take(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
+    def _apply(self, groups: dict[int, EventGroup], split: Split) -> WindowMatches:
         opened, closed = self._by_partition(split.opened), self._by_partition(split.closed)
         none = Windows.none()
         given = [

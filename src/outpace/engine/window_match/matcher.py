@@ -171,7 +171,7 @@ class WindowMatcher(Stateful):
         if self._strategy is None:
             self._strategy = self._choose(len(events.arrival))
         rows = ENDED if self._kind == "separate" else self._rows_in_step
-        parts = [self._take(*piece) for piece in _pieces(self._chosen(events), split, rows)]
+        parts = [self._match_piece(*piece) for piece in _pieces(self._chosen(events), split, rows)]
         last = int(events.arrival[-1]) + 1 if len(events.arrival) else 0
         self._frontier = ENDED if ended else max(self._frontier, last, arrived or 0)
         return WindowMatches.joined(self.task.bound.output, parts)
@@ -266,7 +266,7 @@ class WindowMatcher(Stateful):
         ready = self._shared or rows >= WORTH_PREDICATES or is_ready(self.matcher)
         return self._make("shared" if self._worth and ready else "separate")
 
-    def _take(self, events: Events, split: Split) -> WindowMatches:
+    def _match_piece(self, events: Events, split: Split) -> WindowMatches:
         assert self._strategy is not None
         try:
             return self._strategy.step(events, split)

@@ -41,7 +41,7 @@ class SeparateWindows(OpenedWindows):
         Rows of windows that are gathered at once.
     """
 
-    CHANGED = ("_seen",)
+    CHANGED = ("_known",)
 
     def __init__(self, task: Task, matcher: Matcher, nothing: Events, rows_at_once: int) -> None:
         self._task = task
@@ -49,7 +49,7 @@ class SeparateWindows(OpenedWindows):
         self._back = reach_of(task).back
         self._held = nothing
         self._open = OpenWindows.none()
-        self._seen = KnownMatches()
+        self._known = KnownMatches()
 
     def step(self, events: Events, split: Split) -> WindowMatches:
         """Take events and the windows that they open and close; return what became final."""
@@ -60,23 +60,23 @@ class SeparateWindows(OpenedWindows):
         fresh = np.isin(windows.windows.partition, events.partition)
         parts = self._match(held, windows, fresh)
         matches = WindowMatches.joined(self._task.bound.output, parts).ordered()
-        once = not self._task.bound.query.duplicates and (len(self._seen) or windows.overlap)
+        once = not self._task.bound.query.duplicates and (len(self._known) or windows.overlap)
         if once and len(matches):
-            matches = self._seen.new(matches)
+            matches = self._known.new(matches)
         self._retain(held, windows)
         if once:
-            self._seen.remember(matches, *self._begun())
+            self._known.remember(matches, *self._begun())
         return matches
 
     def tables(self) -> list[pa.Table]:
         """Return all that is kept but the rows, for a saved state."""
-        return [self._open.table(), self._seen.table()]
+        return [self._open.table(), self._known.table()]
 
     def restore(self, tables: list[pa.Table], held: Events) -> None:
         """Go on from what `tables` returned, and the rows."""
         windows, seen = tables
         self._open = OpenWindows.from_table(windows)
-        self._seen = KnownMatches.from_table(seen)
+        self._known = KnownMatches.from_table(seen)
         self._held = held
 
     def _match(self, held: Events, windows: OpenWindows, fresh: Booleans) -> list[WindowMatches]:

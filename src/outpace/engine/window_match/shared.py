@@ -66,7 +66,7 @@ class SharedWindows(Stateful):
         Rows of windows that are gathered at once where they end.
     """
 
-    CHANGED = ("_slots", "_seen")
+    CHANGED = ("_slots", "_known")
 
     def __init__(
         self, task: Task, kernel: KernelMatcher, nothing: Events, rows_at_once: int
@@ -79,7 +79,7 @@ class SharedWindows(Stateful):
         self._keyed = bool(task.bound.partition_by)
         self._held = nothing
         self._slots = WindowSlots()
-        self._seen = KnownMatches()
+        self._known = KnownMatches()
         # The end of a window makes no match of a chain that waits.
         self._ends = None
         if not kernel.is_chain or self._ahead:
@@ -192,14 +192,14 @@ class SharedWindows(Stateful):
 
     def tables(self) -> list[pa.Table]:
         """Return all that is kept but the rows, for a saved state."""
-        return [self._slots.table(), self._seen.table()]
+        return [self._slots.table(), self._known.table()]
 
     def restore(self, tables: list[pa.Table], held: Events) -> None:
         """Go on from what `tables` returned, and the rows."""
         windows, seen = tables
         self._slots = WindowSlots()
         self._slots.restore(windows, self._entrance.starts)
-        self._seen = KnownMatches.from_table(seen)
+        self._known = KnownMatches.from_table(seen)
         self._held = held
 
     def _block(self, held: Events, segments: Segments) -> Block:
@@ -272,10 +272,10 @@ class SharedWindows(Stateful):
             matches = WindowMatches.joined(self._task.bound.output, parts).ordered()
         if self._every or not self._repeats:
             return matches
-        if single or len(self._seen):
-            matches = self._seen.new(matches)
+        if single or len(self._known):
+            matches = self._known.new(matches)
         partition, first = np.unique(self._held.partition, return_index=True)
-        self._seen.remember(matches, partition, self._held.arrival[first])
+        self._known.remember(matches, partition, self._held.arrival[first])
         return matches
 
     def _park(

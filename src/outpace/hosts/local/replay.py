@@ -182,7 +182,7 @@ class ReplayedStep:
     as_recorded: bool | None
     skipped: bool
     state: StreamState
-    _seen: list[MatcherCall] = field(default_factory=list, repr=False)
+    _calls: list[MatcherCall] = field(default_factory=list, repr=False)
 
     @property
     def matches(self) -> pa.Table:
@@ -219,13 +219,13 @@ class ReplayedStep:
         from outpace.explanation.why import why
 
         parts = []
-        for seen in self._seen:
-            found = seen.outcome.found
+        for call in self._calls:
+            found = call.outcome.found
             shown = range(min(len(found.start), limit))
-            parts += [why(seen.task, seen.block, found, index) for index in shown]
+            parts += [why(call.task, call.block, found, index) for index in shown]
             if len(found.start) > limit:
                 parts.append(f"and {len(found.start) - limit:,} more")
-            lines = undecided(seen.task, seen.block, seen.outcome.resume)
+            lines = undecided(call.task, call.block, call.outcome.resume)
             if lines:
                 parts.append("\n".join(["undecided:", *(f"  {line}" for line in lines)]))
         return Text("\n\n".join(parts))
@@ -276,7 +276,7 @@ class Replay(Iterator[ReplayedStep]):
         self.query = recording.query(query)
         self._until = until
         #: What the matcher was asked in the present step.
-        self._seen: list[MatcherCall] = []
+        self._calls: list[MatcherCall] = []
         self.stream = self._opened()
         self._steps = self._replayed()
 
@@ -303,7 +303,7 @@ class Replay(Iterator[ReplayedStep]):
             raise
 
     def _observed(self, task: Task) -> Matcher:
-        return _ObservedMatcher(task, compiled_soon(task), self._seen)
+        return _ObservedMatcher(task, compiled_soon(task), self._calls)
 
     def _replayed(self) -> Iterator[ReplayedStep]:
         pending: tuple[LogFrame, Stimulus] | None = None
@@ -335,7 +335,7 @@ class Replay(Iterator[ReplayedStep]):
             self.stream.restore(payload.to_pybytes())
 
     def _step(self, frame: LogFrame, stimulus: Stimulus, recorded: Recorded | None) -> ReplayedStep:
-        self._seen.clear()
+        self._calls.clear()
         stream = self.stream
         instructions: list[Instruction] = []
         error: Exception | None = None
@@ -343,7 +343,7 @@ class Replay(Iterator[ReplayedStep]):
         skipped = recorded is not None and recorded.ending is Ending.INTERRUPTED
         if not skipped:
             try:
-                instructions = stream.take(stimulus)
+                instructions = stream.step(stimulus)
                 outcome = outcome_of(instructions)
             except Exception as failure:
                 error, outcome = failure, failure_of(failure)
@@ -366,7 +366,7 @@ class Replay(Iterator[ReplayedStep]):
             same,
             skipped,
             state,
-            list(self._seen),
+            list(self._calls),
         )
 
     def _title(self, stimulus: Stimulus) -> str:
@@ -384,11 +384,11 @@ class Replay(Iterator[ReplayedStep]):
 class _ObservedMatcher:
     """A matcher that lets others see what it is asked and what it says."""
 
-    def __init__(self, task: Task, matcher: Matcher, seen: list[MatcherCall]) -> None:
-        self._task, self._matcher, self._seen = task, matcher, seen
+    def __init__(self, task: Task, matcher: Matcher, calls: list[MatcherCall]) -> None:
+        self._task, self._matcher, self._calls = task, matcher, calls
 
     def __call__(self, block: Block, resume: Resume) -> Outcome:
         """Match a block from where an earlier call stopped."""
         outcome = self._matcher(block, resume)
-        self._seen.append(MatcherCall(self._task, block, outcome))
+        self._calls.append(MatcherCall(self._task, block, outcome))
         return outcome

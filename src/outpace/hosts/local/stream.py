@@ -465,7 +465,7 @@ class StreamMatcher:
             vars(self).update(before)
             raise
 
-    def take(self, stimulus: Stimulus) -> list[Instruction]:
+    def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take a stimulus as it is, record it where that is asked for, and return what it gives."""
         if self._recorder is not None:
             return self._recorder.step(stimulus, self._instructions)
@@ -479,7 +479,7 @@ class StreamMatcher:
     @fitting()
     def _step(self, stimulus: Stimulus) -> pa.Table:
         self._aside = {}
-        for instruction in self.take(stimulus):
+        for instruction in self.step(stimulus):
             match instruction:
                 case Emit():
                     self._last = instruction
@@ -487,7 +487,7 @@ class StreamMatcher:
                     self._aside[instruction.kind] = instruction.rows
         if self._dropped is not None:
             late = self._aside.get(Aside.LATE)
-            warning = self._dropped.take(0 if late is None else late.num_rows)
+            warning = self._dropped.count(0 if late is None else late.num_rows)
             if warning is not None:
                 _LOG.warning(warning)
         assert self._last is not None

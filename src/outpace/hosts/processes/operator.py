@@ -126,14 +126,14 @@ class ParallelOperator:
                 case Routed():
                     while deliveries and not self.room:
                         self.receive(_TURN_S)
-                        yield self.take()
+                        yield self.pop()
                     self._send(deliveries)
                     self.back.step(message)
                     deliveries = []
         self.receive(0)
-        yield self.take()
+        yield self.pop()
 
-    def take(self) -> pa.Table:
+    def pop(self) -> pa.Table:
         """Return the matches that are complete, in their order."""
         (emit,) = self.back.step(TurnEnded())
         return emit.matches.table
@@ -142,7 +142,7 @@ class ParallelOperator:
         """Wait for all answers, after the end of the input, and yield the rest of the matches."""
         while not self.back.settled:
             self.receive(None)
-            yield self.take()
+            yield self.pop()
 
     def receive(self, timeout: float | None, also: Sequence[Connection] = ()) -> None:
         """Take the answers that there are, or wait for one; see `Processes.receive`."""
@@ -165,7 +165,7 @@ class ParallelOperator:
         readers = sum(delivery.size > 0 for delivery in deliveries)
         slot, size = -1, 0
         if readers:
-            slot = self._slots.take(readers)
+            slot = self._slots.lease(readers)
             block = pack_events(deliveries[0].events, self._spec.kept.names)
             size = self._ring.write(slot, block)
             self.bytes_written += size

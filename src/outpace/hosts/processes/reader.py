@@ -99,7 +99,7 @@ class SourceReader:
         """Yield the sources that are not quiet."""
         return (source for source, lane in self._lanes.items() if lane.items)
 
-    def take(self, source: str, rows: int = 0) -> int:
+    def pop(self, source: str, rows: int = 0) -> int:
         """Take the next that a source sends, of events so many, and return when it came."""
         lane = self._lanes[source]
         item, arrival = lane.items[0]

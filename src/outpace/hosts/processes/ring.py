@@ -31,7 +31,7 @@ class RingSlots:
     Examples
     --------
     >>> slots = RingSlots(2)
-    >>> first, second = slots.take(readers=2), slots.take(readers=1)
+    >>> first, second = slots.lease(readers=2), slots.lease(readers=1)
     >>> slots.free
     0
     >>> slots.release(first), slots.release(first), slots.free
@@ -47,7 +47,7 @@ class RingSlots:
         """How many slots are free."""
         return len(self._free)
 
-    def take(self, readers: int) -> int:
+    def lease(self, readers: int) -> int:
         """Return a free slot that so many readers will release."""
         assert readers > 0, "a block is for somebody"
         slot = self._free.popleft()

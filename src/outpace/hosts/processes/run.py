@@ -257,7 +257,7 @@ class Run:
             return
         operator = self._operator
         for source, item in before.items():
-            yield from self._take(operator, source, item)
+            yield from self._push(operator, source, item)
         while not self._stopped.is_set():
             reader.listen()
             now, timer, item = clock_time(), operator.front.timer, None
@@ -268,8 +268,8 @@ class Run:
                 item = reader.next(source)
                 size = self._readable(operator, item)
                 if item is not None and size is not None:
-                    arrival = reader.take(source, size)
-                    yield from self._take(operator, source, item, size, arrival)
+                    arrival = reader.pop(source, size)
+                    yield from self._push(operator, source, item, size, arrival)
                     self._look(operator)
                     continue
                 if item is None:
@@ -278,7 +278,7 @@ class Run:
                 return
             quiet = self._reading and item is None
             operator.receive(self._pause(operator, item), [reader.wakes] if quiet else [])
-            yield operator.take()
+            yield operator.pop()
             self._look(operator)
 
     @property
@@ -296,7 +296,7 @@ class Run:
                     if isinstance(item, pa.RecordBatch):
                         self._make_operator(item.schema)
                         return before
-                    reader.take(source)
+                    reader.pop(source)
                     before[source] = item
             if sum(isinstance(item, SourceEnd) for item in before.values()) == len(self._sources):
                 break
@@ -350,7 +350,7 @@ class Run:
         timer = operator.front.timer
         return _TURN_S if timer is None else min(_TURN_S, max(0, timer - clock_time()) / 1e6)
 
-    def _take(
+    def _push(
         self,
         operator: ParallelOperator,
         source: str,
@@ -391,7 +391,7 @@ class Run:
             known.invalid += count
             return
         known.late += count
-        warning = None if self._dropped is None else self._dropped.take(count)
+        warning = None if self._dropped is None else self._dropped.count(count)
         if warning is not None:
             _LOG.warning(warning)
 

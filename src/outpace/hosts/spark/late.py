@@ -39,9 +39,9 @@ class LateListener(StreamingQueryListener):
             return
         self._queries[name] = LateEvents(plan.bound.query)
 
-    def take(self, name: str, late: int) -> None:
+    def count(self, name: str, late: int) -> None:
         """Count events that came late, and warn where that is news."""
-        warning = self._queries[name].take(late) if name in self._queries else None
+        warning = self._queries[name].count(late) if name in self._queries else None
         if warning is not None:
             _LOG.warning("%s; files are read by modification time, not by name", warning)
 
@@ -52,7 +52,7 @@ class LateListener(StreamingQueryListener):
         for name, chains in observed.items():
             if name in self._queries:
                 reports = [report for chain in (chains or {}).values() for report in chain or ()]
-                self.take(name, sum(report[place] for report in reports))
+                self.count(name, sum(report[place] for report in reports))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is late yet."""

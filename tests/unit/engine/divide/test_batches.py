@@ -64,7 +64,7 @@ def test_every_window_is_own_once_and_comes_with_its_neighbours(
     batches: list[WindowBatch] = []
     said = splits(stream, cuts)
     for place, split in enumerate(said):
-        batches += cutter.take(split, ended=place == len(said) - 1)
+        batches += cutter.push(split, ended=place == len(said) - 1)
         seen = cuts[place] + 1 if place < len(cuts) else 10**6
         left = [n for n in stream.number.tolist() if not batches or n >= batches[-1].stop]
         needed = stream.first[np.isin(stream.number, left)]
@@ -88,7 +88,7 @@ def test_every_window_is_own_once_and_comes_with_its_neighbours(
 
 def test_windows_that_do_not_overlap_have_no_neighbours() -> None:
     stream = windows([0, 4, 9, 12], [4, 9, 12, 20])
-    batches = list(BatchCutter(6).take(Split(stream, stream), ended=True))
+    batches = list(BatchCutter(6).push(Split(stream, stream), ended=True))
     assert [batch.windows.number.tolist() for batch in batches] == [[3, 4], [5, 6]]
     assert [batch.rows for batch in batches] == [(0, 9), (9, 20)]
 
@@ -96,7 +96,7 @@ def test_windows_that_do_not_overlap_have_no_neighbours() -> None:
 def test_long_batches_of_many_windows() -> None:
     starts = list(range(3000))
     stream = windows(starts, [start + 5 for start in starts])
-    batches = list(BatchCutter(1000).take(Split(stream, stream), ended=True))
+    batches = list(BatchCutter(1000).push(Split(stream, stream), ended=True))
     sizes = [batch.stop - batch.first for batch in batches]
     assert sizes == [996, 996, 996, 12]
     assert [len(batch.windows) for batch in batches] == [1000, 1004, 1004, 16]

@@ -113,7 +113,7 @@ def test_any_order_of_turns_gives_all_matches_in_order(data: st.DataObject, dist
         merger.push(instance, matches_of(mine))
         merger.advance(instance, to, 0)
         frontiers[instance] = to
-        taken = shown(merger.take())
+        taken = shown(merger.pop())
         assert all(event < min(frontiers) for event, _, _ in taken)
         out += taken
     assert out == expected(found, distinct=distinct)
@@ -156,7 +156,7 @@ def test_the_rows_of_a_match_stay_together() -> None:
     merger.push(1, matches_of([One(2, 1, 1, 0, 0, 7), One(2, 1, 1, 0, 1, 9)], rows_each=3))
     merger.advance(0, 4, 0)
     merger.advance(1, 4, 0)
-    taken = merger.take()
+    taken = merger.pop()
     assert taken.table["id"].to_pylist() == [7, 7, 9, 9, 9, 8, 8]
     assert taken.offsets.tolist() == [0, 2, 5, 7]
 
@@ -166,11 +166,11 @@ def test_a_match_that_another_window_closes_later_is_dropped_later_too() -> None
     merger.push(0, matches_of([One(1, 1, 0, 0, 0, 7)]))
     merger.advance(0, 5, 5)
     merger.advance(1, 5, 0)
-    assert shown(merger.take()) == [(1, 0, 7)]
+    assert shown(merger.pop()) == [(1, 0, 7)]
     merger.push(1, matches_of([One(6, 0, 1, 0, 0, 7)]))
     merger.advance(0, ENDED, ENDED)
     merger.advance(1, ENDED, ENDED)
-    assert shown(merger.take()) == []
+    assert shown(merger.pop()) == []
     assert merger.remembered == 0
 
 
@@ -182,9 +182,9 @@ def test_what_waits_counts_for_what_is_remembered() -> None:
     merger.push(1, matches_of([again]))
     merger.advance(0, 5, 5)
     merger.advance(1, 9, 9)
-    assert shown(merger.take()) == [(2, 0, 7)]
+    assert shown(merger.pop()) == [(2, 0, 7)]
     merger.advance(0, 9, 9)
-    assert shown(merger.take()) == []
+    assert shown(merger.pop()) == []
 
 
 @given(data=st.data())
@@ -215,7 +215,7 @@ def test_what_no_window_can_find_again_is_forgotten(data: st.DataObject) -> None
             ]
             merger.push(instance, matches_of(sorted(mine)))
             merger.advance(instance, high, min(still_open, default=high))
-        out += shown(merger.take())
+        out += shown(merger.pop())
         most = max(most, merger.remembered)
     assert out == expected(found, distinct=True)
     assert merger.remembered == 0
@@ -228,7 +228,7 @@ def test_without_duplicates_to_drop_nothing_is_remembered() -> None:
     merger = Merger(SCHEMA, 1, distinct=False)
     merger.push(0, matches_of([One(1, 1, 0, 0, 0, 7), One(1, 1, 1, 0, 0, 7)]))
     merger.advance(0, 2, 0)
-    assert shown(merger.take()) == [(1, 0, 7), (1, 1, 7)]
+    assert shown(merger.pop()) == [(1, 0, 7), (1, 1, 7)]
     assert merger.remembered == 0
 
 

@@ -90,7 +90,7 @@ class Model:
     def holding(self) -> str | None:
         return None if self.least is None else self.least[2]
 
-    def take(self) -> list[Key]:
+    def pop(self) -> list[Key]:
         least = self.least
         ready = []
         for speaker in self.speakers.values():
@@ -177,8 +177,8 @@ def test_what_is_taken_is_what_can_have_nothing_before_it(count, fan_in, silent,
         if action == "save":
             merge = saved(merge, 2 + which % 4)
         act(model, merge, action, sources[which % count], steps)
-        ordered = merge.take()
-        ready = model.take()
+        ordered = merge.pop()
+        ready = model.pop()
         expected += ready
         assert keys_of(ordered) == ready
         assert all(
@@ -190,7 +190,7 @@ def test_what_is_taken_is_what_can_have_nothing_before_it(count, fan_in, silent,
         assert merge.holding == model.holding
     for source in sources:
         act(model, merge, "finish", source, [])
-    taken = [*expected, *keys_of(merge.take())]
+    taken = [*expected, *keys_of(merge.pop())]
     assert taken == sorted([*expected, *model.take()])
 
 
@@ -212,7 +212,7 @@ def test_many_sources_in_groups_come_out_in_order(count, fan_in):
             act(model, merge, action, sources[which], steps)
             pushed += waiting[before:]
             if generator.random() < 9 / count:
-                taken += keys_of(merge.take())
+                taken += keys_of(merge.pop())
                 assert taken[len(taken) - len(ready := model.take()) :] == ready
         merge = saved(merge, fan_in)
         assert merge.holding == model.holding
@@ -220,7 +220,7 @@ def test_many_sources_in_groups_come_out_in_order(count, fan_in):
     for source in sources:
         act(model, merge, "finish", source, [])
     assert merge.holding is None
-    taken += keys_of(merge.take())
+    taken += keys_of(merge.pop())
     assert taken == sorted(pushed)
 
 
@@ -245,17 +245,17 @@ def test_an_event_waits_only_for_one_that_may_still_come_before_it(count, script
                 events.append((time, number - 1))
             push(merge, source, events)
         ends[source] = time, number
-        taken += keys_of(merge.take())
+        taken += keys_of(merge.pop())
     for source in sources:
         merge.heartbeat(source, ends[source][0])
-    taken += keys_of(merge.take())
+    taken += keys_of(merge.pop())
     waiting = sum(merge.buffered(source) for source in sources)
     least = min((*ends[source], source) for source in sources)
     assert not taken or taken[-1] < least
     push(merge, least[2], [least[:2]])
     for source in sources:
         merge.finish(source)
-    rest = keys_of(merge.take())
+    rest = keys_of(merge.pop())
     assert len(rest) == waiting + 1
     assert rest[0] == least
 
@@ -268,7 +268,7 @@ def test_events_of_one_source_are_handed_on_as_they_are():
     merge = SourceMerge(["only"])
     rows = pa.table({"ts": [1, 1, 2], "x": [1, 2, 3]})
     merge.push("only", rows)
-    ordered = merge.take()
+    ordered = merge.pop()
     assert address(ordered.rows) == address(rows)
     assert ordered.rows == rows
 
@@ -278,7 +278,7 @@ def test_a_stretch_of_one_source_is_not_copied():
     rows = pa.table({"ts": np.arange(10), "x": np.arange(10)})
     merge.push("a", rows)
     merge.heartbeat("b", 4)
-    ordered = merge.take()
+    ordered = merge.pop()
     assert ordered.rows["x"].to_pylist() == [0, 1, 2, 3]
     assert address(ordered.rows) == address(rows)
 
@@ -294,7 +294,7 @@ def test_times_of_any_kind_come_back_as_they_were(kind):
         whole = pa.int32() if pa.types.is_date(kind) else pa.int64()
         merge.push(source, pa.table({"ts": pa.array(times, whole).cast(kind)}))
         merge.finish(source)
-    rows = as_table(merge.take().rows)
+    rows = as_table(merge.pop().rows)
     assert rows.schema.field("ts").type == kind
     expected = pa.array([1, 2, 3, 3, 4, 5], whole).cast(kind)
     assert rows["ts"].combine_chunks() == expected
@@ -323,7 +323,7 @@ def test_equal_times_are_ordered_by_number_then_by_identifier():
     push(merge, "a", [(7, 1), (7, 2)])
     merge.finish("a")
     merge.finish("b")
-    assert keys_of(merge.take()) == [(7, 0, "b"), (7, 1, "a"), (7, 1, "b"), (7, 2, "a")]
+    assert keys_of(merge.pop()) == [(7, 0, "b"), (7, 1, "a"), (7, 1, "b"), (7, 2, "a")]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_late_event_is_refused_by_source_and_number(events, number, detail):
     assert refused.value.message == f"event {number} of source 'pump' is late"
     assert refused.value.detail == detail
     merge.finish("valve")
-    assert keys_of(merge.take()) == [(1, 0, "pump"), (2, 2, "pump")]
+    assert keys_of(merge.pop()) == [(1, 0, "pump"), (2, 2, "pump")]
 
 
 def test_a_heartbeat_never_takes_back_an_earlier_one():
@@ -352,25 +352,25 @@ def test_a_heartbeat_never_takes_back_an_earlier_one():
     push(merge, "a", [(3, 0)])
     merge.heartbeat("b", 4)
     merge.heartbeat("b", 1)
-    assert keys_of(merge.take()) == [(3, 0, "a")]
+    assert keys_of(merge.pop()) == [(3, 0, "a")]
 
 
 def test_a_heartbeat_at_the_end_of_time_releases_all():
     merge = SourceMerge(["a", "b"])
     push(merge, "a", [(2**62, 0)])
     merge.heartbeat("b", 2**70)
-    assert keys_of(merge.take()) == [(2**62, 0, "a")]
+    assert keys_of(merge.pop()) == [(2**62, 0, "a")]
 
 
 def test_the_watermark_is_a_time_that_was_said():
     merge = SourceMerge(["a", "b"])
-    assert merge.take().watermark == -(2**63)
+    assert merge.pop().watermark == -(2**63)
     push(merge, "a", [(7, 0)])
     merge.heartbeat("b", 5)
-    assert merge.take().watermark == 5
+    assert merge.pop().watermark == 5
     merge.finish("a")
     merge.finish("b")
-    assert merge.take().watermark == 7
+    assert merge.pop().watermark == 7
 
 
 def test_a_source_that_is_too_far_ahead_must_wait():
@@ -384,7 +384,7 @@ def test_a_source_that_is_too_far_ahead_must_wait():
     assert merge.holding == "b"
     assert merge.wants("b")
     merge.heartbeat("b", 3)
-    assert keys_of(merge.take()) == [(1, 0, "a"), (2, 1, "a")]
+    assert keys_of(merge.pop()) == [(1, 0, "a"), (2, 1, "a")]
     assert merge.wants("a")
 
 
@@ -393,7 +393,7 @@ def test_heartbeats_alone_take_no_memory():
     size = len(merge.state().encode())
     for time in range(1000, 2000):
         merge.heartbeat("b", time)
-        merge.take()
+        merge.pop()
     assert len(merge.state().encode()) < size + 100
 
 
@@ -403,9 +403,9 @@ def test_events_that_come_one_by_one_wait_in_few_pieces():
         push(merge, "a", [(number // 3, number)])
     assert len(merge._waiting[0].pieces) < 15
     merge.heartbeat("b", 100)
-    assert keys_of(merge.take()) == [(n // 3, n, "a") for n in range(300)]
+    assert keys_of(merge.pop()) == [(n // 3, n, "a") for n in range(300)]
     merge.finish("b")
-    assert keys_of(merge.take()) == [(n // 3, n, "a") for n in range(300, 1500)]
+    assert keys_of(merge.pop()) == [(n // 3, n, "a") for n in range(300, 1500)]
 
 
 def test_who_has_finished_sends_nothing():

@@ -56,7 +56,7 @@ def test_numbers_do_not_depend_on_the_cut(
         if rows.num_rows and data.draw(st.booleans(), "its own dictionary"):
             rows = pa.Table.from_pylist(rows.to_pylist(), schema=SCHEMA)
         events = numbers.number(rows)
-        numbers.take()
+        numbers.accept()
         columns = (events.partition, events.ordinal, events.arrival)
         found += zip(*(column.tolist() for column in columns), strict=True)
         if data.draw(st.booleans(), "save"):
@@ -89,7 +89,7 @@ def test_many_partitions_get_room() -> None:
     table = pa.table({"key": np.arange(5000)}, schema=schema)
     for _ in range(2):
         numbers.number(table)
-        numbers.take()
+        numbers.accept()
     events = numbers.number(table)
     assert events.partition.tolist() == list(range(5000))
     assert set(events.ordinal.tolist()) == {2}
@@ -107,7 +107,7 @@ def test_keys_that_come_one_by_one_stay_in_their_order() -> None:
     for row in range(rows.num_rows):
         events = numbers.number(rows.slice(row, 1))
         assert events.partition.tolist() == [row]
-        numbers.take()
+        numbers.accept()
     assert keys_of(numbers)["key"].equals(rows["key"])
     again = EventNumbers(rows.schema, ("key",), None)
     again.restore(written(numbers.state()))
@@ -124,7 +124,7 @@ def test_forgotten_partitions_come_again_as_new_ones(data: st.DataObject) -> Non
     for _ in range(data.draw(st.integers(0, 6))):
         keys = data.draw(st.lists(st.integers(0, 9), max_size=6))
         events = numbers.number(pa.table({"key": keys}, schema=schema))
-        numbers.take()
+        numbers.accept()
         for key, partition in zip(keys, events.partition.tolist(), strict=True):
             assert alive.setdefault(key, partition) == partition
         assert len(set(alive.values())) == len(alive)

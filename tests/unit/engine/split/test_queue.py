@@ -17,7 +17,7 @@ def test_a_queue_is_a_list(steps: list[tuple[int, float]]) -> None:
         held += range(next_value, next_value + added)
         next_value += added
         count = int(share * len(held))
-        assert queue.take(count).tolist() == held[:count]
+        assert queue.pop(count).tolist() == held[:count]
         del held[:count]
         assert len(queue) == len(held)
         assert queue.values.tolist() == held
@@ -26,7 +26,7 @@ def test_a_queue_is_a_list(steps: list[tuple[int, float]]) -> None:
 def test_what_was_taken_does_not_change() -> None:
     queue = Queue()
     queue.add(np.arange(5))
-    taken = queue.take(3)
+    taken = queue.pop(3)
     for _ in range(5):
         queue.add(np.full(700, 9))
     assert taken.tolist() == [0, 1, 2]

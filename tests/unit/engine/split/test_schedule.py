@@ -341,9 +341,9 @@ def test_windows_that_have_closed_are_forgotten(keyed: bool) -> None:
     schedule = ListedSchedule(RoundRobin(), 2, keyed=keyed)
     for events, split in stream.pieces(range(0, 102, 4)):
         schedule.route(events, split, [0.0, 0.0])
-    assert schedule._placed is not None
-    assert len(schedule._placed._key) <= 64
-    assert not schedule._placed._names
+    assert schedule._places is not None
+    assert len(schedule._places._key) <= 64
+    assert not schedule._places._names
 
 
 @pytest.mark.parametrize(

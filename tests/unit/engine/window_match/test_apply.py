@@ -402,7 +402,7 @@ def test_batches_of_windows_share_an_operator(
     split, matcher = splitter.push(numbered(query, table)), BatchMatcher(spec)
     whole = Split(split.opened, joined_windows(split.closed, splitter.finish().closed))
     found = [spec.bound.output.empty_table()]
-    for batch in BatchCutter(rows, neighbours=False).take(whole, ended=True):
+    for batch in BatchCutter(rows, neighbours=False).push(whole, ended=True):
         low, high = batch.rows
         found.append(matcher.match_batch(table.slice(low, high - low), batch))
     expected = op.match(table, query_of(op.windows.count(size, slide), Total))

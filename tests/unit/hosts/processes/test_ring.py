@@ -102,7 +102,7 @@ def test_a_slot_is_free_when_all_its_readers_are_done(data: st.DataObject) -> No
     for _ in range(data.draw(st.integers(0, 20))):
         if slots.free and data.draw(st.booleans()):
             readers = data.draw(st.integers(1, 3))
-            slot = slots.take(readers)
+            slot = slots.lease(readers)
             assert slot not in taken
             taken[slot] = readers
         elif taken:

@@ -17,8 +17,8 @@ def test_a_query_that_loses_events_says_how_many(caplog: pytest.LogCaptureFixtur
     listener = LateListener()
     listener.expect("outpace:alarm:1", plan_stream(BASE.pattern("A -> B"), SCHEMA, 1))
     for late in (0, 1, 2, 6, 1, 0, 80, 9):
-        listener.take("outpace:alarm:1", late)
-    listener.take("outpace:other:2", 5)
+        listener.count("outpace:alarm:1", late)
+    listener.count("outpace:other:2", 5)
     assert [message.split(".")[0] for message in caplog.messages] == [
         "query 'alarm': 1 event was late and dropped so far",
         "query 'alarm': 10 events were late and dropped so far",
@@ -29,7 +29,7 @@ def test_a_query_that_loses_events_says_how_many(caplog: pytest.LogCaptureFixtur
 def test_a_negation_makes_it_worse(caplog: pytest.LogCaptureFixture) -> None:
     listener = LateListener()
     listener.expect("one", plan_stream(BASE.pattern("A -> !B"), SCHEMA, 1))
-    listener.take("one", 30)
+    listener.count("one", 30)
     (said,) = caplog.messages
     assert "30 events were late" in said
     assert "with !B in the pattern, matches may be FALSE ALARMS" in said
@@ -42,5 +42,5 @@ def test_events_that_are_not_dropped_are_no_news(
     listener = LateListener()
     query = BASE.pattern("A -> !B").disorder(op.KSlack(2, late=late))
     listener.expect("one", plan_stream(query, SCHEMA, 1))
-    listener.take("one", 30)
+    listener.count("one", 30)
     assert not caplog.messages
