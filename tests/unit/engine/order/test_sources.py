@@ -191,7 +191,7 @@ def test_what_is_taken_is_what_can_have_nothing_before_it(count, fan_in, silent,
     for source in sources:
         act(model, merge, "finish", source, [])
     taken = [*expected, *keys_of(merge.pop())]
-    assert taken == sorted([*expected, *model.take()])
+    assert taken == sorted([*expected, *model.pop()])
 
 
 @pytest.mark.parametrize(("count", "fan_in"), [(64, 64), (65, 64), (130, 64), (4097, 64), (300, 5)])
@@ -213,7 +213,7 @@ def test_many_sources_in_groups_come_out_in_order(count, fan_in):
             pushed += waiting[before:]
             if generator.random() < 9 / count:
                 taken += keys_of(merge.pop())
-                assert taken[len(taken) - len(ready := model.take()) :] == ready
+                assert taken[len(taken) - len(ready := model.pop()) :] == ready
         merge = saved(merge, fan_in)
         assert merge.holding == model.holding
     assert taken
