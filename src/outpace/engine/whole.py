@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from outpace.engine.rows.partition import sort_rows
 from outpace.engine.split.number import in_order
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, joined_windows
+from outpace.engine.window_match.identity import match_ids
 from outpace.engine.window_match.matcher import ROWS_IN_STEP
 from outpace.engine.window_match.result import LazyMatches, WindowMatches, found_matches
 from outpace.engine.window_match.sharing import sharing
@@ -59,8 +60,10 @@ def match_whole(
         assert spec.task is not None
         assert matcher is not None
         whole = WholePartitions(spec.task, rows, lambda _: matcher)
-        partitions = np.arange(len(whole.block.segments) - 1)
-        return found_matches(spec.task, whole.block, whole.found, whole.found.settled, partitions)
+        block, found = whole.block, whole.found
+        partitions = np.arange(len(block.segments) - 1)
+        ids = partial(match_ids, spec.task, block, found)
+        return found_matches(spec.task, block, found, found.settled, partitions, ids)
     tables, events, owners = [], [], []
     for matches in _in_steps(spec, _sorted(spec, rows), progress):
         # Mostly the rows are wanted alone: what tells matches apart would keep the events.

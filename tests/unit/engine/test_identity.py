@@ -182,3 +182,55 @@ def test_rows_of_an_operator_have_the_ids_of_a_stream() -> None:
         found = [key for matches in stream for key in matches.ids.array.to_pylist()]
         assert len(found) > 1
         assert sorted(whole.ids.array.to_pylist()) == sorted(found)
+
+
+FOLLOWS = {
+    "plain": lambda query: query,
+    "disorder": lambda query: query.disorder(op.KSlack(9)),
+    "windows": lambda query: query.over(op.windows.time(12, slide=4)),
+    "duplicates": lambda query: query.over(op.windows.time(12, slide=4), duplicates=True),
+}
+
+
+@pytest.mark.parametrize("all_rows", [False, True])
+@pytest.mark.parametrize("how", FOLLOWS)
+def test_matches_of_matches_keep_their_ids_where_others_come_in(how: str, all_rows: bool) -> None:
+    first = query_of("A -> B", "none", keyed=True, duplicates=False).measures(
+        a="A.name", b="FINAL LAST(B.name)", at="A.ts"
+    )
+    if all_rows:
+        first = first.all_rows_per_match()
+    second = FOLLOWS[how](
+        Query("second")
+        .order_by("at")
+        .pattern("C ->> D")
+        .within(12)
+        .measures(c="C.a", ca="C.b", d="D.a", b="D.b", **({"x": "D.name"} if all_rows else {}))
+    )
+
+    def ids_found(pushed: list[pa.Table], *, resumed: bool) -> dict[tuple[object, ...], set[bytes]]:
+        one, two = op.open(first), op.open(second)
+        ids = defaultdict(set)
+        given = [one.push(piece) for piece in pushed]
+        for table in [*given, one.finish(), None]:
+            if resumed:
+                two = op.resume(second, two.state())
+            found = two.finish() if table is None else two.push(table)
+            keys = two._last.matches.ids.array.to_pylist()
+            for row, key in zip(found.to_pylist(), keys, strict=True):
+                ids[tuple(row.values())].add(key)
+        return ids
+
+    @settings(max_examples=20)
+    @given(st.permutations(range(20)), st.integers(0, 20), st.sampled_from("kl"), st.integers(0, 1))
+    def check(order: list[int], time: int, key: str, kind: int) -> None:
+        found = [(row, "kl"[row % 5 % 2], row % 3 % 2) for row in order]
+        rows = rows_of(found, range(len(found)))
+        inserted = rows_of([(time, key, kind)], [INSERTED])
+        without = ids_found([rows, inserted.slice(0, 0)], resumed=False)
+        with_it = ids_found([rows, inserted], resumed=True)
+        for content, keys in with_it.items():
+            if INSERTED not in content and content in without:
+                assert keys == without[content]
+
+    check()

@@ -277,3 +277,28 @@ def test_ids_do_not_depend_on_the_order_in_which_sources_are_named() -> None:
     one, other = EventIds(("a", "b")), EventIds(("b", "a"))
     for source in ("a", "b"):
         assert one.give(ROWS, source).equals(other.give(ROWS, source))
+
+
+def test_events_that_are_pushed_twice_are_two() -> None:
+    first = op.open(PAIRS)
+    pushed = first.push(ROWS)
+    twice = op.Query("twice").order_by("at").pattern("C").measures(at="C.at")
+    for query in (twice, twice.over(op.windows.count(4, slide=1))):
+        stream = op.open(query.disorder(op.KSlack(9)))
+        stream.push(pushed)
+        stream.push(pushed)
+        stream.finish()
+        assert stream._last is not None
+        assert stream._last.matches.table["at"].to_pylist() == [2, 2, 4, 4, 6, 6]
+        assert len(set(stream._last.matches.ids.array.to_pylist())) == 6
+
+
+def test_a_column_of_a_user_gives_no_ids() -> None:
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
+    found = []
+    for rows in (ROWS, ROWS.append_column("__outpace_id", pa.array([7] * 6))):
+        stream = op.open(query, schema=ROWS.schema)
+        stream.push(rows)
+        assert stream._last is not None
+        found.append(stream._last.matches.ids.array.to_pylist())
+    assert found[0] == found[1]

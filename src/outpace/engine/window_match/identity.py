@@ -14,7 +14,7 @@ with a chance of one in 10^21. So ids are compared, and not what they are made o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -86,6 +86,16 @@ class MatchIds:
         """Return some ids, in the order given."""
         return MatchIds(self.start[chosen], self.words[chosen])
 
+    def of_rows(self, offsets: Integers) -> Integers:
+        """Return ids for the rows of matches, where these are the events of another query.
+
+        They are less than 0, so that they are none of those that events get as they arrive.
+        """
+        sizes = np.diff(offsets)
+        place = np.arange(sizes.sum()) - np.repeat(offsets[:-1], sizes)
+        words = np.repeat(self.words[:, 0], sizes) + place.view(np.uint64) * _GOLDEN
+        return (_mixed(words) | np.uint64(1 << 63)).view(np.int64)
+
     def in_windows(self, query: Query, start_time: Integers, number: Integers) -> MatchIds:
         """Return ids that differ where windows do."""
         words = _window_words(query, start_time, number)
@@ -94,23 +104,33 @@ class MatchIds:
 
 def match_ids(task: Task, block: Block, found: BlockMatches) -> MatchIds:
     """Return for each match what tells it from all others, whichever window it was found in."""
-    start = block.arrivals[found.start].astype(np.int64, copy=False)
-    if not len(start):
-        return MatchIds.joined([])
+    return identified(task, block, found)()
+
+
+def identified(task: Task, block: Block, found: BlockMatches) -> Callable[[], MatchIds]:
+    """Return what makes the ids of matches when they are asked for, and keeps no rows till then."""
     ids = event_ids(block.columns, block.arrivals)
-    words = _mixed(ids[found.start].view(np.uint64)[:, None] + query_words(task.bound.query))
-    if len(found.rows):
-        variables = np.array([p.variable for p in task.program.positions], np.int64)
-        labels = max(1, len(task.program.names))
-        sizes = np.diff(found.offsets)
-        place = np.arange(len(found.rows)) - np.repeat(found.offsets[:-1], sizes)
-        taken = ids[found.rows] * labels + variables[found.positions]
-        spread = taken.view(np.uint64) + place.view(np.uint64) * _GOLDEN
-        # A sum from a place that has none behind it: empty matches take no events.
-        sums = np.zeros((len(spread) + 1, 2), np.uint64)
-        np.cumsum(_mixed(spread[:, None] ^ _LANES), axis=0, out=sums[1:])
-        words += sums[found.offsets[1:]] - sums[found.offsets[:-1]]
-    return MatchIds(start, words)
+    start, first = block.arrivals[found.start].astype(np.int64, copy=False), ids[found.start]
+    taken, positions, offsets = ids[found.rows], found.positions.copy(), found.offsets.copy()
+
+    def make() -> MatchIds:
+        if not len(start):
+            return MatchIds.joined([])
+        words = _mixed(first.view(np.uint64)[:, None] + query_words(task.bound.query))
+        if len(taken):
+            variables = np.array([p.variable for p in task.program.positions], np.int64)
+            labels = max(1, len(task.program.names))
+            sizes = np.diff(offsets)
+            place = np.arange(len(taken)) - np.repeat(offsets[:-1], sizes)
+            labelled = taken * labels + variables[positions]
+            spread = labelled.view(np.uint64) + place.view(np.uint64) * _GOLDEN
+            # A sum from a place that has none behind it: empty matches take no events.
+            sums = np.zeros((len(spread) + 1, 2), np.uint64)
+            np.cumsum(_mixed(spread[:, None] ^ _LANES), axis=0, out=sums[1:])
+            words += sums[offsets[1:]] - sums[offsets[:-1]]
+        return MatchIds(start, words)
+
+    return make
 
 
 def row_ids(

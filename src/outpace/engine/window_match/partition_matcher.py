@@ -52,6 +52,7 @@ from outpace.engine.rows.partition import (
 from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require, typed
+from outpace.engine.window_match.identity import identified
 from outpace.engine.window_match.result import WindowMatches, found_matches
 from outpace.engine.window_match.stops import Stops
 from outpace.errors import StateError
@@ -214,7 +215,8 @@ class PartitionMatcher(Stateful):
             shown = self._shown_at(block, found)
             order = emission_order(block, found, shown)
             found = take_matches(found, order)
-            matches = found_matches(self.task, block, found, shown[order], keys)
+            ids = identified(self.task, block, found)
+            matches = found_matches(self.task, block, found, shown[order], keys, ids)
         if late is not None and len(late.start):
             late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
             timed_out = timed_out_table(self.task, block, late)

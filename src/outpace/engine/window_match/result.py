@@ -21,7 +21,7 @@ from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import column_arrays, gather
 from outpace.engine.state import ANY, NATURAL, integers, require, typed
-from outpace.engine.window_match.identity import MATCH_ID, MatchIds, match_ids
+from outpace.engine.window_match.identity import MATCH_ID, MatchIds
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
 from outpace.pattern.windows import TimeWindows
@@ -190,7 +190,12 @@ class LazyMatches(WindowMatches):
 
 
 def found_matches(
-    task: Task, block: Block, found: BlockMatches, event: Integers, partition: Integers
+    task: Task,
+    block: Block,
+    found: BlockMatches,
+    event: Integers,
+    partition: Integers,
+    identify: Callable[[], MatchIds],
 ) -> WindowMatches:
     """Return matches in partitions: what was found, when, and the partitions of the segments."""
     table, match_of = match_rows(task, block, found)
@@ -200,7 +205,7 @@ def found_matches(
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     return LazyMatches(
-        {"table": table, "event": event, "identify": lambda: match_ids(task, block, found)},
+        {"table": table, "event": event, "identify": identify},
         offsets=offsets,
         phase=lambda: np.full(len(event), COMPLETING),
         window=lambda: np.zeros(len(event), np.int64),

@@ -12,7 +12,7 @@ from outpace.engine.match.contract import Block, BlockMatches, Task
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import take_matches
 from outpace.engine.split.windows import Windows
-from outpace.engine.window_match.identity import MatchIds, match_ids
+from outpace.engine.window_match.identity import MatchIds, identified
 from outpace.engine.window_match.result import (
     COMPLETING,
     WindowMatches,
@@ -74,8 +74,10 @@ def spread(
         single = bool((counts == 1).all())
         table = with_numbers(bound, table, *(shown if single else rows_of_matches(offsets, *shown)))
 
+    make = identified(task, block, found)
+
     def identify() -> MatchIds:
-        ids = match_ids(task, block, found).take(chosen)
+        ids = make().take(chosen)
         if not bound.query.duplicates:
             return ids
         return ids.in_windows(bound.query, windows.start_time[window], number)

@@ -8,7 +8,7 @@ Memory: at most `rows_at_once` rows of windows, or those of one window, are gath
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import gather
 from outpace.engine.split.windows import Windows, take_windows
-from outpace.engine.window_match.identity import MatchIds, match_ids
+from outpace.engine.window_match.identity import MatchIds, identified
 from outpace.engine.window_match.result import (
     CLOSING,
     COMPLETING,
@@ -191,12 +191,13 @@ def part_matches(task: Task, part: StretchMatches, windows: Windows) -> WindowMa
         part.phase,
         of.number,
         of.partition,
-        lambda: _ids(task, part, of),
+        _identified(task, part, of),
     )
 
 
-def _ids(task: Task, part: StretchMatches, windows: Windows) -> MatchIds:
-    """Return what tells matches apart, in these windows."""
-    ids = match_ids(task, part.block, part.found)
-    query = task.bound.query
-    return ids.in_windows(query, windows.start_time, windows.number) if query.duplicates else ids
+def _identified(task: Task, part: StretchMatches, windows: Windows) -> Callable[[], MatchIds]:
+    """Return what makes the ids of matches, in these windows."""
+    make, query = identified(task, part.block, part.found), task.bound.query
+    if not query.duplicates:
+        return make
+    return lambda: make().in_windows(query, windows.start_time, windows.number)

@@ -8,7 +8,8 @@ that they are (`Query.disorder`).
 
 Matches that are pushed into another stream as they are bring with them how far time has come in
 this one, since a match that ends later may become final earlier. The other stream then puts them in
-order, and its own deadlines pass without another match.
+order, and its own deadlines pass without another match. They bring ids too: what else is found here
+does not change those of the matches that they are part of there.
 
 What a stream takes can be recorded (`outpace.hosts.local.recording`), and replayed later.
 """
@@ -20,13 +21,16 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.event import EVENT_ID
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
@@ -47,6 +51,7 @@ from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State, reading
+from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compile_when_loaded
 from outpace.hosts.clock import clock_time
@@ -64,9 +69,28 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("outpace.stream")
 
-#: How far time had come in a stream when it returned a table, by the table's identity and column:
-#: no later match has an event before it. A copy, or a table from a file, is just a table.
-_times_told: Final[dict[int, dict[str, int]]] = {}
+
+@dataclass(frozen=True)
+class _Told:
+    """What a table that a stream returned says of its matches to a stream that it is pushed into.
+
+    Parameters
+    ----------
+    times
+        How far time had come, by column: no later match has an event before it.
+    matches
+        The matches.
+    taken_by
+        The streams that have taken the events: should they come again, they are others.
+    """
+
+    times: dict[str, int]
+    matches: WindowMatches
+    taken_by: WeakSet[StreamMatcher] = field(default_factory=WeakSet)
+
+
+#: What tables say, by their identity. A copy, or a table from a file, is just a table.
+_told: Final[dict[int, _Told]] = {}
 
 
 def open_query(
@@ -293,19 +317,28 @@ class StreamMatcher:
         source
             Which one.
         """
-        told = _times_told.get(id(data), {})
+        told = _told.get(id(data))
         table = to_arrow(data, self._query, self._schema)
         if self._operator is None:
             self.bind(table.schema)
         bound = self._bound("push").spec.bound
+        if table.schema.get_field_index(EVENT_ID.name) >= 0:
+            table = table.drop_columns([EVENT_ID.name])  # A column that nobody reads.
+        if told is not None and self not in told.taken_by:
+            ids = told.matches.ids.of_rows(told.matches.offsets)
+            table = table.append_column(EVENT_ID, pa.array(ids))
         if self._identifiers is not None or source is not None:
             self._check_source(source)
-            return self._step(EventsArrived(table, source, arrival=clock_time()))
-        time = told.get(next(iter(bound.order_by), ""))
-        if time is not None and self._query.order_of_arrival is None:
-            return self._step(EventsArrived(table, watermark=time))
-        arrival = int(NO_TIME) if self._query.order_of_arrival is None else clock_time()
-        return self._step(EventsArrived(table, arrival=arrival))
+            found = self._step(EventsArrived(table, source, arrival=clock_time()))
+        elif self._query.order_of_arrival is not None:
+            found = self._step(EventsArrived(table, arrival=clock_time()))
+        else:
+            times = {} if told is None else told.times
+            time = times.get(next(iter(bound.order_by), ""), int(NO_TIME))
+            found = self._step(EventsArrived(table, watermark=time))
+        if told is not None:
+            told.taken_by.add(self)
+        return found
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
@@ -428,6 +461,7 @@ class StreamMatcher:
         if self._operator is None:
             return State(header).encode()
         assert self._schema is not None
+        header["brings_ids"] = self._operator.spec.brings_ids
         operator = {"operator": self._operator.state()}
         return State(header, [self._schema.empty_table()], operator).encode()
 
@@ -460,6 +494,8 @@ class StreamMatcher:
                 self.bind(schema.schema)
                 self._begun = True
                 assert self._operator is not None
+                if header.get("brings_ids") is True:
+                    self._bring_ids(self._operator.spec)
                 self._operator.restore(saved.part("operator"))
         except BaseException:
             vars(self).update(before)
@@ -473,8 +509,16 @@ class StreamMatcher:
 
     def _instructions(self, stimulus: Stimulus) -> list[Instruction]:
         operator = self._bound("go on")
+        if not self._begun and isinstance(stimulus, EventsArrived):
+            bring = stimulus.rows.schema.get_field_index(EVENT_ID.name) >= 0
+            operator = self._bring_ids(operator.spec) if bring else operator
         self._begun = True
         return operator.step(stimulus)
+
+    def _bring_ids(self, spec: OperatorSpec) -> WholeOperator:
+        """Let events keep the ids that they bring, before any has come."""
+        self._operator = WholeOperator(replace(spec, brings_ids=True))
+        return self._operator
 
     @fitting()
     def _step(self, stimulus: Stimulus) -> pa.Table:
@@ -492,7 +536,7 @@ class StreamMatcher:
                 _LOG.warning(warning)
         assert self._last is not None
         ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
-        return self._with_time(self._last.matches.table, NEVER if ended else self._last.watermark)
+        return self._marked(self._last.matches, NEVER if ended else self._last.watermark)
 
     def _set_aside(self, kind: Aside) -> pa.Table:
         if self._query.order_of_arrival is None:
@@ -523,13 +567,12 @@ class StreamMatcher:
             )
         return self._operator
 
-    def _with_time(self, matches: pa.Table, time: int) -> pa.Table:
-        """Let matches say, to a stream that they are pushed into, how far time has come."""
-        if not self._timed or time == NO_TIME:
-            return matches
-        marked = matches.slice(0)  # an object of its own
-        _times_told[id(marked)] = dict.fromkeys(self._timed, time)
-        weakref.finalize(marked, _times_told.pop, id(marked))
+    def _marked(self, matches: WindowMatches, time: int) -> pa.Table:
+        """Return matches that tell a stream that they are pushed into what is known of them."""
+        marked = matches.table.slice(0)  # an object of its own
+        times = {} if time == NO_TIME else dict.fromkeys(self._timed, time)
+        _told[id(marked)] = _Told(times, matches)
+        weakref.finalize(marked, _told.pop, id(marked))
         return marked
 
 
