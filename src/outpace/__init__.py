@@ -10,7 +10,8 @@ The public names, nothing else:
 - `windows`: which stretches of a stream a query looks at;
 - `Operator`, `EventOperator`, `SharedOperator` with `WindowBlock` and `WindowRows`: what is run in
   windows in place of a pattern;
-- `InOrder`, `KSlack`, `Watermark`: how far the events of a stream are out of order;
+- `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Watermark`: how far
+  the events of a stream are out of order;
 - `log`: events in files that streams are read from;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
@@ -67,7 +68,16 @@ if TYPE_CHECKING:
         prev,
         step,
     )
-    from outpace.pattern.disorder import InOrder, KSlack, Watermark
+    from outpace.pattern.disorder import (
+        LDOP,
+        AQKSlack,
+        InOrder,
+        KSlack,
+        MPKSlack,
+        Quantile,
+        Sequence,
+        Watermark,
+    )
     from outpace.pattern.operator import (
         EventOperator,
         Operator,
@@ -79,16 +89,20 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "LDOP",
+    "AQKSlack",
     "BindError",
     "DataError",
     "EventOperator",
     "InOrder",
     "InstanceError",
     "KSlack",
+    "MPKSlack",
     "MatchError",
     "Operator",
     "OutpaceError",
     "PatternSyntaxError",
+    "Quantile",
     "Query",
     "RateControl",
     "Replay",
@@ -96,6 +110,7 @@ __all__ = [
     "Run",
     "ScenarioError",
     "Search",
+    "Sequence",
     "SharedOperator",
     "StateError",
     "StreamMatcher",
@@ -140,7 +155,16 @@ _HOMES: Final = {
         *("classifier", "col", "first", "fn", "last", "lit", "match_number", "next", "permute"),
         *("prev", "step"),
     ),
-    "outpace.pattern.disorder": ("InOrder", "KSlack", "Watermark"),
+    "outpace.pattern.disorder": (
+        "AQKSlack",
+        "InOrder",
+        "KSlack",
+        "LDOP",
+        "MPKSlack",
+        "Quantile",
+        "Sequence",
+        "Watermark",
+    ),
     "outpace.pattern.operator": (
         *("EventOperator", "Operator", "SharedOperator", "WindowBlock", "WindowRows"),
     ),

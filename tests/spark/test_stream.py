@@ -279,6 +279,40 @@ def test_sources_out_of_order_find_what_the_table_has(
         op.match(streaming.read.parquet(str(tmp_path / "in")), asked, sources=["west"])
 
 
+def test_every_kind_of_disorder_gives_what_it_gives_in_process(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    rng, table = np.random.default_rng(3), events(300, 3)
+    times = table["ts"].to_numpy()
+    arrival = times + np.where(rng.random(len(times)) < 0.2, rng.integers(0, 90, len(times)), 0)
+    table = table.append_column("seq", pa.array(np.arange(len(times))))
+    table = table.append_column("at", pa.array(arrival))
+    table = table.take(pa.array(np.argsort(arrival, kind="stable")))
+    parts = [table.slice(low, 40) for low in range(0, table.num_rows, 40)]
+    disorders = {
+        "mp": op.MPKSlack(),
+        "quantile": op.Quantile(0.9, at_most=50),
+        "aq": op.AQKSlack(error=0.2, aggregate="count", window=20),
+        "ldop": op.LDOP(window=50),
+        "sequence": op.Sequence("60 us", arrival="at"),
+        "by event": op.MPKSlack(arrival="at"),
+    }
+    asked = {name: QUERIES["keyed"].disorder(one) for name, one in disorders.items()}
+    write_pieces(parts, tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    run(together({name: op.match(stream, q) for name, q in asked.items()}), tmp_path)
+    found = apart(rows_of(streaming, tmp_path), asked)
+    late = {}
+    for name, query in asked.items():
+        matcher = op.open(query)
+        expected = [row for part in parts for row in matcher.push(part).to_pylist()]
+        assert ordered(found[name]) == ordered(expected), name
+        late[name] = matcher.order.late
+    assert found["mp"]
+    assert all(late.values())
+    assert len(set(late.values())) > 2
+
+
 def test_explain_shows_the_stages(streaming: SparkSession, tmp_path: Path) -> None:
     write_pieces([events(5, 1)], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")

@@ -13,10 +13,11 @@ import outpace as op
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import ORDERS
+from outpace.engine.order.clock import fixed
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.rows.times import as_integers
-from outpace.engine.state import State
+from outpace.engine.state import State, integer, require
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Disorder
@@ -24,6 +25,7 @@ from outpace.pattern.setting import (
     Choice,
     ClockSpan,
     ColumnName,
+    ColumnValues,
     Duration,
     EventSpan,
     Number,
@@ -49,7 +51,7 @@ class Patient(Disorder):
     share: float = field(default=1, metadata=setting(Number(least=0, most=1)))
     at_least: Duration | str | None = field(default=None, metadata=setting(EventSpan()))
     rounding: Rounding | str = field(default="up", metadata=setting(Choice(Rounding)))
-    sequence: str | None = field(default=None, metadata=setting(ColumnName(integers=True)))
+    sequence: str | None = field(default=None, metadata=setting(ColumnName(ColumnValues.INTEGERS)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _read, tuple((one.name, getattr(self, one.name)) for one in fields(self))
@@ -61,7 +63,7 @@ class PatientOrder(Reorderer):
     def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
         rounded = math.ceil if disorder["rounding"] is Rounding.UP else math.floor
         slack = max(rounded(disorder["at_most"] * disorder["share"]), disorder["at_least"] or 0)
-        super().__init__(bound, disorder, schema, slack=slack)
+        super().__init__(bound, disorder, schema, fixed(slack))
         self._timeout, self._sequence = disorder["timeout"], disorder["sequence"]
         #: Pieces with events that wait: when their time is up, and the greatest of their times.
         self._waits: list[list[int]] = []
@@ -75,9 +77,10 @@ class PatientOrder(Reorderer):
         if self._sequence is not None:
             rows = rows.sort_by(self._sequence)
         released = super().push(EventsArrived(rows, events.source, None, events.watermark))
-        if rows.num_rows and self._timeout is not None and events.arrival != NO_TIME:
-            latest = int(as_integers(rows.column(self._time).drop_null()).max())
-            self._waits = [*self._waits, [events.arrival + self._timeout, latest]]
+        # What came may be invalid, or late: only what waits has time.
+        waiting = [int(as_integers(run.rows.column(self._time))[-1]) for run in self._runs]
+        if waiting and self._timeout is not None and events.arrival != NO_TIME:
+            self._waits = [*self._waits, [events.arrival + self._timeout, max(waiting)]]
         return self._forgetting(released)
 
     def fire(self, at: int) -> ReleasedEvents:
@@ -89,7 +92,12 @@ class PatientOrder(Reorderer):
 
     def restore(self, state: State) -> None:
         super().restore(state.part("events"))
-        self._waits = state.numbers["waits"]
+        waits = state.numbers.get("waits")
+        require(isinstance(waits, list), "nobody knows what waits")
+        self._waits = [
+            [integer({"due": due}, "due"), integer({"latest": latest}, "latest")]
+            for due, latest in waits
+        ]
 
     def _forgetting(self, released: ReleasedEvents) -> ReleasedEvents:
         self._waits = [one for one in self._waits if one[1] >= self.watermark]

@@ -12,16 +12,20 @@ import pytest
 import outpace
 
 NAMES = [
+    "AQKSlack",
     "BindError",
     "DataError",
     "EventOperator",
     "InOrder",
     "InstanceError",
     "KSlack",
+    "LDOP",
+    "MPKSlack",
     "MatchError",
     "Operator",
     "OutpaceError",
     "PatternSyntaxError",
+    "Quantile",
     "Query",
     "RateControl",
     "Replay",
@@ -29,6 +33,7 @@ NAMES = [
     "Run",
     "ScenarioError",
     "Search",
+    "Sequence",
     "SharedOperator",
     "StateError",
     "StreamMatcher",

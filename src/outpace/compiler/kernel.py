@@ -118,20 +118,26 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that is only called from Python.
 
     As long as Numba is not loaded, or the function is not compiled on this machine, small arguments
-    are left to the function itself, so that the first answer waits for neither.
+    are left to the function itself, so that the first answer waits for neither. Where many of them
+    come, it is compiled all the same.
     """
     kernel = Kernel(function)
     plain = _uncompiled(function)
     # Looking into the cache takes longer than small arguments do, so it happens once.
     is_cached = functools.cache(is_compiled)
+    #: How many elements were left to it.
+    done = 0
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal done
         if not kernel.overloads:
             size = sum(len(value) for value in args if isinstance(value, Sized))
             early = size <= min(head_start.left, _SMALL_AT_FIRST)
-            if early or (size <= _SMALL and not is_cached(kernel)):
+            small = size <= _SMALL and done <= _SMALL_AT_FIRST
+            if early or (small and not is_cached(kernel)):
                 head_start.left -= size
+                done += size
                 return plain(*args, **kwargs)
         return kernel(*args, **kwargs)
 

@@ -27,7 +27,7 @@ from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import write_times
 from outpace.engine.match.bits import BitTask
 from outpace.engine.order.clock import spans_of
-from outpace.engine.order.contract import REASON
+from outpace.engine.order.contract import REASON, quarantine_hint
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
@@ -167,7 +167,7 @@ class Packing:
             for row in bad
         ]
         if self.disorder.invalid is not Invalid.QUARANTINE:
-            hint = 'set such events aside with disorder(op.KSlack(..., invalid="quarantine"))'
+            hint = quarantine_hint(self.disorder)
             if self.sources is not None and stray[bad[0]]:
                 hint = f"the sources are {', '.join(self.sources[:10])}; or {hint}"
             raise DataError(

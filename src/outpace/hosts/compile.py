@@ -12,10 +12,12 @@ from outpace import simulate
 from outpace.engine.codec.block import narrow_rows
 from outpace.engine.divide.assign import windows_of
 from outpace.engine.order.sources import SourceMerge
+from outpace.hosts.local.stream import open_query
 from outpace.hosts.local.table import match, search
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import merged
 from outpace.ingest.workloads import WORKLOADS, events
+from outpace.pattern.disorder import MPKSlack, Sequence
 from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.query import Query
 from outpace.pattern.windows import (
@@ -47,7 +49,16 @@ def compile_kernels() -> None:
         for query in (Query(), Query().partition_by("type")):
             windows_of(query.order_by("ts").over(windows), table)
     _merge_sources(table)
+    _reorder(table)
     _simulate()
+
+
+def _reorder(table: pa.Table) -> None:
+    """Bring events into order by delays, and by numbers."""
+    table = table.append_column("seq", pa.array(range(table.num_rows)))
+    query = Query().order_by("ts").pattern("A").define(A="ts < 0")
+    for disorder in (MPKSlack(), Sequence("1 s")):
+        open_query(query.disorder(disorder)).push(table)
 
 
 def _merge_sources(table: pa.Table) -> None:

@@ -14,8 +14,11 @@ from typing import Any, ClassVar
 from outpace.pattern.setting import (
     Choice,
     ClockSpan,
+    ColumnName,
+    ColumnValues,
     Duration,
     EventSpan,
+    Number,
     check_settings,
     setting,
     settings_of,
@@ -30,6 +33,16 @@ class Late(Enum):
     """It takes part as if it had happened at the watermark."""
     SIDE = "side"
     """It goes to the side output `late`."""
+
+
+class Aggregate(Enum):
+    """What a query computes over the events of a window, for which its errors are estimated."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
 
 
 class Invalid(Enum):
@@ -56,6 +69,10 @@ class Disorder:
         An event whose time is further than this ahead of all events before it, or with `Watermark`
         of the time that was told last, is invalid; by default none is. A duration such as "1 hour",
         or an integer in units of an integer time column.
+    arrival
+        A column that says when events arrived, a timestamp or an integer. With it, what is late
+        does not depend on how the stream is cut into pieces. Without it the events of a piece
+        arrive at the same time. Those of one time count in the order of their times.
     """
 
     #: What `explain` says of a kind; the names of settings in braces become their values.
@@ -69,6 +86,9 @@ class Disorder:
         default=Invalid.FAIL, kw_only=True, metadata=setting(Choice(Invalid))
     )
     ahead: Duration | str | None = field(default=None, kw_only=True, metadata=setting(EventSpan()))
+    arrival: str | None = field(
+        default=None, kw_only=True, metadata=setting(ColumnName(ColumnValues.TIMES))
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, f"op.{type(self).__name__}")
@@ -86,7 +106,12 @@ class Disorder:
 
     @property
     def clocked(self) -> bool:
-        """Whether it goes by the clock of the host: it has a duration by that clock."""
+        """Whether it goes by the clock of the host: it has a duration by that clock.
+
+        Where a column tells when events arrived, that is the clock.
+        """
+        if self.arrival is not None:
+            return False
         spans = [one.name for one in settings_of(type(self)) if isinstance(one.kind, ClockSpan)]
         return any(getattr(self, name) is not None for name in spans)
 
@@ -142,3 +167,183 @@ class Watermark(Disorder):
 
     divisible = True
     described = "an event waits until it is told that no earlier one comes"
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSlack(Disorder):
+    """What kinds have in common that choose K themselves, from the delays of events.
+
+    Parameters
+    ----------
+    at_least, at_most
+        Bounds of K. Memory: the events of the last `at_most` units of time; without it, those of
+        the largest K that was chosen.
+    """
+
+    at_least: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(EventSpan())
+    )
+    at_most: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(EventSpan(least="at_least"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MPKSlack(AdaptiveSlack):
+    """K is the largest delay so far: nothing is lost once the stream has shown how late it can be.
+
+    Mutschler and Philippsen 2013; Rajendran 2019, 2.3.2.
+
+    Examples
+    --------
+    >>> MPKSlack(at_most="1 minute").at_most
+    datetime.timedelta(seconds=60)
+    """
+
+    described = "an event waits until one is seen that is later by the largest delay so far"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile(AdaptiveSlack):
+    """K follows a quantile of the delays of all events: about that share of them is in time.
+
+    Delays of long ago count less and less.
+
+    Parameters
+    ----------
+    share
+        Which one: 0.999 loses about one event in a thousand.
+
+    Examples
+    --------
+    >>> Quantile(0.999).share
+    0.999
+    """
+
+    described = "an event waits until one is seen that is later by what {share} of delays are below"
+
+    share: float = field(metadata=setting(Number(least=0, most=1)))
+
+
+@dataclass(frozen=True, slots=True)
+class AQKSlack(AdaptiveSlack):
+    """K is as small as an aggregate over windows allows that may have an error.
+
+    A controller lowers and raises K between 0 and the largest delay so far, so that of each window
+    as many events are in time as the error of the aggregate needs, if they were a sample of it.
+
+    Ji et al. 2015; Rajendran 2019, 2.3.3.
+
+    Parameters
+    ----------
+    error, confidence
+        The relative error that the aggregate may have, and how often at least it has no larger one.
+    aggregate
+        "count", "sum", "avg", "min" or "max".
+    column
+        What is aggregated; without it all events count the same.
+    window
+        The length of the windows; by default that of the query's windows, or of WITHIN.
+    quantile
+        A window is measured when this share of the late events has come, from its result on.
+    proportional, derivative
+        The gains of the controller.
+
+    Examples
+    --------
+    >>> AQKSlack(error=0.01, aggregate="sum", column="price").aggregate
+    <Aggregate.SUM: 'sum'>
+    """
+
+    described = "an event waits as long as an error of {error} in {aggregate} needs"
+
+    error: float = field(default=0.01, kw_only=True, metadata=setting(Number(least=0, most=1)))
+    confidence: float = field(
+        default=0.95, kw_only=True, metadata=setting(Number(least=0.5, most=0.999999))
+    )
+    aggregate: Aggregate | str = field(
+        default=Aggregate.SUM, kw_only=True, metadata=setting(Choice(Aggregate))
+    )
+    column: str | None = field(
+        default=None, kw_only=True, metadata=setting(ColumnName(ColumnValues.NUMBERS))
+    )
+    window: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(EventSpan(of_query=True))
+    )
+    quantile: float = field(default=0.95, kw_only=True, metadata=setting(Number(least=0, most=1)))
+    proportional: float = field(default=0.1, kw_only=True, metadata=setting(Number(least=0)))
+    derivative: float = field(default=0.1, kw_only=True, metadata=setting(Number(least=0)))
+
+
+@dataclass(frozen=True, slots=True)
+class LDOP(AdaptiveSlack):
+    """K is the average delay of late events, the latency distance, times a slack factor.
+
+    Events that fit no step of the pattern do not wait. The factor is drawn for each stretch of
+    time, between two bounds.
+
+    Rajendran 2019, 2.3.4, equations 2.4 and 2.5.
+
+    Parameters
+    ----------
+    window
+        The stretch of time whose delays count; by default the query's windows, or WITHIN.
+    low, high
+        The bounds of the slack factor.
+
+    Examples
+    --------
+    >>> LDOP(high=3).high
+    3.0
+    """
+
+    described = "an event waits for {low} to {high} times the average delay of late events"
+
+    window: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(EventSpan(of_query=True))
+    )
+    low: float = field(default=1.0, kw_only=True, metadata=setting(Number(least=0)))
+    high: float = field(default=2.0, kw_only=True, metadata=setting(Number(least="low")))
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Disorder):
+    """An event waits for those that its source sent before it, as their sequence numbers tell.
+
+    An event that follows the one before it waits for nothing. A gap is waited for as long as the
+    events of the source are apart or gaps have taken to close, on average and two deviations more,
+    and never longer than `timeout`. How long is measured by the clock, or by the column `arrival`.
+
+    Rajendran 2019, 3.2.1, equations 3.1 to 3.11.
+
+    Parameters
+    ----------
+    timeout
+        How long an event is held at most: "500 ms".
+    number
+        The column with the sequence numbers, which rise by one from event to event of a source.
+    alpha, beta
+        How much of the old averages stays: of the times between events, and of those held.
+    deviations
+        How many mean deviations are added to the averages.
+    at_least
+        How long a gap is waited for at least.
+
+    Examples
+    --------
+    >>> Sequence("500 ms").number
+    'seq'
+    """
+
+    described = "an event waits for those with lower {number}, at most {timeout}"
+
+    timeout: Duration | str = field(metadata=setting(ClockSpan(least="at_least")))
+    number: str = field(
+        default="seq", kw_only=True, metadata=setting(ColumnName(ColumnValues.INTEGERS))
+    )
+    alpha: float = field(default=0.6, kw_only=True, metadata=setting(Number(least=0, most=1)))
+    beta: float = field(default=0.6, kw_only=True, metadata=setting(Number(least=0, most=1)))
+    deviations: float = field(default=2.0, kw_only=True, metadata=setting(Number(least=0)))
+    at_least: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(ClockSpan())
+    )

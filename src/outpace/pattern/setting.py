@@ -31,9 +31,12 @@ class EventSpan:
     ----------
     least
         The name of another setting that it must not be below.
+    of_query
+        Whether, where it is left out, it is the length of the query's windows, or WITHIN.
     """
 
     least: str | None = None
+    of_query: bool = False
 
     def checked(self, value: Any, name: str) -> Duration:
         """Return a duration that is not negative."""
@@ -100,17 +103,25 @@ class Choice:
         return member
 
 
+class ColumnValues(Enum):
+    """What a column holds that a setting names."""
+
+    INTEGERS = "integers"
+    NUMBERS = "numbers"
+    TIMES = "times or integers"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnName:
     """The name of a column of the input.
 
     Parameters
     ----------
-    integers
-        Whether the column has to hold integers.
+    values
+        What the column has to hold; None where it may be anything.
     """
 
-    integers: bool = False
+    values: ColumnValues | None = None
 
     def checked(self, value: Any, name: str) -> str:
         """Return the name."""
@@ -166,7 +177,7 @@ def settings_of(declaring: type) -> tuple[Setting, ...]:
     --------
     >>> from outpace.pattern.disorder import KSlack
     >>> [setting.name for setting in settings_of(KSlack)]
-    ['slack', 'late', 'invalid', 'ahead']
+    ['slack', 'late', 'invalid', 'ahead', 'arrival']
     """
     declared = sorted(fields(declaring), key=lambda one: one.kw_only is True)
     return tuple(_setting(one.name, one.metadata[_KIND], one.default) for one in declared)

@@ -23,7 +23,7 @@ class LateEvents:
     >>> dropped = LateEvents(Query("alarm").pattern("A -> !B"))
     >>> print(dropped.count(1))
     query 'alarm': 1 event was late and dropped so far; with !B in the pattern, matches may be
-    FALSE ALARMS. Let it wait longer with .disorder(op.KSlack(...)), or see them with late="side"
+    FALSE ALARMS. Let events wait longer with .disorder(...), or see late ones with late="side"
     >>> dropped.count(5)
     """
 
@@ -46,6 +46,5 @@ class LateEvents:
             names = ", ".join(f"!{name}" for name in self._negated)
             text += f"; with {names} in the pattern, matches may be FALSE ALARMS"
         return (
-            f"{text}. Let it wait longer with .disorder(op.KSlack(...)), or see them with "
-            'late="side"'
+            f'{text}. Let events wait longer with .disorder(...), or see late ones with late="side"'
         )

@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any, get_args
 
 import pyarrow as pa
-from hypothesis import reject
 from hypothesis import strategies as st
 
 from outpace.errors import BindError
@@ -340,7 +339,8 @@ def _settings(draw: st.DrawFn, kind: type[d.Disorder]) -> d.Disorder:
     try:
         return kind(**given)
     except BindError:
-        reject()  # Two settings contradict each other.
+        # Two settings contradict each other, and none does that can be left out.
+        return kind(**{one.name: given[one.name] for one in settings_of(kind) if one.required})
 
 
 def _value(kind: SettingKind) -> st.SearchStrategy[Any]:

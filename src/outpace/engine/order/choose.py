@@ -8,27 +8,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from outpace.engine.order import rules
+from outpace.engine.order.clock import SlackRule, fixed
 from outpace.engine.order.contract import Order
 from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
+from outpace.pattern.disorder import (
+    LDOP,
+    AQKSlack,
+    Disorder,
+    InOrder,
+    KSlack,
+    MPKSlack,
+    Quantile,
+    Sequence,
+    Watermark,
+)
+
+Make: TypeAlias = Callable[[BoundQuery, BoundDisorder, pa.Schema], Order]
 
 
-def _k_slack(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
-    return Reorderer(bound, disorder, schema, slack=disorder["slack"])
+def _by(rule: Callable[[BoundDisorder], SlackRule | None]) -> Make:
+    """Return what makes a reorderer that chooses K by a rule."""
+
+    def make(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
+        return Reorderer(bound, disorder, schema, rule(disorder))
+
+    return make
 
 
 #: What runs each kind.
-ORDERS: Final[dict[type[Disorder], Callable[[BoundQuery, BoundDisorder, pa.Schema], Order]]] = {
-    InOrder: partial(Reorderer, slack=0),
-    KSlack: _k_slack,
-    Watermark: partial(Reorderer, slack=None),
+ORDERS: Final[dict[type[Disorder], Make]] = {
+    InOrder: partial(Reorderer, rule=fixed(0), in_order=True),
+    KSlack: _by(rules.fixed_slack),
+    Watermark: _by(lambda _: None),
+    MPKSlack: _by(rules.greatest_delay),
+    AQKSlack: _by(rules.window_coverage),
+    LDOP: _by(rules.latency_distance),
+    Quantile: _by(rules.delay_quantile),
+    Sequence: SequenceOrder,
 }
 
 
@@ -45,7 +71,13 @@ def make_order(
 
     def make() -> Order:
         assert disorder is not None
-        return ORDERS[type(disorder.value)](bound, disorder, schema)
+        kind = type(disorder.value)
+        if kind not in ORDERS:
+            raise UnsupportedError(
+                f"nothing runs {kind.__name__}",
+                hint="give it a row in ORDERS of outpace.engine.order.choose",
+            )
+        return ORDERS[kind](bound, disorder, schema)
 
     if sources is None:
         return make()

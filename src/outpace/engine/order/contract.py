@@ -13,6 +13,7 @@ from outpace.engine.message import EventsArrived
 from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
+from outpace.pattern.bind.disorder import BoundDisorder
 
 #: The first column of invalid events says why they are.
 REASON: Final = "reason"
@@ -115,6 +116,12 @@ class Order(Stateful, ABC):
     @abstractmethod
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
+
+
+def quarantine_hint(disorder: BoundDisorder) -> str:
+    """Say how invalid events are set aside in place of an error."""
+    kind = type(disorder.value).__name__
+    return f'set such events aside with disorder(op.{kind}(..., invalid="quarantine"))'
 
 
 def with_reasons(rows: pa.Table, reasons: list[str]) -> pa.Table:

@@ -21,8 +21,7 @@ Paper: Sardar 2018, 2.4.2 and figure 2-6 (K-slack with a fixed K).
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,18 +29,19 @@ import pyarrow.compute as pc
 
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.kernels.slack import INVALID, LATE, Floats
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.clock import Clock, spans_of
-from outpace.engine.order.contract import Order, ReleasedEvents, with_reasons
+from outpace.engine.order.clock import Clock, SlackRule, spans_of
+from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import column_arrays, one_array
 from outpace.engine.rows.times import as_integers, from_integers, invalid_times, reason_of
-from outpace.engine.state import NATURAL, State, integer, lists, require, typed
+from outpace.engine.state import NATURAL, State, lists, require, typed
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import InOrder, Invalid, Late
+from outpace.pattern.disorder import Invalid, Late
 
 #: The sizes of runs in the header of a saved state.
 _SIZES: Final = pa.schema([("runs", pa.list_(pa.int64()))])
@@ -58,18 +58,22 @@ class Reorderer(Order):
         How far events are out of order, and what becomes of those that are late or invalid.
     schema
         The columns that events have: those of the order and those that break ties among them.
-    slack
-        How far the watermark stays behind the greatest time; None where only what is told moves it.
+    rule
+        How K is chosen; None where only what is told moves the watermark.
+    in_order
+        Whether events are to be in order already, so that each piece is released at once.
 
     Examples
     --------
     >>> from outpace.pattern.bind.query import bind
     >>> from outpace.pattern.bind.disorder import bind_disorder
+    >>> from outpace.engine.order.clock import fixed
     >>> from outpace.pattern.disorder import KSlack
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A").disorder(KSlack(2))
     >>> schema = pa.schema([("ts", pa.int64())])
-    >>> reorderer = Reorderer(bind(query, schema), bind_disorder(query, schema), schema, slack=2)
+    >>> disorder = bind_disorder(query, schema)
+    >>> reorderer = Reorderer(bind(query, schema), disorder, schema, fixed(2))
     >>> reorderer.push(EventsArrived(pa.table({"ts": [3, 1, 4]}))).rows["ts"].to_pylist()
     [1]
     >>> released = reorderer.push(EventsArrived(pa.table({"ts": [1, 2, 9]})))
@@ -79,17 +83,23 @@ class Reorderer(Order):
     [9]
     """
 
-    CHANGED = ("_runs",)
+    CHANGED: ClassVar[tuple[str, ...]] = ("_runs", "_clock")
 
     def __init__(
-        self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema, *, slack: int | None
+        self,
+        bound: BoundQuery,
+        disorder: BoundDisorder,
+        schema: pa.Schema,
+        rule: SlackRule | None,
+        *,
+        in_order: bool = False,
     ) -> None:
         self._disorder = disorder
         self._time = disorder.time
         self._schema = schema
         self._order = TotalOrder(bound, disorder)
-        self._in_order = isinstance(disorder.value, InOrder)
-        self._clock = Clock(slack, disorder.ahead)
+        self._in_order = in_order
+        self._clock = Clock(rule, disorder.ahead)
         self._runs = SortedRuns(schema)
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.columns)
@@ -120,21 +130,17 @@ class Reorderer(Order):
         rows = events.rows
         known = ~invalid_times(rows.column(self._time))
         usable = rows if known.all() else rows.filter(pa.array(known))
-        times = as_integers(one_array(usable.column(self._time)))
-        spans = events.spans
-        if spans is None:
-            spans = spans_of(times, self._clock.ahead)
-        clock = self._clock.after(spans, events.watermark)
-        valid = times <= clock.latest
+        clock = self._clock.snapshot()
+        valid, behind, met = self._follow(clock, usable, events)
         invalid = self._invalid(rows, known, valid, clock)
         if not valid.all():
-            usable = usable.filter(pa.array(valid))
-        ticks = self._order.ticks(usable)
-        behind, late = self._behind(usable, ticks), None
+            usable, behind, met = usable.filter(pa.array(valid)), behind[valid], met[valid]
+        ticks, late = self._order.ticks(usable), None
+        behind |= self._before_last(usable, ticks)
         if behind.any():
             late = usable.filter(pa.array(behind))
             if self._disorder.late is Late.PASS:
-                usable = self._passed(usable, behind)
+                usable = self._passed(usable, behind, met)
             else:
                 usable = usable.filter(pa.array(~behind))
             ticks = self._order.ticks(usable)
@@ -142,6 +148,50 @@ class Reorderer(Order):
         ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
         return ReleasedEvents(ready, clock.watermark, late, invalid)
+
+    def _follow(
+        self, clock: Clock, rows: pa.Table, events: EventsArrived
+    ) -> tuple[Booleans, Booleans, Integers]:
+        """Let the clock see a piece.
+
+        Returns
+        -------
+        tuple
+            Which events are valid, which are late, and the watermark that each met.
+        """
+        times = as_integers(one_array(rows.column(self._time)))
+        arrival, values = self._disorder["arrival"], self._values(rows)
+        if clock.rule is None or arrival is None:
+            before = clock.watermark
+            if clock.rule is not None and clock.rule.by_event:
+                # Events that arrive at once count in the order of their times.
+                order = np.argsort(times, kind="stable") if len(values) else None
+                clock.follow(
+                    np.sort(times) if order is None else times[order],
+                    values if order is None else values[order],
+                    at_once=True,
+                )
+            else:
+                # The greatest time says all, so that parts of a stream can be ordered apart.
+                spans = events.spans
+                clock.follow_spans(spans_of(times, clock.ahead) if spans is None else spans)
+            clock.tell(events.watermark)
+            return times <= clock.latest, times < before, np.full(len(times), before, np.int64)
+        order = np.lexsort([times, arrivals_of(rows.column(arrival))])
+        fates, met = clock.follow(times[order], values[order] if len(values) else values)
+        clock.tell(events.watermark)
+        back = np.argsort(order)
+        fates, met = fates[back], met[back]
+        return fates != INVALID, fates == LATE, met
+
+    def _values(self, rows: pa.Table) -> Floats:
+        """Return what an aggregate over the events reads; nothing where none does."""
+        name = dict(self._disorder.settings).get("column")
+        if name is None:
+            return np.zeros(0)
+        column = pc.cast(one_array(rows.column(name)), pa.float64(), safe=False)
+        values: Floats = column.to_numpy(zero_copy_only=False)
+        return np.nan_to_num(values, posinf=0.0, neginf=0.0)
 
     def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise that no later event has a time before this."""
@@ -158,15 +208,10 @@ class Reorderer(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        header = {
-            "order": list(self._order.columns),
-            "greatest": self._clock.greatest,
-            "watermark": self._clock.watermark,
-            "runs": [len(run) for run in self._runs],
-        }
+        header = {"order": list(self._order.columns), "runs": [len(run) for run in self._runs]}
         # Runs stay as they are: joining them would cost more than all else that is saved.
         rows = pa.concat_tables([self._runs.nothing.rows, *(run.rows for run in self._runs)])
-        return State(header, [self._last, rows])
+        return State(header, [self._last, rows], {"clock": self._clock.state()})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process.
@@ -181,8 +226,7 @@ class Reorderer(Order):
             )
         last, rows = typed(last, self._last.schema), typed(rows, self._schema)
         require(last.num_rows <= 1 and not last.column(self._time).null_count, "the last event")
-        greatest, watermark = integer(header, "greatest"), integer(header, "watermark")
-        self._clock = replace(self._clock, greatest=greatest, watermark=watermark)
+        self._clock.restore(state.part("clock"))
         (sizes,) = lists(pa.table({"runs": [header["runs"]]}, schema=_SIZES), "runs", NATURAL)
         ends = [0, *np.cumsum(sizes).tolist()]
         require(ends[-1] == rows.num_rows, "events are missing")
@@ -203,13 +247,12 @@ class Reorderer(Order):
             self._last = moved(self._last, np.zeros(1, np.int64))
         return ready
 
-    def _behind(self, rows: pa.Table, ticks: Integers) -> Booleans:
-        """Say which events are late."""
-        bound = self._order.in_ticks(self._clock.watermark)
+    def _before_last(self, rows: pa.Table, ticks: Integers) -> Booleans:
+        """Say which events the order puts before the last one released, where that counts."""
         if not self._last.num_rows:
-            return ticks < bound
+            return np.zeros(rows.num_rows, np.bool_)
         last = int(self._order.ticks(self._last)[0])
-        behind = ticks < max(bound, last)
+        behind = ticks < last
         # Only what the order puts after it decides between events of the same time.
         tied = np.flatnonzero((ticks == last) & ~behind)
         if len(tied) and len(self._order.columns) > 1:
@@ -217,24 +260,25 @@ class Reorderer(Order):
             behind[tied] = self._order.before_first(pa.concat_tables([self._last, keys]))
         return behind
 
-    def _passed(self, rows: pa.Table, behind: Booleans) -> pa.Table:
+    def _passed(self, rows: pa.Table, behind: Booleans, met: Integers) -> pa.Table:
         """Return events with late ones moved up to where they can still take part."""
         unit = _units_in(self._order.kind)
-        time = -(-self._clock.watermark // unit) * unit
+        times = -(-met[behind] // unit) * unit
         try:
-            value = from_integers(np.array([time], np.int64), self._order.kind).cast(
-                self._order.kind
-            )
+            values = from_integers(times, self._order.kind).cast(self._order.kind)
         except pa.ArrowInvalid as error:
             raise DataError(
-                f"a late event cannot pass at {time}: the type of '{self._time}' ends before",
+                f"a late event cannot pass at {times.max()}: the type of '{self._time}' ends"
+                " before",
                 detail=str(error),
             ) from None
-        rows = _with_values(rows, {self._time: value}, behind)
+        index = rows.schema.get_field_index(self._time)
+        column = pc.replace_with_mask(one_array(rows.column(index)), pa.array(behind), values)
+        rows = rows.set_column(index, rows.schema.field(index), column)
         if not self._last.num_rows:
             return rows
         # Where the whole order counts, the time alone may not be enough.
-        still = self._behind(rows, self._order.ticks(rows))
+        still = self._before_last(rows, self._order.ticks(rows))
         if not still.any():
             return rows
         last = column_arrays(self._last)
@@ -248,7 +292,7 @@ class Reorderer(Order):
             return None
         far = np.flatnonzero(known)[~valid]
         bad = np.sort(np.concatenate([np.flatnonzero(~known), far]))
-        latest = clock.latest if clock.slack is not None else clock.watermark
+        latest = clock.latest if clock.rule is not None else clock.watermark
         shown = from_integers(np.array([latest], np.int64), self._order.kind)[0]
         column = rows.column(self._time)
         reasons = [
@@ -261,7 +305,7 @@ class Reorderer(Order):
             raise DataError(
                 reasons[0],
                 detail=f"row {int(bad[0])} of a piece of {rows.num_rows}, column '{self._time}'",
-                hint='set such events aside with disorder(op.KSlack(..., invalid="quarantine"))',
+                hint=quarantine_hint(self._disorder),
             )
         return with_reasons(rows.take(pa.array(bad)), reasons)
 
@@ -274,6 +318,11 @@ def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -
         column = pc.if_else(mask, value[0], one_array(rows.column(name)))
         rows = rows.set_column(index, rows.schema.field(index), column)
     return rows
+
+
+def arrivals_of(column: pa.ChunkedArray) -> Integers:
+    """Return when events arrived; one that does not say it came with the one before it."""
+    return as_integers(pc.fill_null(pc.fill_null_forward(column), 0))
 
 
 def _units_in(kind: pa.DataType) -> int:

@@ -37,6 +37,8 @@ class SortedRun:
 
     def cut(self, place: int) -> tuple[SortedRun, SortedRun]:
         """Return the rows before a place, and the others."""
+        if place == len(self):
+            return self, SortedRun(self.rows.slice(0, 0), self.times[:0])
         rest = self.rows.slice(place)
         return (
             SortedRun(self.rows.slice(0, place), self.times[:place]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from string import Formatter
@@ -19,12 +20,21 @@ from outpace.pattern.query import Query
 from outpace.pattern.setting import (
     ClockSpan,
     ColumnName,
+    ColumnValues,
     Duration,
     EventSpan,
     Setting,
     settings_of,
 )
 from outpace.pattern.types import type_name
+from outpace.pattern.windows import SessionWindows, TimeWindows
+
+#: Which types hold the values that a setting asks for.
+_FITTING: Final[dict[ColumnValues, Callable[[pa.DataType], bool]]] = {
+    ColumnValues.INTEGERS: types.is_integer,
+    ColumnValues.NUMBERS: types.is_numeric,
+    ColumnValues.TIMES: lambda kind: types.is_instant(kind) or types.is_integer(kind),
+}
 
 #: The column that says who sent an event.
 SOURCE: Final = "source"
@@ -69,7 +79,8 @@ class BoundDisorder:
     @property
     def divisible(self) -> bool:
         """Whether parts of a stream can be brought into order apart; see `Disorder`."""
-        return self.value.divisible and not self.value.clocked
+        value = self.value
+        return value.divisible and not value.clocked and self["arrival"] is None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -129,11 +140,28 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
         time=time,
         value=disorder,
         settings=tuple(
-            (one.name, _bound(one, getattr(disorder, one.name), time, schema))
+            (one.name, _bound(one, _value(one, query, disorder), time, schema))
             for one in settings_of(type(disorder))
         ),
         ties=tuple(name for name in TIES if name not in ordered and _is_sortable(name, schema)),
     )
+
+
+def _value(setting: Setting, query: Query, disorder: Disorder) -> Any:
+    """Return the value of a setting; where it is left out, what the query says."""
+    value = getattr(disorder, setting.name)
+    if value is not None or not (isinstance(setting.kind, EventSpan) and setting.kind.of_query):
+        return value
+    match query.windows:
+        case TimeWindows(size=size) | SessionWindows(gap=size):
+            return size
+    if query.bound is None:
+        raise BindError(
+            f"{setting.name} is not known: the query has neither windows of time nor WITHIN",
+            where="disorder",
+            hint=f"write op.{type(disorder).__name__}({setting.name}=...)",
+        )
+    return query.bound.duration
 
 
 def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
@@ -141,16 +169,19 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
     if value is None:
         return None
     match setting.kind:
-        case EventSpan():
-            return _units(value, time, types.value_type(schema.field(time).type), setting.name)
+        case EventSpan(of_query=of_query):
+            units = _units(value, time, types.value_type(schema.field(time).type), setting.name)
+            if of_query and not units:
+                raise BindError(f"{setting.name} must be longer than nothing", where="disorder")
+            return units
         case ClockSpan():
             return value // _MICROSECOND
-        case ColumnName(integers=integers):
+        case ColumnName(values=values):
             column = resolve_column(value, schema, f"disorder, {setting.name}")
             kind = types.value_type(schema.field(column).type)
-            if integers and not types.is_integer(kind):
+            if values is not None and not _FITTING[values](kind):
                 raise BindError(
-                    f"{setting.name} names a column of integers, but '{column}' is a "
+                    f"{setting.name} names a column of {values.value}, but '{column}' is a "
                     f"{type_name(kind)}",
                     where="disorder",
                 )

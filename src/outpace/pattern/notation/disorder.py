@@ -18,7 +18,17 @@ from enum import Enum
 from typing import Any, Final
 
 from outpace.errors import BindError
-from outpace.pattern.disorder import Disorder, InOrder, KSlack, Watermark
+from outpace.pattern.disorder import (
+    LDOP,
+    AQKSlack,
+    Disorder,
+    InOrder,
+    KSlack,
+    MPKSlack,
+    Quantile,
+    Sequence,
+    Watermark,
+)
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Literal
 from outpace.pattern.notation.lexer import SourceText, TokenCursor, TokenKind
@@ -41,6 +51,11 @@ from outpace.pattern.setting import (
 #: The kinds by their words.
 KINDS: Final[dict[str, type[Disorder]]] = {
     "SLACK": KSlack,
+    "MP": MPKSlack,
+    "AQ": AQKSlack,
+    "LDOP": LDOP,
+    "QUANTILE": Quantile,
+    "SEQUENCE": Sequence,
     "WATERMARK": Watermark,
     "NONE": InOrder,
 }
@@ -172,7 +187,7 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
             number = read_number(cursor.source, cursor.advance(), negative=negative).value
             return number if whole and isinstance(number, int) else float(str(number))
         case Choice(members=members):
-            known = {member.name: member for member in members}
+            known = {member.name.upper(): member for member in members}
             if cursor.token.key not in known:
                 *first, last = known
                 words = f"{', '.join(first)} or {last}" if first else last
@@ -189,7 +204,7 @@ def _placeholder(kind: SettingKind) -> str:
         case Number():
             return "number"
         case Choice(members=members):
-            return "|".join(member.name for member in members)
+            return "|".join(member.name.upper() for member in members)
         case ColumnName():
             return "column"
 
@@ -199,7 +214,7 @@ def _in_sql(value: Any) -> str:
         case datetime.timedelta():
             return print_expression(Literal(value))
         case Enum():
-            return value.name
+            return value.name.upper()
         case str():
             return print_name(value)
     return str(value)

@@ -7,8 +7,9 @@ What takes part, in which order, and what is late or invalid is written down her
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Final
@@ -20,7 +21,17 @@ import pyarrow.compute as pc
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimeTold
 from outpace.engine.rows.times import as_integers
-from outpace.pattern.disorder import Disorder, InOrder, KSlack, Late, Watermark
+from outpace.pattern.disorder import (
+    LDOP,
+    AQKSlack,
+    Disorder,
+    InOrder,
+    KSlack,
+    Late,
+    MPKSlack,
+    Quantile,
+    Watermark,
+)
 from outpace.pattern.query import Query
 
 #: A time that decides all that time can, and one that no clock believes.
@@ -196,7 +207,8 @@ def draw_disorder(
     arriving = events.take(pa.array(_delayed(random, times, most, ties=own), pa.int64()))
     if own and random.random() < 0.3:
         arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
-    model = _Model(query.disorder(disorder), slack)
+    adaptive = isinstance(disorder, MPKSlack) and disorder.at_most is None
+    model = _Model(query.disorder(disorder), 0 if adaptive else slack)
     steps: list[Stimulus] = []
     progress: list[tuple[int, int]] = []
     watermark = int(NO_TIME)
@@ -234,7 +246,25 @@ def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bo
         return Watermark(late=late, invalid=invalid)
     if in_order and random.random() < 0.4:
         return InOrder(late=late, invalid=invalid, ahead=ahead)
-    return KSlack(_duration(slack, unit), late=late, invalid=invalid, ahead=ahead)
+    if own and random.random() < 0.2:
+        return MPKSlack(late=late, invalid=invalid, ahead=ahead)
+    span = _duration(slack, unit)
+    kinds: list[Callable[..., Disorder]] = [
+        partial(KSlack, span),
+        # K is what it is bound to, whatever the delays are.
+        partial(MPKSlack, at_least=span, at_most=span),
+        partial(Quantile, 0.9, at_least=span, at_most=span),
+        partial(LDOP, window=_duration(5 * unit, unit), at_least=span, at_most=span),
+        partial(
+            AQKSlack,
+            aggregate="count",
+            window=_duration(3 * unit, unit),
+            at_least=span,
+            at_most=span,
+        ),
+    ]
+    kind = random.choice([kinds[0], random.choice(kinds[1:])])
+    return kind(late=late, invalid=invalid, ahead=ahead)
 
 
 def _unit(query: Query, events: pa.Table) -> int:
@@ -295,6 +325,7 @@ class _Model:
     invalid: list[int] = field(default_factory=list)
     time: int = int(NO_TIME)
     _greatest: int = int(NO_TIME)
+    _behind: list[int] = field(default_factory=list)
     _waiting: list[_Event] = field(default_factory=list)
     _came: int = 0
 
@@ -303,12 +334,13 @@ class _Model:
         disorder = self.query.order_of_arrival
         assert disorder is not None
         in_order = isinstance(disorder, InOrder)
-        fresh = []
+        fresh, seen = [], []
         for row, time in zip(rows.to_pylist(), _times(self.query, rows), strict=True):
             self._came += 1
             if row[_time(self.query)] is None or time >= _FAR:
                 self.invalid.append(row[ID])
                 continue
+            seen.append(time)
             event = _Event(row, time, row.get("seq", 0), self._came)
             if self._is_late(event, in_order=in_order):
                 self.late.append(row.get(ID, 0))
@@ -317,13 +349,24 @@ class _Model:
                 event.time = self.time
                 if self._is_late(event, in_order=in_order):
                     event.time, event.seq = self.released[-1].time, self.released[-1].seq
-            self._greatest = max(self._greatest, time)
             fresh.append(event)
+        for time in sorted(seen):
+            self._see(time)
         if not isinstance(disorder, Watermark) and self._greatest != NO_TIME:
             behind = self._greatest - (0 if in_order else self.slack)
             self.time = max(self.time, behind)
         self._waiting += fresh
         self._release(END if in_order else self.time)
+
+    def _see(self, time: int) -> None:
+        """Note how far time has come, and the largest delay where that is the slack."""
+        disorder = self.query.order_of_arrival
+        if time <= self._greatest:
+            self._behind.append(time)
+            return
+        if isinstance(disorder, MPKSlack) and disorder.at_most is None and self._behind:
+            self.slack = max(self.slack, time - min(self._behind))
+        self._greatest, self._behind = time, []
 
     def tell(self, time: int) -> None:
         """Take a promise."""

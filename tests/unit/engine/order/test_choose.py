@@ -142,8 +142,8 @@ def test_it_is_written_and_read(patient: op.Query, disorder: Patient) -> None:
 
 
 def test_whatever_its_settings_are_it_is_written_and_read(patient: op.Query) -> None:
-    @examples(25)
-    @given(disorders().filter(lambda drawn: isinstance(drawn, Patient)))
+    @examples(50)
+    @given(disorders())
     def written_and_read(disorder: Disorder) -> None:
         query = patient.disorder(disorder)
         assert op.Query.from_sql(query.to_sql(), name="q") == query
@@ -178,6 +178,7 @@ def test_settings_are_bound_by_their_kinds(patient: op.Query) -> None:
         "late": FULL.late,
         "invalid": FULL.invalid,
         "ahead": 9,
+        "arrival": None,
     }
     assert bound.columns == ("ts", "seq")
     assert str(bound) == (

@@ -17,7 +17,7 @@ from support.properties import examples
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
-from outpace.engine.order.clock import Clock, spans_of
+from outpace.engine.order.clock import Clock, fixed, spans_of
 from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
@@ -240,15 +240,18 @@ def test_released_late_and_invalid_events_are_those_of_the_definition(stream, sa
     st.integers(1, 4),
 )
 def test_instances_that_see_parts_of_the_events_have_the_same_clock(times, cuts, ahead, parts):
-    whole = Clock(0, ahead)
+    whole = Clock(fixed(0), ahead)
     place = 0
     for size in cuts:
         piece = np.array(times[place : place + size], np.int64)
         place += size
         spans = [spans_of(piece[part::parts], ahead) for part in range(parts)]
-        single = whole.after(np.stack([np.sort(piece)] * 2, axis=1))
-        assert whole.after(np.concatenate(spans)) == single
-        whole = single
+        divided, single = whole.snapshot(), whole.snapshot()
+        divided.follow_spans(np.concatenate(spans))
+        single.follow_spans(np.stack([np.sort(piece)] * 2, axis=1))
+        whole.follow(np.sort(piece))
+        seen = [(one.greatest, one.watermark) for one in (divided, single, whole)]
+        assert len(set(seen)) == 1
 
 
 def pushed(tested: Order, *times: int | None, told: int = int(NO_TIME)) -> ReleasedEvents:

@@ -1,0 +1,125 @@
+"""How many events a second each kind of disorder brings into order, in process, on one core.
+
+Run `python bench/order.py`; `--help` lists the options. One event in five is out of order: late by
+an exponential delay with a mean of 50 events. Events have a time, a value, a sequence number and a
+time of arrival, and come in blocks. Each kind orders them with the piece as the moment of arrival,
+and with a column that tells it event by event; `Sequence` has one source, and twenty. The time
+covers all of `push`, from the table to the table in order; the first tenth does not count. Prints
+a JSON object for each kind.
+"""
+
+import argparse
+import json
+import os
+import time
+
+import numpy as np
+import pyarrow as pa
+
+import outpace as op
+from outpace.engine.message import EventsArrived
+from outpace.engine.order.choose import make_order
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.bind.query import bind
+
+#: Units of time from one event to the next, in microseconds.
+STEP = 10
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=4_000_000, help="events")
+    parser.add_argument("--block", type=int, default=65_536, help="events of a block")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", default="", help="kinds, with commas")
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for name, (disorder, sources) in kinds().items():
+        if not options.only or name in options.only.split(","):
+            print(json.dumps(measured(name, disorder, sources, options)), flush=True)
+
+
+def kinds():
+    """Return the kinds with the number of their sources, by name."""
+    made = {
+        "slack": (op.KSlack, {"slack": "5 ms"}),
+        "mp": (op.MPKSlack, {}),
+        "quantile": (op.Quantile, {"share": 0.999}),
+        "ldop": (op.LDOP, {"window": "1 s", "low": 5, "high": 5}),
+        "aq": (op.AQKSlack, {"aggregate": "sum", "column": "v", "window": "1 s"}),
+    }
+    plain = {name: (kind(**given), 1) for name, (kind, given) in made.items()}
+    by_event = {
+        f"{name}-by-event": (kind(**given, arrival="at"), 1) for name, (kind, given) in made.items()
+    }
+    sequence = op.Sequence("100 ms", arrival="at", deviations=8)
+    return {**plain, **by_event, "sequence": (sequence, 1), "sequence-20": (sequence, 20)}
+
+
+def arriving(size, sources):
+    """Return events of sources as they arrive, with the number of the source of each."""
+    random = np.random.default_rng(1)
+    times = np.arange(size) * STEP
+    late = random.random(size) < 0.2
+    arrival = times + np.where(late, random.exponential(50 * STEP, size), 0).astype(np.int64)
+    owner = random.integers(0, sources, size)
+    number = np.zeros(size, np.int64)
+    for source in range(sources):
+        own = owner == source
+        number[own] = np.arange(own.sum())
+    order = np.argsort(arrival, kind="stable")
+    events = pa.table(
+        {
+            "ts": pa.array(times[order], pa.timestamp("us")),
+            "at": pa.array(arrival[order], pa.timestamp("us")),
+            "seq": number[order],
+            "v": random.random(size)[order],
+        }
+    )
+    return events, owner[order]
+
+
+def measured(name, disorder, sources, options):
+    events, owner = arriving(options.n, sources)
+    query = op.Query("q").order_by("ts").pattern("A").disorder(disorder)
+    bound, ordered = bind(query, events.schema), bind_disorder(query, events.schema)
+    names = tuple(f"s{source:02}" for source in range(sources)) if sources > 1 else None
+    seconds = []
+    for _ in range(options.repeat):
+        order = make_order(bound, ordered, events.schema, names)
+        late = released = counted = 0
+        took = 0.0
+        for low in range(0, options.n, options.block):
+            block = events.slice(low, options.block)
+            started = time.perf_counter()
+            for piece in pieces(block, owner[low : low + options.block], names):
+                given = order.push(piece)
+                released += given.rows.num_rows
+                late += 0 if given.late is None else given.late.num_rows
+            if low >= options.n // 10:
+                took += time.perf_counter() - started
+                counted += block.num_rows
+        seconds.append(took / counted)
+    return {
+        "kind": name,
+        "events": options.n,
+        "block": options.block,
+        "late": late,
+        "slack_us": order.slack,
+        "buffered": order.buffered,
+        "events_per_s": round(1 / float(np.median(seconds))),
+    }
+
+
+def pieces(block, owner, names):
+    """Return a block as one piece, or as one of each source."""
+    if names is None:
+        return [EventsArrived(block)]
+    return [
+        EventsArrived(block.filter(pa.array(owner == number)), name)
+        for number, name in enumerate(names)
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Events of a source in the order of their sequence numbers, and how long gaps may stay.
+
+An event with the number that the source is to send next is let in; one with a higher number is held
+until those before it are there, or its time is up; one with a lower number is late, and so is one
+whose number is held already. When the time of an event is up, all that are held before it go with
+it, and those that follow without a gap.
+
+    held: 4 5 7   expected: 3      3 comes      -> 3 4 5 let in, expected: 6
+                                   5's time up  -> 4 5   let in, expected: 6
+
+How long an event may be held follows how often events come and how long others were held, within
+the bounds that the user sets (Rajendran 2019, equations 3.1 to 3.11). One deviation from the paper:
+there only events count whose gap was filled in time, so delays that are longer than those are never
+learnt. Here a late event counts as if it had been waited for.
+
+What is known of the source lies in two arrays, whole numbers and fractions, at the places named
+here. Times are by the clock of the host, in microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from outpace.compiler.kernel import compiled_when_worth, compiled_within
+from outpace.engine.arrays import Integers
+
+Bytes = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float64]
+
+#: What becomes of an event: it is held, let in, or late.
+HELD, ADMITTED, LATE = range(3)
+
+#: The number to come, the arrival of the last event with such a one, when the time of a held event
+#: is up at the earliest, and when the first event came that was held at the last gap that stayed.
+EXPECTED, ARRIVED, DUE, PASSED = range(4)
+WHOLE: Final = 4
+
+#: Average and mean deviation of the time between arrivals, and of the time that events are held.
+BETWEEN, BETWEEN_OFF, HOLDING, HOLDING_OFF = range(4)
+FRACTIONS: Final = 4
+
+#: How much of the old averages stays, of times between arrivals and of those held; how many
+#: deviations are added to them; the shortest and the longest time that an event may be held.
+ALPHA, BETA, DEVIATIONS, SHORTEST, LONGEST = range(5)
+
+NEVER: Final = int(np.iinfo(np.int64).max)
+NOTHING: Final = int(np.iinfo(np.int64).min)
+
+
+@compiled_when_worth
+def order_sequence(
+    numbers: Integers,
+    arrivals: Integers,
+    due: Integers,
+    held: int,
+    now: int,
+    settings: Floats,
+    whole: Integers,
+    fractions: Floats,
+    fates: Bytes,
+    order: Integers,
+) -> int:
+    """Take events as they arrive, then let the clock come to a time.
+
+    Parameters
+    ----------
+    numbers, arrivals
+        Of events that were held, by number, then of those that come, as they arrive.
+    due
+        When their time is up, for those that were held; it is filled for those that are.
+    held
+        How many were held.
+    now
+        Time by the clock at the end; it is not before the last arrival.
+    settings
+        See above.
+    whole, fractions
+        What is known of the source, which is changed.
+    fates, order
+        Are filled: what becomes of each event, and those that are let in, in turn; behind them
+        those that stay held, by number.
+
+    Returns
+    -------
+    int
+        How many are let in.
+    """
+    count, entered = len(numbers), 0
+    after = np.full(count + 1, -1, np.int64)
+    before = np.full(count + 1, -1, np.int64)
+    # The last place of both arrays links the first and the last event that is held.
+    for row in range(held):
+        fates[row] = HELD
+        _hold(row, numbers, after, before)
+    for row in range(held, count):
+        clock = arrivals[row]
+        if clock >= whole[DUE]:
+            entered = _pass_time(
+                clock, numbers, arrivals, due, after, before, whole, fates, order, entered
+            )
+        if whole[EXPECTED] == NOTHING:
+            whole[EXPECTED] = numbers[row]
+        if numbers[row] > whole[EXPECTED]:
+            if _hold(row, numbers, after, before):
+                fates[row] = HELD
+                due[row] = clock + patience(fractions, settings)
+                whole[DUE] = min(whole[DUE], due[row])
+            else:
+                fates[row] = LATE
+            continue
+        if numbers[row] < whole[EXPECTED]:
+            fates[row] = LATE
+            if whole[PASSED] != NOTHING:
+                _smooth(clock - whole[PASSED], settings[BETA], fractions, HOLDING)
+            continue
+        if whole[ARRIVED] != NOTHING:
+            _smooth(clock - whole[ARRIVED], settings[ALPHA], fractions, BETWEEN)
+        whole[ARRIVED] = clock
+        fates[row] = ADMITTED
+        order[entered] = row
+        entered += 1
+        whole[EXPECTED] += 1
+        first = after[count]
+        while first >= 0 and numbers[first] == whole[EXPECTED]:
+            _smooth(clock - arrivals[first], settings[BETA], fractions, HOLDING)
+            order[entered] = first
+            entered += 1
+            first = _let_in(first, numbers, after, before, whole, fates)
+    if now >= whole[DUE]:
+        entered = _pass_time(
+            now, numbers, arrivals, due, after, before, whole, fates, order, entered
+        )
+    behind, row = entered, after[count]
+    while row >= 0:
+        order[behind] = row
+        behind += 1
+        row = after[row]
+    return entered
+
+
+@compiled_within
+def _pass_time(
+    clock: int,
+    numbers: Any,
+    arrivals: Any,
+    due: Any,
+    after: Any,
+    before: Any,
+    whole: Any,
+    fates: Any,
+    order: Any,
+    entered: int,
+) -> int:
+    """Let in events whose time is up, with those before them; return how many are in."""
+    ends = len(numbers)
+    through, row = NOTHING, after[ends]
+    while row >= 0:
+        if due[row] <= clock:
+            through = numbers[row]
+        row = after[row]
+    row = after[ends]
+    if row >= 0 and numbers[row] <= through:
+        whole[PASSED] = arrivals[row]
+    while row >= 0 and (numbers[row] <= through or numbers[row] == whole[EXPECTED]):
+        whole[PASSED] = min(whole[PASSED], arrivals[row])
+        order[entered] = row
+        entered += 1
+        row = _let_in(row, numbers, after, before, whole, fates)
+    whole[DUE] = NEVER
+    while row >= 0:
+        whole[DUE] = min(whole[DUE], due[row])
+        row = after[row]
+    return entered
+
+
+@compiled_within
+def _hold(row: int, numbers: Any, after: Any, before: Any) -> bool:
+    """Hold an event among the others, by number; say whether there was none like it."""
+    ends = len(numbers)
+    low = before[ends]
+    while low >= 0 and numbers[low] > numbers[row]:
+        low = before[low]
+    if low >= 0 and numbers[low] == numbers[row]:
+        return False
+    # Below the first and above the last one is the place that links both ends.
+    left = low if low >= 0 else ends
+    right = after[left]
+    before[row], after[row] = low, right
+    after[left] = row
+    before[right if right >= 0 else ends] = row
+    return True
+
+
+@compiled_within
+def _let_in(row: int, numbers: Any, after: Any, before: Any, whole: Any, fates: Any) -> int:
+    """Let in the first event that is held; return the one behind it, or -1."""
+    ends = len(numbers)
+    fates[row] = ADMITTED
+    whole[EXPECTED] = numbers[row] + 1
+    first = after[row]
+    after[ends] = first
+    if first < 0:
+        before[ends], whole[DUE] = -1, NEVER
+    else:
+        before[first] = -1
+    return int(first)
+
+
+@compiled_within
+def patience(fractions: Any, settings: Any) -> int:
+    """Return how long an event is held: equation 3.11; the longest while nothing is known."""
+    if math.isnan(fractions[BETWEEN]):
+        return int(settings[LONGEST])
+    between, holding = fractions[BETWEEN], 0.0
+    if not math.isnan(fractions[BETWEEN_OFF]):
+        between += settings[DEVIATIONS] * fractions[BETWEEN_OFF]
+    if not math.isnan(fractions[HOLDING]):
+        holding = fractions[HOLDING]
+        if not math.isnan(fractions[HOLDING_OFF]):
+            holding += settings[DEVIATIONS] * fractions[HOLDING_OFF]
+    return int(min(settings[LONGEST], max(settings[SHORTEST], between, holding)))
+
+
+@compiled_within
+def _smooth(value: float, kept: float, fractions: Any, place: int) -> None:
+    """Let a value count in an average and then in its mean deviation: equations 3.2 to 3.10."""
+    if math.isnan(fractions[place]):
+        fractions[place] = value
+        return
+    if math.isnan(fractions[place + 1]):
+        fractions[place + 1] = abs(value - fractions[place])
+        fractions[place] = kept * fractions[place] + (1.0 - kept) * value
+        return
+    fractions[place] = kept * fractions[place] + (1.0 - kept) * value
+    off = abs(value - fractions[place])
+    fractions[place + 1] = kept * fractions[place + 1] + (1.0 - kept) * off

@@ -1,0 +1,229 @@
+"""Order by sequence numbers: an event waits for those that its source sent before it.
+
+A gate holds events whose numbers are ahead (`outpace.engine.kernels.sequence` says how long), and
+lets the others in. Behind it a reorderer has what comes in order already, and sees to events that
+are late or invalid by their time.
+
+Memory: the events that arrive while a gap is waited for, at most for the timeout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.kernels import sequence as kernel
+from outpace.engine.kernels.grouping import is_ascending
+from outpace.engine.message import EventsArrived
+from outpace.engine.order.clock import finite_numbers, fixed
+from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
+from outpace.engine.order.reorderer import Reorderer, arrivals_of
+from outpace.engine.order.runs import moved
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.times import as_integers
+from outpace.engine.state import ANY, State, integer, integers, require, typed
+from outpace.errors import DataError
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Invalid, Late
+
+
+class SequenceOrder(Order):
+    """Brings the events of a source into the order of their sequence numbers.
+
+    Parameters
+    ----------
+    bound, disorder, schema
+        As for `Reorderer`.
+    """
+
+    CHANGED = ("_inner", "_whole", "_fractions")
+
+    def __init__(self, bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> None:
+        self._disorder = disorder
+        self._time, self._number = disorder.time, disorder["number"]
+        self._arrival: str | None = disorder["arrival"]
+        self._settings = np.array(
+            [
+                disorder["alpha"],
+                disorder["beta"],
+                disorder["deviations"],
+                disorder["at_least"] or 0,
+                disorder["timeout"],
+            ],
+            np.float64,
+        )
+        plain = tuple((name, None if name == "arrival" else one) for name, one in disorder.settings)
+        within = replace(disorder, settings=plain)
+        self._inner = Reorderer(bound, within, schema, fixed(0), in_order=True)
+        self._whole = np.full(kernel.WHOLE, kernel.NOTHING, np.int64)
+        self._whole[kernel.DUE] = kernel.NEVER
+        self._fractions = np.full(kernel.FRACTIONS, math.nan)
+        #: Events that are held, by number; when they arrived, and when their time is up.
+        self._held = schema.empty_table()
+        self._waits = np.zeros((2, 0), np.int64)
+        #: How far the clock has come, and what was told of event time.
+        self._now = int(NO_TIME)
+        self._told = int(NO_TIME)
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait for others."""
+        return int(self._held.num_rows) + self._inner.buffered
+
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self._inner.watermark
+
+    @property
+    def slack(self) -> int:
+        """How long an event would be held now, in microseconds of the clock."""
+        return int(kernel.patience(self._fractions, self._settings))
+
+    @property
+    def timer(self) -> int | None:
+        """When the time of a held event is up, unless a column tells the time."""
+        due = int(self._whole[kernel.DUE])
+        return None if self._arrival is not None or due == kernel.NEVER else due
+
+    def push(self, events: EventsArrived) -> ReleasedEvents:
+        """Take events as they arrive; after an error nothing is taken."""
+        rows, invalid = self._numbered(events.rows)
+        arrivals = self._arrivals(rows, events.arrival)
+        if not is_ascending(arrivals):
+            order = np.argsort(arrivals, kind="stable")
+            rows, arrivals = moved(rows, order), arrivals[order]
+        now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
+        told = max(self._told, events.watermark)
+        released = self._step(rows, arrivals, now, told, events.source)
+        if invalid is not None:
+            both = [invalid, *([] if released.invalid is None else [released.invalid])]
+            released = replace(released, invalid=pa.concat_tables(both))
+        return released
+
+    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+        """Take a promise that the source sends no event with a time before this any more."""
+        return self._pass(self._now, max(self._told, time))
+
+    def fire(self, at: int) -> ReleasedEvents:
+        """Let events in whose time is up."""
+        return self._pass(max(self._now, at), self._told)
+
+    def finish(self, source: str | None = None) -> ReleasedEvents:
+        """Say that no more events come: what is held goes on."""
+        entered = self._inner.push(EventsArrived(self._held))
+        self._held, self._waits = self._held.slice(0, 0), self._waits[:, :0]
+        self._whole[kernel.DUE] = kernel.NEVER
+        last = self._inner.finish()
+        rows = pa.concat_tables([entered.rows, last.rows])
+        return ReleasedEvents(rows, last.watermark, entered.late, entered.invalid)
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        numbers = {
+            "known": self._whole.tolist(),
+            "means": np.nan_to_num(self._fractions, nan=-1.0).tolist(),
+            "now": self._now,
+            "told": self._told,
+        }
+        arrived, due = self._waits
+        return State(
+            numbers,
+            [self._held, pa.table({"arrived": arrived, "due": due})],
+            {"order": self._inner.state()},
+        )
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        numbers, (held, waits) = state.content(2)
+        means = finite_numbers(numbers.get("means"), kernel.FRACTIONS)
+        finite_numbers(numbers.get("known"), kernel.WHOLE)
+        held = typed(held, self._held.schema)
+        arrived, due = integers(waits, arrived=ANY, due=ANY)
+        require(len(due) == held.num_rows, "events are missing")
+        column = held.column(self._number)
+        require(not column.null_count, "an event has no number")
+        require((np.diff(as_integers(column)) > 0).all(), "events are out of order")
+        self._whole = np.array(
+            [integer({"known": one}, "known") for one in numbers["known"]], np.int64
+        )
+        self._fractions = np.where(means < 0, math.nan, means)
+        self._held, self._waits = held, np.stack([arrived, due])
+        self._now, self._told = integer(numbers, "now"), integer(numbers, "told")
+        self._inner.restore(state.part("order"))
+
+    def _numbered(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Return the events that have a number, and those that have none with the reason."""
+        column = rows.column(self._number)
+        if not column.null_count:
+            return rows, None
+        reason = f"'{self._number}' is NULL, so nobody knows where the event belongs"
+        if self._disorder.invalid is Invalid.FAIL:
+            raise DataError(
+                reason,
+                hint=quarantine_hint(self._disorder),
+            )
+        without = rows.filter(column.is_null())
+        return rows.filter(column.is_valid()), with_reasons(without, [reason] * len(without))
+
+    def _arrivals(self, rows: pa.Table, arrival: int) -> Integers:
+        """Return when events arrived; the clock does not go back."""
+        if self._arrival is not None:
+            return np.maximum(arrivals_of(rows.column(self._arrival)), self._now)
+        return np.full(rows.num_rows, max(arrival, self._now))
+
+    def _pass(self, now: int, told: int) -> ReleasedEvents:
+        return self._step(self._held.slice(0, 0), np.zeros(0, np.int64), now, told, None)
+
+    def _step(
+        self, rows: pa.Table, arrivals: Integers, now: int, told: int, source: str | None
+    ) -> ReleasedEvents:
+        """Let events in, held ones and those that arrive, and pass them on with the time told."""
+        held = self._held.num_rows
+        every = pa.concat_tables([self._held, rows])
+        arrived = np.concatenate([self._waits[0], arrivals])
+        due = np.concatenate([self._waits[1], np.zeros(len(arrivals), np.int64)])
+        now = max(now, int(arrivals[-1])) if len(arrivals) else now
+        whole, fractions = self._whole.copy(), self._fractions.copy()
+        fates, order = np.zeros(len(due), np.int8), np.zeros(len(due), np.int64)
+        entered = kernel.order_sequence(
+            as_integers(one_array(every.column(self._number))),
+            arrived,
+            due,
+            held,
+            now,
+            self._settings,
+            whole,
+            fractions,
+            fates,
+            order,
+        )
+        stays = order[entered : entered + int((fates == kernel.HELD).sum())]
+        late = None
+        admitted = order[:entered]
+        passed = np.flatnonzero(fates == kernel.LATE)
+        if len(passed):
+            late = moved(every, passed)
+            if self._disorder.late is Late.PASS:
+                admitted = np.concatenate([passed, admitted])
+        waiting = moved(every, stays) if len(stays) else every.slice(0, 0)
+        # Who promised what of time had sent those that are held.
+        bound = min(told, self._least(waiting)) if len(stays) else told
+        released = self._inner.push(EventsArrived(moved(every, admitted), source, None, bound))
+        self._whole, self._fractions = whole, fractions
+        self._held, self._waits = waiting, np.stack([arrived[stays], due[stays]])
+        self._now, self._told = now, told
+        if late is None or self._disorder.late is Late.PASS:
+            return released
+        both = [late, *([] if released.late is None else [released.late])]
+        return replace(released, late=pa.concat_tables(both))
+
+    def _least(self, rows: pa.Table) -> int:
+        times: Any = as_integers(rows.column(self._time).drop_null())
+        return int(times.min()) if len(times) else int(np.iinfo(np.int64).max)

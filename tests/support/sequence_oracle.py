@@ -1,0 +1,94 @@
+"""What becomes of events with sequence numbers, by the definitions, one event after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Mean:
+    """An average that forgets, and the mean deviation from it: equations 3.2 to 3.10."""
+
+    kept: float
+    average: float | None = None
+    deviation: float | None = None
+
+    def add(self, value: float) -> None:
+        """Let a value count."""
+        if self.average is None:
+            self.average = value
+        elif self.deviation is None:
+            self.deviation = abs(value - self.average)
+            self.average = self.kept * self.average + (1 - self.kept) * value
+        else:
+            self.average = self.kept * self.average + (1 - self.kept) * value
+            off = abs(value - self.average)
+            self.deviation = self.kept * self.deviation + (1 - self.kept) * off
+
+    def high(self, deviations: float) -> float:
+        """Return the average and so many deviations: equations 3.1 and 3.6."""
+        return (self.average or 0.0) + deviations * (self.deviation or 0.0)
+
+
+class SequenceOracle:
+    """Takes the events of a source as they arrive: held ones are (arrival, due, row) by number."""
+
+    def __init__(
+        self, *, alpha: float, beta: float, deviations: float, shortest: int, longest: int
+    ) -> None:
+        self.deviations, self.shortest, self.longest = deviations, shortest, longest
+        self.between, self.holding = Mean(alpha), Mean(beta)
+        self.expected: int | None = None
+        self.arrived: int | None = None
+        self.passed: int | None = None
+        self.held: dict[int, tuple[int, int, int]] = {}
+        self.late: list[int] = []
+        self.order: list[int] = []
+
+    def patience(self) -> int:
+        """Equation 3.11."""
+        if self.between.average is None:
+            return self.longest
+        high = [one.high(self.deviations) for one in (self.between, self.holding)]
+        return int(min(self.longest, max(self.shortest, *high)))
+
+    def arrive(self, row: int, number: int, clock: int) -> None:
+        """Take an event."""
+        self.pass_time(clock)
+        if self.expected is None:
+            self.expected = number
+        if number > self.expected:
+            if number in self.held:
+                self.late.append(row)
+            else:
+                self.held[number] = (clock, clock + self.patience(), row)
+            return
+        if number < self.expected:
+            self.late.append(row)
+            if self.passed is not None:
+                self.holding.add(clock - self.passed)
+            return
+        if self.arrived is not None:
+            self.between.add(clock - self.arrived)
+        self.arrived = clock
+        self.order.append(row)
+        self.expected += 1
+        while self.expected in self.held:
+            arrival, _, row = self.held.pop(self.expected)
+            self.holding.add(clock - arrival)
+            self.order.append(row)
+            self.expected += 1
+
+    def pass_time(self, clock: int) -> None:
+        """Let the clock come to a time."""
+        due = [number for number, (_, due, _) in self.held.items() if due <= clock]
+        if not due:
+            return
+        gone = []
+        while self.held and (min(self.held) <= max(due) or min(self.held) == self.expected):
+            number = min(self.held)
+            arrival, _, row = self.held.pop(number)
+            gone.append(arrival)
+            self.order.append(row)
+            self.expected = number + 1
+        self.passed = min(gone)

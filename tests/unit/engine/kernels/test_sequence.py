@@ -1,0 +1,158 @@
+"""Events by sequence number, against the definitions and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.sequence_oracle import Mean, SequenceOracle
+
+from outpace.engine.kernels import sequence
+
+SETTINGS = {"alpha": 0.6, "beta": 0.6, "deviations": 2.0, "shortest": 0, "longest": 50}
+
+#: The number of an event, and how long after the one before it it arrives.
+Sent = tuple[int, int]
+
+
+class Kernel:
+    """The kernel, with what it holds between two calls."""
+
+    def __init__(self, settings: dict[str, float]) -> None:
+        self.settings = np.array([float(value) for value in settings.values()])
+        self.whole = np.full(sequence.WHOLE, sequence.NOTHING)
+        self.whole[sequence.DUE] = sequence.NEVER
+        self.fractions = np.full(sequence.FRACTIONS, math.nan)
+        #: Number, arrival, due and row of the events that are held.
+        self.held = np.zeros((4, 0), np.int64)
+        self.late: list[int] = []
+        self.order: list[int] = []
+
+    def arrive(self, events: np.ndarray, now: int) -> None:
+        """Take events: rows of number, arrival and row."""
+        new = np.insert(events.T, 2, 0, axis=0)
+        columns = np.ascontiguousarray(np.concatenate([self.held, new], axis=1))
+        count = columns.shape[1]
+        fates, order = np.zeros(count, np.int8), np.zeros(count, np.int64)
+        entered = sequence.order_sequence(
+            *columns[:3],
+            self.held.shape[1],
+            now,
+            self.settings,
+            self.whole,
+            self.fractions,
+            fates,
+            order,
+        )
+        self.order += columns[3, order[:entered]].tolist()
+        self.late += columns[3, fates == sequence.LATE].tolist()
+        assert (fates[order[:entered]] == sequence.ADMITTED).all()
+        stay = int((fates == sequence.HELD).sum())
+        self.held = columns[:, order[entered : entered + stay]]
+        assert (np.diff(self.held[0]) > 0).all()
+
+
+def arrived(sent: list[Sent]) -> np.ndarray:
+    """Return events with their times of arrival and rows."""
+    clock = np.cumsum([wait for _, wait in sent])
+    rows = [(number, clock[row], row) for row, (number, _) in enumerate(sent)]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))),
+    st.integers(0, 60),
+    st.sampled_from([0, 5]),
+    st.sampled_from([5, 50]),
+    st.sampled_from([0.0, 2.0]),
+)
+def test_as_defined(
+    sent: list[Sent], cut: int, shortest: int, longest: int, deviations: float
+) -> None:
+    settings = SETTINGS | {"shortest": shortest, "longest": longest, "deviations": deviations}
+    events = arrived(sent)
+    oracle, kernel = SequenceOracle(**settings), Kernel(settings)
+    for number, clock, row in events.tolist():
+        oracle.arrive(row, number, clock)
+        oracle.pass_time(clock)
+    for part in (events[:cut], events[cut:]):
+        if len(part):
+            kernel.arrive(part, int(part[-1, 1]))
+    assert (kernel.order, kernel.late) == (oracle.order, oracle.late)
+    end = int(events[-1, 1] + 1000) if len(events) else 0
+    oracle.pass_time(end)
+    kernel.arrive(events[:0], end)
+    assert (kernel.order, kernel.late) == (oracle.order, oracle.late)
+    assert sorted([*kernel.order, *kernel.late]) == list(range(len(sent)))
+
+
+@given(st.permutations(range(12)), st.lists(st.integers(0, 3), min_size=12, max_size=12))
+def test_exact_while_gaps_close_in_time(numbers: list[int], waits: list[int]) -> None:
+    """An event is let in behind all that were sent before it, if the longest wait allows it."""
+    kernel = Kernel(SETTINGS | {"shortest": 1000, "longest": 1000})
+    kernel.arrive(arrived([(-1, 0), *zip(numbers, waits, strict=True)]), 36)
+    assert [-1, *(numbers[row - 1] for row in kernel.order[1:])] == list(range(-1, 12))
+
+
+def test_example_of_the_paper() -> None:
+    """Rajendran 2019, 3.2.1: events 1 2 4 5 6 3 7; 4, 5 and 6 are held until 3 is there."""
+    kernel = Kernel(SETTINGS | {"shortest": 50})
+    held = []
+    for row, number in enumerate([1, 2, 4, 5, 6, 3, 7]):
+        kernel.arrive(np.array([[number, row, number]]), row)
+        held.append(kernel.held[0].tolist())
+    assert held == [[], [], [4], [4, 5], [4, 5, 6], [], []]
+    assert kernel.order == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_equations_by_hand() -> None:
+    """Ten events; the numbers are those of equations 3.1 to 3.11, worked out with a pencil.
+
+    Arrivals 0, 10, 20, 32 of numbers 0 to 3 give averages 10, 10, 0.6 * 10 + 0.4 * 12 = 10.8 and
+    deviations none, |10 - 10| = 0, 0.6 * 0 + 0.4 * |12 - 10.8| = 0.48. Number 5 at 40 is held, at
+    most 10.8 + 2 * 0.48 = 11.76. Number 4 at 45 comes 13 after 3: average 0.6 * 10.8 + 0.4 * 13 =
+    11.68, deviation 0.6 * 0.48 + 0.4 * |13 - 11.68| = 0.816; 5 was held for 5. Number 7 at 50 is
+    held, at most 11.68 + 2 * 0.816 = 13.312. Number 6 at 52: 7 was held for 2, so times held have
+    the average 0.6 * 5 + 0.4 * 2 = 3.8 and the deviation |2 - 5| = 3. Number 9 at 60 is held, 10 at
+    61 too; the time of 9 is up before 8 comes.
+    """
+    kernel = Kernel(SETTINGS)
+    known, means = kernel.whole, kernel.fractions
+
+    def take(number: int, clock: int) -> None:
+        kernel.arrive(np.array([[number, clock, number]]), clock)
+
+    for number, clock in [(0, 0), (1, 10), (2, 20), (3, 32)]:
+        take(number, clock)
+    assert means[[sequence.BETWEEN, sequence.BETWEEN_OFF]].tolist() == pytest.approx([10.8, 0.48])
+    take(5, 40)
+    assert known[sequence.DUE] == 40 + math.floor(11.76)
+    take(4, 45)
+    assert means.tolist() == pytest.approx([11.68, 0.816, 5.0, math.nan], nan_ok=True)
+    take(7, 50)
+    assert known[sequence.DUE] == 50 + math.floor(13.312)
+    take(6, 52)
+    assert means[[sequence.HOLDING, sequence.HOLDING_OFF]].tolist() == pytest.approx([3.8, 3.0])
+    take(9, 60)
+    take(10, 61)
+    due = int(known[sequence.DUE])
+    assert due == 60 + math.floor(
+        max(means[sequence.BETWEEN] + 2 * means[sequence.BETWEEN_OFF], 3.8 + 6.0)
+    )
+    kernel.arrive(np.zeros((0, 3), np.int64), due)
+    assert known[sequence.EXPECTED] == 11
+    take(8, due + 1)
+    assert kernel.late == [8]
+    # The late event counts as if it had been waited for since 9 came.
+    waited = due + 1 - 60
+    assert means[sequence.HOLDING] == pytest.approx(0.6 * 3.8 + 0.4 * waited)
+
+
+def test_average_of_the_oracle() -> None:
+    mean = Mean(0.6)
+    for value in (10, 10, 12):
+        mean.add(value)
+    assert (mean.average, mean.deviation) == pytest.approx((10.8, 0.48))

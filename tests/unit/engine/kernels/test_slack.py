@@ -1,0 +1,152 @@
+"""The clock of streams out of order, against the definitions of its rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.slack_oracle import SlackOracle
+
+from outpace.engine.kernels import slack
+
+RULES = {
+    "fixed": slack.FIXED,
+    "greatest": slack.GREATEST_DELAY,
+    "quantile": slack.QUANTILE,
+    "distance": slack.DISTANCE,
+    "coverage": slack.COVERAGE,
+}
+AGGREGATES = {
+    "count": slack.COUNT_OF,
+    "sum": slack.SUM_OF,
+    "average": slack.AVERAGE_OF,
+    "extreme": slack.EXTREME_OF,
+}
+FATES = {"in time": slack.IN_TIME, "late": slack.LATE, "invalid": slack.INVALID}
+
+
+class Kernel:
+    """The kernel with the settings of an oracle."""
+
+    def __init__(self, oracle: SlackOracle) -> None:
+        self.rule = RULES[oracle.rule]
+        ahead = -1 if oracle.ahead is None else oracle.ahead
+        aggregate = AGGREGATES[oracle.aggregate]
+        self.bounds = np.array([oracle.least, oracle.most, ahead, oracle.length, aggregate])
+        settings = (oracle.share, oracle.bound, oracle.normal, *oracle.gains)
+        self.settings = np.array([*settings, oracle.low, oracle.high])
+        self.numbers = np.zeros(slack.NUMBERS, np.int64)
+        never = np.iinfo(np.int64)
+        self.numbers[[slack.GREATEST, slack.WATERMARK, slack.CELL]] = never.min
+        self.numbers[slack.PENDING] = never.max
+        self.numbers[slack.SLACK] = oracle.slack
+        self.fractions = np.zeros(slack.FRACTIONS)
+        self.fractions[slack.ALPHA] = 1.0
+        self.delays = np.zeros(slack.BINS, np.int64)
+        self.windows = np.zeros((slack.WINDOWS, slack.FIELDS))
+
+    def follow(self, times: list[int], values: list[float]) -> list[int]:
+        """Take events."""
+        fates = np.zeros(len(times), np.int8)
+        slack.follow_times(
+            np.array(times, np.int64),
+            np.array(values, np.float64),
+            fates,
+            np.zeros(len(times), np.int64),
+            False,
+            self.rule,
+            self.bounds,
+            self.settings,
+            self.numbers,
+            self.fractions,
+            self.delays,
+            self.windows,
+        )
+        return [int(fate) for fate in fates]
+
+
+@st.composite
+def oracles(draw: st.DrawFn) -> SlackOracle:
+    """Draw a rule with its settings."""
+    least = draw(st.integers(0, 3))
+    return SlackOracle(
+        draw(st.sampled_from(list(RULES))),
+        slack=draw(st.integers(0, 9)),
+        least=least,
+        most=draw(st.sampled_from([least, 5 + least, 1 << 62])),
+        ahead=draw(st.none() | st.integers(0, 30)),
+        share=draw(st.sampled_from([0.5, 0.9, 0.999, 1.0])),
+        length=draw(st.integers(1, 12)),
+        low=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        high=draw(st.sampled_from([1.0, 2.5])),
+        aggregate=draw(st.sampled_from(list(AGGREGATES))),
+        bound=draw(st.sampled_from([0.0, 0.02, 0.3])),
+        normal=draw(st.sampled_from([0.5, 0.95])),
+    )
+
+
+@given(oracles(), st.lists(st.integers(-40, 200)), st.data())
+def test_as_defined(oracle: SlackOracle, times: list[int], data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.integers(0, 5), min_size=len(times), max_size=len(times)))
+    weights = [float(value) for value in values]
+    kernel = Kernel(oracle)
+    for time, value in zip(times, weights, strict=True):
+        (fate,) = oracle.follow([time], [value])
+        assert kernel.follow([time], [value]) == [FATES[fate]]
+        if oracle.watermark is not None:
+            assert kernel.numbers[slack.WATERMARK] == pytest.approx(oracle.watermark, abs=1)
+            assert kernel.numbers[slack.SLACK] == pytest.approx(oracle.slack, abs=1)
+            # A fraction that is off by a rounding must not part them for good.
+            oracle.watermark = int(kernel.numbers[slack.WATERMARK])
+
+
+@given(oracles(), st.lists(st.integers(-40, 200)), st.data())
+def test_any_cut(oracle: SlackOracle, times: list[int], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(times)))
+    whole, parts = Kernel(oracle), Kernel(oracle)
+    values = [1.0] * len(times)
+    together = whole.follow(times, values)
+    apart = [
+        *parts.follow(times[:cut], values[:cut]),
+        *parts.follow(times[cut:], values[cut:]),
+    ]
+    assert together == apart
+    assert whole.numbers.tolist() == parts.numbers.tolist()
+
+
+def test_figure_2_6() -> None:
+    """Rajendran 2019, figure 2.6: MP-K-slack over ten events."""
+    kernel = Kernel(SlackOracle("greatest"))
+    found = []
+    for time in [1, 4, 3, 5, 6, 9, 7, 8, 10, 13]:
+        (fate,) = kernel.follow([time], [1.0])
+        found.append((fate == slack.LATE, int(kernel.numbers[slack.SLACK])))
+    assert [late for late, _ in found] == [time == 2 for time in range(10)]
+    assert [k for _, k in found] == [0, 0, 0, 2, 2, 2, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_ends_of_time(rule: str) -> None:
+    last = np.iinfo(np.int64).max
+    kernel = Kernel(SlackOracle(rule))
+    assert kernel.follow([-last, last, -last, 0], [1.0] * 4)[:2] == [slack.IN_TIME] * 2
+    assert kernel.numbers[slack.GREATEST] == last
+
+
+@given(st.lists(st.integers(0, 1 << 61), min_size=1))
+def test_quantile_is_hardly_too_large(delays: list[int]) -> None:
+    kernel = Kernel(SlackOracle("quantile", share=1.0))
+    for delay in delays:
+        kernel.follow([0], [1.0])
+        kernel.numbers[slack.GREATEST] = delay
+    kernel.follow([0], [1.0])
+    assert max(delays) <= kernel.numbers[slack.SLACK] <= max(delays) * (1 + 1 / 64) + 1
+
+
+def test_forgets() -> None:
+    kernel = Kernel(SlackOracle("quantile", share=0.99))
+    kernel.follow([1000] + [0] * 100_000, [1.0] * 100_001)
+    assert kernel.numbers[slack.SLACK] >= 1000
+    kernel.follow(list(range(1000, 30_000_000, 10)), [1.0] * len(range(1000, 30_000_000, 10)))
+    assert kernel.numbers[slack.SLACK] == 0

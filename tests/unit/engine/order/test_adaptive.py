@@ -1,0 +1,245 @@
+"""Orders that choose K themselves, or go by sequence numbers: what they promise, however cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support.properties import examples
+from support.slack_oracle import SlackOracle
+
+import outpace as op
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived
+from outpace.engine.order.choose import make_order
+from outpace.engine.order.contract import Order
+from outpace.engine.state import State
+from outpace.errors import BindError, DataError, StateError
+from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.bind.query import bind
+from outpace.pattern.disorder import Disorder
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("at", pa.int64()), ("seq", pa.int64()), ("v", pa.int64())])
+QUERY = op.Query("q").order_by("ts").pattern("A").within(10)
+
+KINDS = {
+    "fixed": op.KSlack(3, arrival="at"),
+    "mp": op.MPKSlack(arrival="at"),
+    "bounded": op.MPKSlack(at_least=2, at_most=4, arrival="at"),
+    "quantile": op.Quantile(0.9, arrival="at"),
+    "aq": op.AQKSlack(error=0.1, aggregate="sum", column="v", window=5, arrival="at"),
+    "ldop": op.LDOP(window=7, arrival="at"),
+    "sequence": op.Sequence("10 us", arrival="at"),
+}
+
+
+def order_of(disorder: Disorder) -> Order:
+    query = QUERY.disorder(disorder)
+    return make_order(bind(query, SCHEMA), bind_disorder(query, SCHEMA), SCHEMA)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[tuple[int, int, int, int]]:
+    """Draw events as they arrive, no two at the same time: time, arrival, number, value."""
+    delays = draw(st.lists(st.sampled_from([0, 0, 0, 1, 2, 5, 9]), max_size=30))
+    steps = draw(st.lists(st.integers(0, 3), min_size=len(delays), max_size=len(delays)))
+    times = np.cumsum(steps, dtype=np.int64).tolist()
+    arrival = [time + delay for time, delay in zip(times, delays, strict=True)]
+    order = sorted(range(len(times)), key=lambda row: (arrival[row], row))
+    clock, events = -1, []
+    for row in order:
+        clock = max(clock + 1, arrival[row])
+        events.append((times[row], clock, row, row % 4))
+    return events
+
+
+def table(events: list[tuple[int, int, int, int]]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [dict(zip(SCHEMA.names, one, strict=True)) for one in events], SCHEMA
+    )
+
+
+class Run:
+    """What an order gives for pieces of a stream."""
+
+    def __init__(self, disorder: Disorder) -> None:
+        self.disorder = disorder
+        self.order = order_of(disorder)
+        self.found: list[int] = []
+        self.late: list[int] = []
+        self.watermark = int(NO_TIME)
+
+    def push(self, events: list[tuple[int, int, int, int]]) -> None:
+        released = self.order.push(EventsArrived(table(events)))
+        self._take(released.rows)
+        self.late += [] if released.late is None else released.late["seq"].to_pylist()
+        assert released.watermark >= self.watermark
+        self.watermark = released.watermark
+
+    def _take(self, rows: pa.Table) -> None:
+        times = rows["ts"].to_pylist()
+        assert times == sorted(times)
+        assert not times or self.watermark == NO_TIME or times[0] >= self._last
+        self._last = times[-1] if times else getattr(self, "_last", 0)
+        self.found += rows["seq"].to_pylist()
+
+    def finish(self) -> None:
+        released = self.order.finish()
+        self._take(released.rows)
+        self.late += [] if released.late is None else released.late["seq"].to_pylist()
+
+    def resume(self) -> None:
+        state = State.decode(self.order.state().encode())
+        self.order = order_of(self.disorder)
+        self.order.restore(state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(40)
+@given(events=streams(), cuts=st.lists(st.integers(0, 30)), saved=st.booleans())
+def test_any_cut_gives_the_same(kind, events, cuts, saved):
+    whole, parts = Run(KINDS[kind]), Run(KINDS[kind])
+    whole.push(events)
+    for low, high in zip([0, *sorted(cuts)], [*sorted(cuts), len(events)], strict=True):
+        parts.push(events[low:high])
+        if saved:
+            parts.resume()
+    for run in (whole, parts):
+        run.finish()
+    assert sorted(whole.late) == sorted(parts.late)
+    assert whole.found == parts.found
+    assert sorted([*whole.found, *whole.late]) == list(range(len(events)))
+
+
+@pytest.mark.parametrize(
+    "disorder",
+    [
+        op.MPKSlack(at_least=9),
+        op.Quantile(0.5, at_least=9),
+        op.AQKSlack(aggregate="count", at_least=9),
+    ],
+)
+@examples(40)
+@given(events=streams(), cuts=st.lists(st.integers(0, 30)))
+def test_disorder_within_k_gives_the_ordered_result(disorder, events, cuts):
+    run = Run(disorder)
+    for low, high in zip([0, *sorted(cuts)], [*sorted(cuts), len(events)], strict=True):
+        run.push(events[low:high])
+    run.finish()
+    assert not run.late
+    assert run.found == [
+        number for _, _, number, _ in sorted(events, key=lambda one: (one[0], one[2]))
+    ]
+
+
+@examples(40)
+@given(streams())
+def test_late_events_are_those_of_the_definition(events):
+    oracle = SlackOracle("greatest")
+    fates = oracle.follow([time for time, *_ in events], [1.0] * len(events))
+    run = Run(KINDS["mp"])
+    run.push(events)
+    expected = [one[2] for one, fate in zip(events, fates, strict=True) if fate == "late"]
+    assert sorted(run.late) == sorted(expected)
+    assert run.order.slack == oracle.slack
+
+
+@examples(40)
+@given(streams())
+def test_sequence_is_exact_while_gaps_close_in_time(events):
+    assume(events and events[0][2] == 0)
+    run = Run(op.Sequence("1 s", at_least="1 s", arrival="at"))
+    run.push(events)
+    run.finish()
+    assert not run.late
+    assert run.found == list(range(len(events)))
+
+
+def test_a_gap_is_passed_by_the_clock_of_the_host():
+    order = order_of(op.Sequence("2 s"))
+    second = 1_000_000
+
+    def push(at: int, *numbers: int) -> list[int]:
+        rows = table([(number, 0, number, 0) for number in numbers])
+        return order.push(EventsArrived(rows, arrival=at)).rows["seq"].to_pylist()
+
+    assert push(0, 1) == [1]
+    assert push(second, 4, 3) == []
+    assert order.timer == 3 * second
+    assert order.fire(2 * second).rows.num_rows == 0
+    assert order.fire(3 * second).rows["seq"].to_pylist() == [3, 4]
+    assert order.timer is None
+    late = order.push(EventsArrived(table([(2, 0, 2, 0)]), arrival=4 * second)).late
+    assert late is not None
+    assert late["seq"].to_pylist() == [2]
+
+
+def test_numbers_that_repeat_or_go_back_are_late():
+    run = Run(op.Sequence("1 s", arrival="at"))
+    run.push([(1, 1, 1, 0), (3, 2, 3, 0), (3, 3, 3, 0), (2, 4, 2, 0), (2, 5, 2, 0), (4, 6, 4, 0)])
+    assert run.found == [1, 2, 3, 4]
+    assert run.late == [3, 2]
+
+
+def test_an_event_without_a_number_is_refused_or_set_aside():
+    rows = table([(1, 1, 1, 0)]).set_column(2, "seq", pa.array([None], pa.int64()))
+    with pytest.raises(DataError, match="'seq' is NULL"):
+        order_of(op.Sequence("1 s")).push(EventsArrived(rows))
+    released = order_of(op.Sequence("1 s", invalid="quarantine")).push(EventsArrived(rows))
+    assert released.invalid is not None
+    assert released.invalid["reason"].to_pylist() == [
+        "'seq' is NULL, so nobody knows where the event belongs"
+    ]
+
+
+def test_a_promise_does_not_pass_events_that_are_held():
+    order = order_of(op.Sequence("1 s"))
+    order.push(EventsArrived(table([(1, 0, 1, 0), (5, 0, 3, 0)]), arrival=0))
+    assert order.tell(100).watermark == 5
+    released = order.push(EventsArrived(table([(4, 0, 2, 0)]), arrival=1))
+    assert released.late is not None
+    assert released.rows["seq"].to_pylist() == [3]
+    assert released.watermark == 100
+
+
+def test_a_late_event_passes_at_the_watermark_that_it_met():
+    run = Run(op.MPKSlack(late="pass", arrival="at"))
+    run.push([(1, 1, 1, 0), (4, 2, 2, 0), (3, 3, 3, 0), (5, 4, 4, 0), (9, 5, 5, 0)])
+    run.finish()
+    assert run.found == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bounded"])
+def test_a_state_of_another_kind_is_refused(kind):
+    run = Run(KINDS[kind])
+    run.push([(1, 1, 1, 0), (4, 2, 2, 0)])
+    state = State.decode(run.order.state().encode())
+    other = order_of(KINDS["mp" if kind != "mp" else "quantile"])
+    with pytest.raises(StateError):
+        other.restore(state)
+
+
+def test_a_window_that_nobody_knows_is_asked_for():
+    query = op.Query("q").order_by("ts").pattern("A").disorder(op.LDOP())
+    with pytest.raises(BindError, match="window is not known"):
+        bind_disorder(query, SCHEMA)
+    over = query.over(op.windows.time(20))
+    assert bind_disorder(over, SCHEMA)["window"] == 20
+
+
+@pytest.mark.parametrize(
+    ("disorder", "said"),
+    [
+        (op.MPKSlack(arrival="name"), "arrival names a column of times or integers"),
+        (op.AQKSlack(window=3, column="name"), "column names a column of numbers"),
+        (op.Sequence("1 s", number="name"), "number names a column of integers"),
+        (op.Sequence("1 s", number="none"), "unknown column 'none'"),
+        (op.LDOP(window=0), "window must be longer than nothing"),
+    ],
+)
+def test_a_column_that_does_not_fit_is_named(disorder, said):
+    schema = SCHEMA.append(pa.field("name", pa.string()))
+    with pytest.raises(BindError, match=said):
+        bind_disorder(QUERY.disorder(disorder), schema)
