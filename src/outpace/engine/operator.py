@@ -197,12 +197,26 @@ class Front(Stateful):
 
         After an error in the rows nothing is taken. Where the one instance is beside, so that
         deliveries come back at once, a delivery that is not answered is one that failed: nothing is
-        taken either, or no more is, where events left the order or windows opened for it.
+        taken either, or no more is, where events left the order or windows opened for it. No more
+        is taken either where the lack of memory or Ctrl-C may have ended a step half done.
         """
         if isinstance(message, Delivered):
             self._answered(message)
             return []
         self.check()
+        try:
+            return self._take(message)
+        except BaseException as error:
+            if not self._only_looks and _comes_anywhere(error):
+                self._lost = True
+            raise
+
+    @property
+    def _only_looks(self) -> bool:
+        """Whether nothing changes before an answer has come."""
+        return self._splitter is None and isinstance(self._order, OrderedInput)
+
+    def _take(self, message: Stimulus) -> list[SetAside | Deliver | Routed]:
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         self._untaken = None
@@ -262,6 +276,10 @@ class Front(Stateful):
         """Refuse to go on where events that were taken are lost."""
         if self._lost:
             raise DataError("an earlier push failed", hint="resume the query from a saved state")
+
+    def lose(self) -> None:
+        """Take no more: the instance beside has begun to take what nobody can take back."""
+        self._lost = True
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -508,6 +526,11 @@ class Instance(Stateful):
         self._matcher = _make_matcher(spec)
 
     @property
+    def begun(self) -> int:
+        """How often it has begun to change what it keeps of partitions."""
+        return self._matcher.begun if isinstance(self._matcher, PartitionMatcher) else 0
+
+    @property
     def rows_kept(self) -> int:
         """How many rows undecided matches may still need."""
         return self._matcher.rows_kept
@@ -717,13 +740,19 @@ class WholeOperator(Stateful):
         """Take what happened and return what is to be done; see `Front.step` for errors."""
         aside: list[Instruction] = []
         answers: list[Answer] = []
-        for message in self.front.step(stimulus):
-            if isinstance(message, SetAside):
-                aside.append(message)
-            elif isinstance(message, Deliver):
-                answers.append(self.instance.step(message))
-                self.front.step(Delivered(0, answers[-1]))
-        return [*aside, _emitted(self.spec.bound.output, answers)]
+        begun = self.instance.begun
+        try:
+            for message in self.front.step(stimulus):
+                if isinstance(message, SetAside):
+                    aside.append(message)
+                elif isinstance(message, Deliver):
+                    answers.append(self.instance.step(message))
+                    self.front.step(Delivered(0, answers[-1]))
+            return [*aside, _emitted(self.spec.bound.output, answers)]
+        except BaseException:
+            if answers or self.instance.begun != begun:
+                self.front.lose()
+            raise
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -751,6 +780,13 @@ class WholeOperator(Stateful):
     @property
     def _header(self) -> dict[str, object]:
         return {"windows": self.spec.windows is not None}
+
+
+def _comes_anywhere(error: BaseException) -> bool:
+    """Say whether an error may end a step in the midst of its changes, and is not of the rows."""
+    if isinstance(error.__cause__, MemoryError):
+        return True  # Said in our words.
+    return isinstance(error, MemoryError | pa.ArrowException) or not isinstance(error, Exception)
 
 
 def _has(schema: pa.Schema, field: pa.Field) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pyarrow as pa
 import pytest
 from support.operators import written
@@ -22,7 +25,7 @@ from outpace.engine.operator import Back, Front, Instance, WholeOperator, matche
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.identify import EventIds
 from outpace.engine.window_match.result import WindowMatches
-from outpace.errors import BindError, DataError, StateError, UnsupportedError
+from outpace.errors import BindError, DataError, MatchError, StateError, UnsupportedError
 from outpace.pattern.bind.disorder import bind_disorder
 
 ROWS = pa.table({"ts": [1, 2, 3, 4, 5, 6], "x": [1, 2, 1, 2, 1, 2]})
@@ -302,3 +305,60 @@ def test_a_column_of_a_user_gives_no_ids() -> None:
         assert stream._last is not None
         found.append(stream._last.matches.ids.array.to_pylist())
     assert found[0] == found[1]
+
+
+KEYED = ROWS.append_column("k", pa.array(["a", "a", "b", "b", "a", "b"]))
+FAULTY = {
+    "keys": PAIRS.partition_by("k").within(2),
+    "sessions": PAIRS.partition_by("k").over(op.windows.session(2)),
+    "reordered": PAIRS.disorder(op.KSlack(1)),
+    "reordered windows": WINDOWS.disorder(op.KSlack(1)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_lack_of_memory_anywhere_leaves_no_half_step(name: str) -> None:
+    query = FAULTY[name]
+    disorder = None if query.order_of_arrival is None else bind_disorder(query, KEYED.schema)
+    spec = OperatorSpec(query, KEYED.schema, disorder=disorder)
+    stimulus = EventsArrived(KEYED.slice(3))
+    before = WholeOperator(spec)
+    before.step(EventsArrived(KEYED.slice(0, 3)))
+    whole = before.snapshot()
+    expected = matches_of(whole.step(stimulus)).to_pylist()
+    assert expected
+    refused, place, operator = set(), 0, before.snapshot()
+    while _fails_at(place, operator, stimulus):
+        try:
+            found = matches_of(operator.step(stimulus)).to_pylist()
+        except DataError:
+            with pytest.raises(DataError, match="an earlier push failed"):
+                operator.state()
+            refused.add(True)
+        else:
+            assert found == expected
+            assert operator.state().encode() == whole.state().encode()
+            refused.add(False)
+        place, operator = place + 1, before.snapshot()
+    assert refused == {True, False}
+
+
+def _fails_at(place: int, operator: WholeOperator, stimulus: EventsArrived) -> bool:
+    """Take a step without memory from the call of so many functions of the engine on."""
+    left = place
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal left
+        if event == "call" and "outpace/engine" in frame.f_code.co_filename:
+            left -= 1
+            if left < 0:
+                raise MemoryError
+
+    sys.setprofile(count)
+    try:
+        operator.step(stimulus)
+    except (MemoryError, MatchError):
+        return True
+    finally:
+        sys.setprofile(None)
+    return False

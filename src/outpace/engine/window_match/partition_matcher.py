@@ -96,6 +96,8 @@ class PartitionMatcher(Stateful):
         self._columns = rows.names
         self._reach: Reach = reach_of(task)
         self._rows = rows
+        #: How often a step has begun to change what is kept.
+        self.begun = 0
         # Most steps settle nothing, and to make an empty table takes as long as to find that out.
         self._no_matches = WindowMatches.none(task.bound.output)
         self._no_timeouts: pa.Table = timed_out_schema(task).empty_table()
@@ -125,7 +127,9 @@ class PartitionMatcher(Stateful):
         return count_starts(self.task, kept.rows, undecided)
 
     def step(self, events: Events, *, watermark: int = NO_TIME, ended: bool = False) -> StepResult:
-        """Take the next events and return what they make final; after an error nothing is taken.
+        """Take the next events and return what they make final.
+
+        After an error nothing is taken, unless a step has `begun`.
 
         Parameters
         ----------
@@ -141,14 +145,11 @@ class PartitionMatcher(Stateful):
         passed = self._deadlines.passed(newest)
         _, numbers = events.codes
         keys = self._kept.keys if ended else np.union1d(numbers, passed)
-        new = self._stops.meet(numbers)
-        try:
-            block, keys = self._block(events, rows, keys.astype(np.int64), newest, ended=ended)
-            outcome = self.matcher(block, self._stops.resume(keys))
-            matches, timed_out = self._emit(block, keys, outcome)
-        except BaseException:
-            self._stops.forget(new)
-            raise
+        self._stops.make_room(numbers)
+        block, keys = self._block(events, rows, keys.astype(np.int64), newest, ended=ended)
+        outcome = self.matcher(block, self._stops.resume(keys))
+        matches, timed_out = self._emit(block, keys, outcome)
+        self.begun += 1
         self._watermark = newest
         return StepResult(matches, timed_out, self._retain(block, keys, outcome))
 

@@ -28,10 +28,13 @@ class Stops(Stateful):
     Examples
     --------
     >>> stops = Stops()
-    >>> stops.meet(np.array([0, 3])).tolist()
+    >>> both = np.array([0, 3])
+    >>> stops.make_room(both)
+    >>> stops.resume(both).barrier.tolist(), stops.partitions.tolist()
+    ([-1, -1], [])
+    >>> stops.stop(both, stops.resume(both))
+    >>> stops.partitions.tolist()
     [0, 3]
-    >>> stops.resume(np.array([3])).barrier.tolist(), stops.partitions.tolist()
-    ([-1], [0, 3])
     >>> stops.forget(np.array([0]))
     >>> len(stops)
     1
@@ -58,17 +61,13 @@ class Stops(Stateful):
         """The first start of each partition that is not settled, by number."""
         return self._values["next_start"]
 
-    def meet(self, numbers: Integers) -> Integers:
-        """Know partitions, new ones as they are before their first row; return these."""
+    def make_room(self, numbers: Integers) -> None:
+        """Let `resume` be asked for partitions; new ones are as they are before their first row."""
         size = int(numbers.max(initial=-1)) + 1
         if size > len(self._known):
-            self._known = grown(self._known, size, 0)
             for name, fresh in _FRESH.items():
                 self._values[name] = grown(self._values[name], size, fresh)
-        new: Integers = numbers[self._known[numbers] == 0]
-        self._count += len(new)
-        self._known[new] = 1
-        return new
+            self._known = grown(self._known, size, 0)
 
     def resume(self, numbers: Integers) -> Resume:
         """Return where matching stopped in some partitions."""
@@ -83,7 +82,8 @@ class Stops(Stateful):
         return Resume(next_start, barrier, number, completed_to, consumed)
 
     def stop(self, numbers: Integers, resume: Resume) -> None:
-        """Note where matching stopped in some partitions."""
+        """Note where matching stopped in some partitions, which are known then."""
+        self._know(numbers)
         for name, values in self._values.items():
             values[numbers] = getattr(resume, name)
         if not self._consumed and not any(map(len, resume.consumed)):
@@ -120,7 +120,8 @@ class Stops(Stateful):
             **{name: _BOUNDS.get(name, NATURAL) for name in _FRESH},
         )
         require((np.diff(numbers) > 0).all(), "partitions do not rise")
-        self.meet(numbers)
+        self.make_room(numbers)
+        self._know(numbers)
         for values, saved in zip(self._values.values(), read, strict=True):
             values[numbers] = saved
         count = taken[numbers]
@@ -131,3 +132,7 @@ class Stops(Stateful):
         for number, rows in self._consumed.items():
             fits = self.next_start[number] <= rows[0] and rows[-1] < taken[number]
             require(fits and (np.diff(rows) > 0).all(), "consumed rows do not rise")
+
+    def _know(self, numbers: Integers) -> None:
+        self._count += len(numbers) - int(self._known[numbers].sum())
+        self._known[numbers] = 1
