@@ -307,6 +307,36 @@ def test_a_column_of_a_user_gives_no_ids() -> None:
     assert found[0] == found[1]
 
 
+def test_a_restored_front_gives_keys_the_numbers_that_the_live_one_does() -> None:
+    schema = pa.schema({"ts": pa.int64(), "k": pa.string(), "x": pa.int64()})
+    windows = op.windows.between(open="x = 1", close="x = 2")
+    spec = OperatorSpec(
+        PAIRS.partition_by("k").over(windows).instances(2), schema, instances=2, forgets=True
+    )
+
+    def arrive(front: Front, *rows: tuple[int, str, int]) -> list[tuple[int, list[int]]]:
+        events = pa.Table.from_pylist(
+            [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+        )
+        said = front.step(EventsArrived(events))
+        return [
+            (one.instance, one.own_events.partition.tolist())
+            for one in said
+            if isinstance(one, Deliver)
+        ]
+
+    live, again = Front(spec), Front(spec)
+    arrive(live, *((1, key, 1) for key in "abcdefghijklmnopqrst"))
+    # Keys are forgotten, the later ones first.
+    for key in "qcam":
+        arrive(live, (2, key, 2))
+    again.restore(written(live.state()))
+    for keys in ("u", "vw", "xyz"):
+        told = arrive(live, *((3, key, 1) for key in keys))
+        assert told == arrive(again, *((3, key, 1) for key in keys))
+        assert live.state().encode() == again.state().encode()
+
+
 KEYED = ROWS.append_column("k", pa.array(["a", "a", "b", "b", "a", "b"]))
 FAULTY = {
     "keys": PAIRS.partition_by("k").within(2),

@@ -1,6 +1,7 @@
 """The key table: a number for each key that is known, small and given again when it is forgotten.
 
 Numbers are given in the order of first rows and do not depend on how a stream is cut into pieces.
+The least that is free comes first, whenever it became so: a table that was saved goes on alike.
 What a call costs depends on the keys that it has, not on those that there are. Memory: the key and
 some integers for each key that is known, and room for as many as there ever were at once.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -78,6 +80,7 @@ class KeyTable(Stateful):
         self._given: Layers[int, Key] = Layers({})
         self._rows = np.zeros(16, np.int64)
         self._room = 0
+        #: The numbers of keys that were forgotten, as a heap.
         self._free: list[int] = []
         self._parts = [schema.empty_table()]
         self._size = 0
@@ -126,7 +129,11 @@ class KeyTable(Stateful):
         added = found.added
         if not added:
             return
-        del self._free[: len(added)]
+        if _are_many(len(added), self._free):
+            self._free = sorted(self._free)[len(added) :]
+        else:
+            for _ in added:
+                heappop(self._free)
         self._numbers.update(added.items())
         self._given.update((number, key) for key, number in added.items())
         numbers = list(added.values())
@@ -145,7 +152,8 @@ class KeyTable(Stateful):
         forgotten = numbers.tolist()
         for key in self._given.find(forgotten, ()):
             self._numbers.remove(key)
-        self._free += forgotten
+        for number in forgotten:
+            heappush(self._free, number)
 
     def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""
@@ -184,7 +192,7 @@ class KeyTable(Stateful):
 
     def _next(self, count: int) -> list[int]:
         """Return the numbers that so many new keys get."""
-        again = self._free[:count]
+        again = _least(self._free, count)
         return [*again, *range(self._room, self._room + count - len(again))]
 
     def _join(self) -> None:
@@ -196,3 +204,22 @@ class KeyTable(Stateful):
         self._parts = [keys.take(pa.array(self._rows[numbers]))]
         self._size = len(numbers)
         self._rows[numbers] = np.arange(len(numbers))
+
+
+def _least(heap: list[int], count: int) -> list[int]:
+    """Return so many of the least numbers of a heap, in order; they stay there."""
+    if _are_many(count, heap):
+        return sorted(heap)[:count]
+    found: list[int] = []
+    ahead = [(number, 0) for number in heap[:1]]
+    while ahead and len(found) < count:
+        number, place = heappop(ahead)
+        found.append(number)
+        for below in range(2 * place + 1, min(2 * place + 3, len(heap))):
+            heappush(ahead, (heap[below], below))
+    return found
+
+
+def _are_many(count: int, heap: list[int]) -> bool:
+    """Say whether it is faster to sort a heap than to take so many numbers one by one."""
+    return count > len(heap) // 8
