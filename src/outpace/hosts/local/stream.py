@@ -20,7 +20,8 @@ import datetime
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -265,9 +266,26 @@ class StreamMatcher:
         return f"stream of {self._query.name}: {kept}"
 
     def bind(self, schema: pa.Schema) -> None:
-        """Fit the query to the input's schema; a push does this by itself."""
+        """Fit the query to the input's schema; the first push does this by itself.
+
+        Once something was taken, the schema stays as it is.
+        """
         hint = 'write pa.schema({"ts": pa.int64(), "price": pa.float64()})'
         an_instance(schema, pa.Schema, "a schema of Arrow", hint=hint)
+        if self._begun:
+            if schema == self._schema:
+                return
+            raise DataError(
+                "the stream has rows of another schema already",
+                hint="open another stream for rows with this schema",
+            )
+        with self._all_or_nothing():
+            self._fit(schema)
+            if self._recorder is not None:
+                self._recorder.bound(schema)
+
+    def _fit(self, schema: pa.Schema) -> None:
+        """Begin with an operator for a schema, and nothing that an earlier one had."""
         disorder = None
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
@@ -283,9 +301,17 @@ class StreamMatcher:
         operator = WholeOperator(spec)
         if spec.reach is not None:
             self._timed = tuple(filter(spec.shows_time_in, spec.bound.output.names))
-        if self._recorder is not None:
-            self._recorder.bound(schema)
         self._operator, self._schema = operator, schema
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Let the stream be as before after an error; parts are put in place, not changed."""
+        before = vars(self).copy()
+        try:
+            yield
+        except BaseException:
+            vars(self).update(before)
+            raise
 
     def record(self, path: str | os.PathLike[str]) -> None:
         """Write all that is taken from now on to a recording, which begins with what is kept now.
@@ -466,10 +492,11 @@ class StreamMatcher:
         return State(header, [self._schema.empty_table()], operator).encode()
 
     def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned."""
-        self._restore(State.decode(state))
-        if self._recorder is not None:
-            self._recorder.restored(state)
+        """Go on from bytes that `state` returned; if they are refused, as before."""
+        with self._all_or_nothing():
+            self._restore(State.decode(state))
+            if self._recorder is not None:
+                self._recorder.restored(state)
 
     def _restore(self, saved: State) -> None:
         header = saved.numbers
@@ -481,25 +508,20 @@ class StreamMatcher:
                 f"the saved state belongs to a query {'without' if disorder else 'with'} disorder",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
-        before = vars(self).copy()
         self._last, self._aside, self._begun = None, {}, False
         self._operator = None
         if not saved.tables:
             if self._schema is not None:
-                self.bind(self._schema)
+                self._fit(self._schema)
             return
-        try:
-            with reading():
-                (schema,) = saved.tables
-                self.bind(schema.schema)
-                self._begun = True
-                assert self._operator is not None
-                if header.get("brings_ids") is True:
-                    self._bring_ids(self._operator.spec)
-                self._operator.restore(saved.part("operator"))
-        except BaseException:
-            vars(self).update(before)
-            raise
+        with reading():
+            (schema,) = saved.tables
+            self._fit(schema.schema)
+            self._begun = True
+            assert self._operator is not None
+            if header.get("brings_ids") is True:
+                self._bring_ids(self._operator.spec)
+            self._operator.restore(saved.part("operator"))
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take a stimulus as it is, record it where that is asked for, and return what it gives."""

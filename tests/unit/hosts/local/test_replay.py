@@ -345,6 +345,43 @@ def test_recording_begins_where_it_is_asked_for(folder: Path) -> None:
     assert step.matches.equals(found)
 
 
+def test_a_refused_state_is_not_in_a_recording(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher, other = op.open(RISE, record=folder), op.open(RISE.within(6))
+    matcher.push(rows([1]))
+    other.push(rows([1]))
+    fresh, saved = op.open(RISE), matcher.state()
+    with pytest.raises(op.StateError, match="another query"):
+        matcher.restore(other.state())
+    with monkeypatch.context() as patch:
+        patch.setattr("outpace.hosts.local.recording.write_all", no_room)
+        for state in (fresh.state(), saved):
+            with pytest.raises(op.DataError, match="cannot record"):
+                matcher.restore(state)
+    assert matcher.push(rows([2])).num_rows == 1
+    matcher.restore(saved)
+    assert matcher.push(rows([2])).num_rows == 1
+    matcher.restore(fresh.state())
+    assert matcher.push(rows([2])).num_rows == 0
+    steps = list(op.replay(folder))
+    assert [step.as_recorded for step in steps] == [True] * 4
+    assert [step.matches.num_rows for step in steps] == [0, 1, 1, 0]
+
+
+def test_a_schema_stays_once_rows_were_taken() -> None:
+    matcher = op.open(RISE)
+    matcher.push(rows([1]))
+    matcher.bind(rows([1]).schema)
+    with pytest.raises(op.DataError, match="rows of another schema"):
+        matcher.bind(rows([1]).schema.append(pa.field("more", pa.int64())))
+    assert matcher.push(rows([2])).num_rows == 1
+
+
+def no_room(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_a_stream_that_cannot_be_opened_leaves_no_folder(folder: Path) -> None:
     with pytest.raises(op.BindError):
         op.open(RISE, schema=pa.schema({"ts": pa.int64()}), record=folder)
@@ -369,13 +406,9 @@ def test_no_room_on_the_disk_is_told_and_nothing_is_taken(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matcher = op.open(RISE, record=folder)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     for times in ([1, 2], [3, 4]):
         with monkeypatch.context() as patch:
-            patch.setattr("outpace.hosts.local.recording.write_all", full)
+            patch.setattr("outpace.hosts.local.recording.write_all", no_room)
             with pytest.raises(op.DataError, match="cannot record"):
                 matcher.push(rows(list(times)))
         assert matcher.push(rows(list(times))).num_rows == 1
