@@ -208,13 +208,13 @@ def test_windows_are_listed_together_by_what_their_limits_allow(monkeypatch) -> 
     query = op.Query().order_by("ts").pattern("A ->> B ->> C").measures(n="1").limit(20)
     found = op.search({"ts": range(40)}, query.over(op.windows.count(9, slide=4)))
     sizes = []
-    blocks = module._Counted._block
+    blocks = module._WindowCounter._block
 
     def block(self, at):
         sizes.append(len(at))
         return blocks(self, at)
 
-    monkeypatch.setattr(module._Counted, "_block", block)
+    monkeypatch.setattr(module._WindowCounter, "_block", block)
     assert found.count() == found.table().num_rows
     assert max(sizes) == 2
 
