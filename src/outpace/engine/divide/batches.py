@@ -14,7 +14,7 @@ without a splitter and in any order of events.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -107,7 +107,7 @@ class BatchCutter:
             Whether that was all, and every window is closed.
         """
         self._windows = joined_windows(self._windows, split.opened)
-        _close(self._windows, split.closed)
+        self._windows = _with_ends(self._windows, split.closed)
         while (batch := self._cut(ended=ended)) is not None:
             yield batch
 
@@ -291,11 +291,17 @@ def _slice(windows: Windows, low: int, high: int) -> Windows:
     return Windows(*(column[low:high] for column in windows.columns))
 
 
-def _close(windows: Windows, closed: Windows) -> None:
-    """Fill in what is known of windows since they closed."""
+def _with_ends(windows: Windows, closed: Windows) -> Windows:
+    """Return windows with what is known of them since some closed."""
+    if not len(closed):
+        return windows
     places = np.searchsorted(windows.number, closed.number)
+    changed = {}
     for name in ("stop", "start_time", "end_time", "closed_at"):
-        getattr(windows, name)[places] = getattr(closed, name)
+        # Those that came in a message are not ours to change.
+        changed[name] = getattr(windows, name).copy()
+        changed[name][places] = getattr(closed, name)
+    return replace(windows, **changed)
 
 
 def _shifted(times: Integers, distance: int) -> Integers:

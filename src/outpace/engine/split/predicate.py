@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.event import Events
+from outpace.engine.event import EVENT_ID, Events
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import OPEN, Split, Windows
 from outpace.engine.state import ANY, NATURAL, integers, parts, require
@@ -77,12 +77,15 @@ class PredicateSplitter(Splitter):
         opened: list[_Window] = []
         closed: list[_Window] = []
         timed = self.windows.time is not None
+        rows = events.rows
+        # Users see their columns alone.
+        rows = rows.select([name for name in rows.schema.names if name != EVENT_ID.name])
         places = zip(
             events.partition.tolist(),
             events.ordinal.tolist(),
             events.arrival.tolist(),
             events.times.tolist() if timed else [0] * len(events.arrival),
-            events.rows.to_pylist(),
+            rows.to_pylist(),
             strict=True,
         )
         # Users' code may raise an error, after which nothing must have been taken.
@@ -103,7 +106,7 @@ class PredicateSplitter(Splitter):
                 partition.number += 1
                 opened.append(window)
         self._partitions.update(changed)
-        self._schema = events.rows.schema
+        self._schema = rows.schema
         return Split(_as_windows(opened), _as_windows(closed))
 
     @property

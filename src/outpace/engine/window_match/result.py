@@ -149,7 +149,7 @@ class WindowMatches:
 
     @staticmethod
     def joined(schema: pa.Schema, parts: Sequence[WindowMatches]) -> WindowMatches:
-        """Return the matches of all parts, one part after the other."""
+        """Return the matches of all parts, one part after the other, which are all alike."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -163,7 +163,14 @@ class WindowMatches:
             np.concatenate([part.window for part in parts]),
             np.concatenate([part.partition for part in parts]),
             lambda: MatchIds.joined([part.ids for part in parts]),
+            *_alike(parts),
         )
+
+
+def _alike(parts: Sequence[WindowMatches]) -> tuple[int, bool]:
+    """Return what all parts say of their matches: whether they come or go, and are sure."""
+    ((diff, confirmed),) = {(part.diff, part.confirmed) for part in parts}
+    return diff, confirmed
 
 
 class LazyMatches(WindowMatches):

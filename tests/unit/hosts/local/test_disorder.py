@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -398,6 +398,31 @@ class Moody(op.windows.Predicate):
 
     def clone(self) -> Moody:
         return Moody()
+
+
+class Curious(op.windows.Predicate):
+    """Notes which columns its events have."""
+
+    seen: ClassVar[set[tuple[str, ...]]] = set()
+
+    def opens(self, event: Any, windows: Any) -> bool:
+        self.seen.add(tuple(event))
+        return True
+
+    def closes(self, event: Any, window: Any) -> bool:
+        return True
+
+    def clone(self) -> Curious:
+        return Curious()
+
+
+def test_a_predicate_of_a_user_sees_the_columns_of_the_user_alone():
+    query = kinds("A").over(op.windows.between(predicate=Curious()))
+    rows = pa.table({"ts": [1, 2], "id": [0, 1], "kind": ["a", "b"]})
+    op.open(query.disorder(op.KSlack(0))).push(rows)
+    op.open(query, sources=["east"]).push(rows, source="east")
+    assert op.search(rows, query)._in_windows.ids is not None
+    assert Curious.seen == {("ts", "id", "kind")}
 
 
 def test_a_stream_that_lost_events_takes_no_more():
