@@ -13,7 +13,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
-from support.patient_order import Patient
 from support.streamed import (
     END,
     PROVIDER,
@@ -332,9 +331,9 @@ def test_a_timer_of_the_clock_lets_events_go_and_a_batch_that_is_run_again_decid
         .pattern("A B")
         .define(B="v > A.v")
         .measures(at="B.ts")
-        .disorder(Patient(1000, "1 ms"))
+        .disorder(op.Sequence("1 ms"))
     )
-    table = pa.table({"ts": [3, 1], "v": [3, 1], "key": ["x", "x"]})
+    table = pa.table({"ts": [3, 1], "v": [3, 1], "key": ["x", "x"], "seq": [3, 1]})
     write_pieces([table], tmp_path / "in")
     found = op.match(read_pieces(streaming, tmp_path / "in"), asked)
     seen: list[tuple[int, list[int]]] = []
@@ -349,7 +348,7 @@ def test_a_timer_of_the_clock_lets_events_go_and_a_batch_that_is_run_again_decid
         written = found.writeStream.foreachBatch(take).trigger(processingTime="0 seconds")
         return written.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
-    # No event comes that lets these go: Spark runs a batch without events, and their time is up.
+    # No event comes that closes the gap: Spark runs a batch without events, and its time is up.
     with pytest.raises(StreamingQueryException, match="lost before"):
         started().awaitTermination(60)
     query = started()

@@ -14,7 +14,9 @@ class Mean:
     deviation: float | None = None
 
     def add(self, value: float) -> None:
-        """Let a value count."""
+        """Let a value count, unless it is of events that came at once."""
+        if not value:
+            return
         if self.average is None:
             self.average = value
         elif self.deviation is None:

@@ -99,8 +99,8 @@ class Disorder:
 
         Examples
         --------
-        >>> KSlack(5, late="pass").options
-        {'late': <Late.PASS: 'pass'>, 'invalid': <Invalid.FAIL: 'fail'>, 'ahead': None}
+        >>> list(KSlack(5, late="pass").options)
+        ['late', 'invalid', 'ahead', 'arrival']
         """
         return {one.name: getattr(self, one.name) for one in settings_of(Disorder)}
 

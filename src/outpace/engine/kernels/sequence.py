@@ -11,7 +11,8 @@ it, and those that follow without a gap.
 How long an event may be held follows how often events come and how long others were held, within
 the bounds that the user sets (Rajendran 2019, equations 3.1 to 3.11). One deviation from the paper:
 there only events count whose gap was filled in time, so delays that are longer than those are never
-learnt. Here a late event counts as if it had been waited for.
+learnt. Here a late event counts as if it had been waited for. And what arrives at one moment, as
+the events of a micro-batch do, says nothing of the time between.
 
 What is known of the source lies in two arrays, whole numbers and fractions, at the places named
 here. Times are by the clock of the host, in microseconds.
@@ -228,6 +229,8 @@ def patience(fractions: Any, settings: Any) -> int:
 @compiled_within
 def _smooth(value: float, kept: float, fractions: Any, place: int) -> None:
     """Let a value count in an average and then in its mean deviation: equations 3.2 to 3.10."""
+    if value <= 0.0:
+        return  # What comes at once says nothing of time.
     if math.isnan(fractions[place]):
         fractions[place] = value
         return

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import sequence as kernel
-from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import finite_numbers, fixed
 from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
@@ -96,8 +95,9 @@ class SequenceOrder(Order):
         """Take events as they arrive; after an error nothing is taken."""
         rows, invalid = self._numbered(events.rows)
         arrivals = self._arrivals(rows, events.arrival)
-        if not is_ascending(arrivals):
-            order = np.argsort(arrivals, kind="stable")
+        if (arrivals[1:] <= arrivals[:-1]).any():
+            # Those that arrive at one time count in the order of their numbers.
+            order = np.lexsort([as_integers(one_array(rows.column(self._number))), arrivals])
             rows, arrivals = moved(rows, order), arrivals[order]
         now = max(self._now, events.arrival if self._arrival is None else int(NO_TIME))
         told = max(self._told, events.watermark)

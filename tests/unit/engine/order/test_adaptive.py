@@ -176,6 +176,13 @@ def test_a_gap_is_passed_by_the_clock_of_the_host():
     assert late["seq"].to_pylist() == [2]
 
 
+def test_events_that_arrive_at_once_count_in_the_order_of_their_numbers():
+    order = order_of(op.Sequence("1 s"))
+    rows = table([(number, 0, number, 0) for number in (4, 2, 1)])
+    assert order.push(EventsArrived(rows, arrival=0)).rows["seq"].to_pylist() == [1, 2]
+    assert order.buffered == 1
+
+
 def test_numbers_that_repeat_or_go_back_are_late():
     run = Run(op.Sequence("1 s", arrival="at"))
     run.push([(1, 1, 1, 0), (3, 2, 3, 0), (3, 3, 3, 0), (2, 4, 2, 0), (2, 5, 2, 0), (4, 6, 4, 0)])

@@ -324,7 +324,7 @@ def test_whatever_does_not_fit_into_memory_is_said_so(windows, ask, monkeypatch)
         raise MemoryError
 
     query = op.Query().order_by("ts").pattern("A ->> B").define(B="ts > A.ts").measures(n="1")
-    monkeypatch.setattr(twin._Emitted, "found", full)
+    monkeypatch.setattr(twin._EmittedMatches, "found", full)
     with pytest.raises(op.MatchError, match="the matches do not fit into memory") as caught:
         ask(pa.table({"ts": range(40)}), query if windows is None else query.over(windows))
     assert caught.value.hint == "take some with .limit(n), or shorten WITHIN or the windows"
