@@ -33,7 +33,7 @@ class EventsArrived:
         Who sent them; None where there is one sender.
     spans
         All times that the stream had in this piece, also of events that others take, as stretches:
-        see `Clock.after`; None where the rows are all.
+        see `Clock.follow_spans`; None where the rows are all.
     watermark
         What the sender promises: none of its later events has a time before this.
     arrival

@@ -279,8 +279,8 @@ class AQKSlack(AdaptiveSlack):
 class LDOP(AdaptiveSlack):
     """K is the average delay of late events, the latency distance, times a slack factor.
 
-    Events that fit no step of the pattern do not wait. The factor is drawn for each stretch of
-    time, between two bounds.
+    The factor is drawn for each stretch of time, between two bounds. Events that no step of the
+    pattern can use wait like the others, and their delays count.
 
     Rajendran 2019, 2.3.4, equations 2.4 and 2.5.
 

@@ -9,13 +9,15 @@ sorted, and an event that the order puts before one released earlier is late.
 
 What is released is a function of the pieces alone. Any cut into pieces of events that are never
 more than K behind gives the same order with a slack of K. With less, which events are late depends
-on the cut: those of one piece are never late to each other.
+on the cut: those of one piece are never late to each other. Where a column says when each event
+arrived, it is late by what had arrived before it, and the cut does not matter.
 
 Memory: the events that wait, at most twice; these are those of the last K units of time, or since
 the last watermark told. Cost of a piece: linear in its events and those it releases, times the
 logarithm of their number; what waits on costs only what `runs` says.
 
-Paper: Sardar 2018, 2.4.2 and figure 2-6 (K-slack with a fixed K).
+Papers: Sardar 2018, 2.4.2 and figure 2-6 (K-slack with a fixed K); Rajendran 2019, 2.3 (the rules
+that choose K, in `clock` and `rules`).
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ class PlanPart(Generic[Value]):
         self.value = value
 
     def __reduce__(self) -> tuple[Callable[[bytes], PlanPart[Any]], tuple[bytes]]:
+        # Spark's copy of cloudpickle has no types; unlike pickle it takes classes of a notebook.
         return _received, (cloudpickle.dumps(self.value),)  # type: ignore[no-untyped-call]
 
 

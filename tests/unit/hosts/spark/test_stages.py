@@ -174,7 +174,7 @@ QUERIES = {
 
 def sent(value):
     """Return a value as a task of Spark gets it."""
-    return pickle.loads(cloudpickle.dumps(value))  # noqa: S301
+    return pickle.loads(cloudpickle.dumps(value))  # noqa: S301  # the test's own bytes
 
 
 @pytest.mark.parametrize("name", QUERIES)
