@@ -79,7 +79,7 @@ class Deliver:
         Which one.
     events, ranges
         The events that came, and which of them are for the instance: pairs of a first row and the
-        one behind the last, rising, with gaps between; None where all are.
+        one behind the last, rising, with gaps between; None where all are. Others tell the time.
     split
         Its windows that open and close.
     arrived
@@ -129,8 +129,8 @@ class Answer:
         How many windows it has open.
     events
         How many events it was delivered.
-    idle
-        Partitions that it has forgotten.
+    idle, seen
+        Partitions that it has forgotten, and how many events it has had of each.
     """
 
     matches: WindowMatches
@@ -141,6 +141,7 @@ class Answer:
     open_windows: int = 0
     events: int = 0
     idle: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    seen: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)

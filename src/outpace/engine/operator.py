@@ -54,7 +54,7 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers
-from outpace.engine.split.schedule import Schedule, scheduler_of
+from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.windows import Split, Windows, joined_windows
 from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
@@ -145,7 +145,6 @@ class Front(Stateful):
         self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
         self._schedule: Schedule | None = None
         if spec.instances is not None:
-            assert windows is not None, "only windows are shared by instances"
             query = spec.query.instances(spec.instances, spec.query.scheduler)
             self._scheduler = scheduler_of(query)
             self._schedule = make_schedule(self._scheduler, spec.instances, windows)
@@ -413,7 +412,7 @@ class Front(Stateful):
     ) -> Iterator[Deliver | Routed]:
         splitter, events, split = self._splitter, self._no_events, NO_SPLIT
         arrived = self.arrived + rows.num_rows
-        changes = splitter is not None or self._lost
+        changes = self._lost or splitter is not None or self._schedule is not None
         if rows.num_rows or splitter is None:
             events = self._numbers.number(rows)
             split = NO_SPLIT if splitter is None else splitter.push(events)
@@ -431,7 +430,12 @@ class Front(Stateful):
             self._unanswered[0] += changes
             yield Deliver(0, events, None, split, arrived, watermark, ended)
         else:
-            for one in self._schedule.route(events, split, self._loads):
+            shares = self._schedule.route(events, split, self._loads)
+            if splitter is None:
+                if self._spec.bound.within is not None and rows.num_rows:
+                    watermark = max(watermark, int(events.times[-1]))
+                shares += self._others(shares, watermark, ended=ended)
+            for one in shares:
                 delivery = Deliver(
                     one.instance, events, one.ranges, one.split, arrived, watermark, ended
                 )
@@ -442,6 +446,14 @@ class Front(Stateful):
             touched = np.union1d(events.partition, split.closed.partition)
             self._numbers.forget(splitter.idle(touched))
         yield Routed(arrived, watermark, ended)
+
+    def _others(self, shares: Sequence[Delivery], watermark: int, *, ended: bool) -> list[Delivery]:
+        """Return what instances get that have no events: time and the end decide in partitions."""
+        if not ended and (self._spec.bound.within is None or watermark == NO_TIME):
+            return []
+        had = {one.instance for one in shares}
+        others = (number for number in range(len(self._loads)) if number not in had)
+        return [Delivery(number, *NO_ROWS, NO_SPLIT) for number in others]
 
     def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
         """Add what the passing of time closes, and the end of the input."""
@@ -458,8 +470,10 @@ class Front(Stateful):
             self._order.accept()
             self._numbers.accept()
             self._ended, self._untaken = self._untaken, None
-        if len(message.answer.idle):
-            self._numbers.forget(message.answer.idle, restart=True)
+        if len(idle := message.answer.idle):
+            # More events may be on their way to an instance that knows nothing of them yet.
+            over = self._numbers.taken[idle] == message.answer.seen
+            self._numbers.forget(idle[over], restart=True)
         if self._unanswered[message.instance]:
             self._unanswered[message.instance] -= 1
             if self._schedule is None:
@@ -556,7 +570,13 @@ class Instance(Stateful):
         watermark = self._watermark(delivery.watermark)
         matcher = self._matcher
         if isinstance(matcher, PartitionMatcher):
-            settled = matcher.step(events, watermark=watermark, ended=ended)
+            settled = matcher.step(
+                events,
+                watermark=watermark,
+                ended=ended,
+                stream=delivery.events,
+                arrived=delivery.arrived,
+            )
             return Answer(
                 settled.matches,
                 settled.timed_out,
@@ -565,6 +585,7 @@ class Instance(Stateful):
                 self._told(watermark),
                 events=delivery.size,
                 idle=settled.idle,
+                seen=settled.seen,
             )
         matches = matcher.step(events, delivery.split, arrived=delivery.arrived, ended=ended)
         return Answer(
@@ -590,11 +611,11 @@ class Instance(Stateful):
         """Go on from what `state` returned, and a front that was saved with it, if any."""
         fresh = Instance(self._spec, tells_time=self._tells_time)
         if isinstance(fresh._matcher, PartitionMatcher):
-            assert front is not None, "partitions are matched where they are numbered"
-            fresh._matcher.restore(state, front.taken, front.arrived)
-        else:
-            known = (None, None) if front is None else (front.opened(), front.taken)
+            known = () if front is None else (front.taken, front.arrived)
             fresh._matcher.restore(state, *known)
+        else:
+            windows = (None, None) if front is None else (front.opened(), front.taken)
+            fresh._matcher.restore(state, *windows)
         self.become(fresh)
 
     def _watermark(self, watermark: int) -> int:
@@ -695,6 +716,9 @@ class Back(Stateful):
 
     def _complete(self) -> list[Emit]:
         """Return what no due answer can change any more."""
+        if self._spec.windows is None and not any(self._due):
+            # What time makes final comes before the next event, which need not come soon.
+            return self._emit(self._merger.rest())
         now = ENDED if self._ended else self._arrived
         for number, (due, horizon) in enumerate(zip(self._due, self._horizons, strict=True)):
             frontier = due[0] if due else now

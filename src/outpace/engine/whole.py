@@ -32,7 +32,12 @@ from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, joined_windows
 from outpace.engine.window_match.identity import match_ids
 from outpace.engine.window_match.matcher import ROWS_IN_STEP
-from outpace.engine.window_match.result import LazyMatches, WindowMatches, found_matches
+from outpace.engine.window_match.result import (
+    COMPLETING,
+    LazyMatches,
+    WindowMatches,
+    found_matches,
+)
 from outpace.engine.window_match.sharing import sharing
 
 #: What an instance says of which nobody knows what it finds.
@@ -61,9 +66,17 @@ def match_whole(
         assert matcher is not None
         whole = WholePartitions(spec.task, rows, lambda _: matcher)
         block, found = whole.block, whole.found
-        partitions = np.arange(len(block.segments) - 1)
         ids = partial(match_ids, spec.task, block, found)
-        return found_matches(spec.task, block, found, found.settled, partitions, ids)
+        return found_matches(
+            spec.task,
+            block,
+            found,
+            found.settled,
+            ids,
+            phase=lambda: np.full(len(found.start), COMPLETING),
+            window=lambda: np.zeros(len(found.start), np.int64),
+            partition=lambda: found.segment,
+        )
     tables, events, owners = [], [], []
     for matches in _in_steps(spec, _sorted(spec, rows), progress):
         # Mostly the rows are wanted alone: what tells matches apart would keep the events.

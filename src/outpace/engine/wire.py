@@ -107,7 +107,7 @@ class _Layout:
 
 
 _DELIVERY: Final = _Layout(numbers=5, parts=4)
-_ANSWER: Final = _Layout(numbers=7, parts=5)
+_ANSWER: Final = _Layout(numbers=7, parts=6)
 _STIMULUS: Final = _Layout(numbers=2, parts=3)
 
 
@@ -136,6 +136,8 @@ def pack_events(events: Events, columns: Sequence[str]) -> pa.RecordBatch:
 def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False) -> bytes:
     """Write a delivery: its own events, those columns of them that instances need.
 
+    Without windows it is all events, as those of others tell the time.
+
     Parameters
     ----------
     delivery, spec
@@ -143,14 +145,15 @@ def write_delivery(delivery: Deliver, spec: OperatorSpec, *, apart: bool = False
     apart
         Whether the events lie in a block elsewhere: then it is said which of them are its own.
     """
-    own, split = delivery.events if apart else delivery.own_events, delivery.split
-    first = int(own.arrival[0]) if len(own.arrival) else delivery.arrived
+    whole = apart or spec.windows is None
+    events, split = delivery.events if whole else delivery.own_events, delivery.split
+    first = int(events.arrival[0]) if len(events.arrival) else delivery.arrived
     block, ranges = b"", b""
-    if apart:
+    if whole:
         known = [[0, delivery.size]] if delivery.ranges is None else delivery.ranges
         ranges = np.array(known, "<i8").tobytes()
-    elif len(own.arrival):
-        block = block_cells([pack_events(own, spec.kept.names)])[0].as_buffer()
+    if not apart and len(events.arrival):
+        block = block_cells([pack_events(events, spec.kept.names)])[0].as_buffer()
     return _DELIVERY.join(
         (delivery.instance, delivery.arrived, delivery.watermark, delivery.ended, first),
         [block, ranges, write_windows(split.opened), write_windows(split.closed)],
@@ -164,8 +167,11 @@ def read_delivery(
     (instance, arrived, watermark, ended, first), parts = _DELIVERY.part(data)
     rows, ranges, opened, closed = parts
     columns = pa.schema([*spec.kept, *_NUMBERS])
-    if block is not None:
-        own = np.frombuffer(ranges, "<i8").reshape(-1, 2)
+    own, given = np.frombuffer(ranges, "<i8").reshape(-1, 2), None
+    if spec.windows is None and (block is not None or len(rows)):
+        wide = read_block(rows, columns) if block is None else wide_columns(block, columns)
+        events, given = _events(wide, first, spec.bound), own
+    elif block is not None:
         # What it has of others is left where it is.
         low, high = int(own[0, 0]), int(own[-1, 1])
         wide = wide_columns(block.slice(low, high - low), columns)
@@ -175,7 +181,7 @@ def read_delivery(
     else:
         events = no_events(spec.kept)
     split = Split(read_windows(opened), read_windows(closed))
-    return Deliver(instance, events, None, split, arrived, watermark, bool(ended))
+    return Deliver(instance, events, given, split, arrived, watermark, bool(ended))
 
 
 def write_answer(answer: Answer) -> bytes:
@@ -188,15 +194,16 @@ def write_answer(answer: Answer) -> bytes:
     if answer.timed_out.column_names:
         timed_out = write_table(answer.timed_out)
     known = answer.watermark, answer.open_windows, answer.events
+    idle = [line.astype("<i8").tobytes() for line in (answer.idle, answer.seen)]
     return _ANSWER.join(
         (answer.frontier, answer.horizon, *known, matches.diff, matches.confirmed),
-        [table, timed_out, ids, answer.idle.astype("<i8").tobytes(), numbers],
+        [table, timed_out, ids, *idle, numbers],
     )
 
 
 def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
     """Read what `write_answer` wrote; `output` has the columns of the result."""
-    known, (table, timed_out, words, idle, numbers) = _ANSWER.part(data)
+    known, (table, timed_out, words, *idle, numbers) = _ANSWER.part(data)
     frontier, horizon, watermark, open_windows, events, diff, confirmed = known
     matches = WindowMatches.none(output)
     if len(numbers):
@@ -217,7 +224,7 @@ def read_answer(data: pa.Buffer, output: pa.Schema) -> Answer:
         watermark,
         open_windows,
         events,
-        np.frombuffer(idle, "<i8").astype(np.int64),
+        *(np.frombuffer(line, "<i8").astype(np.int64) for line in idle),
     )
 
 

@@ -66,6 +66,11 @@ class Block:
     floors
         Empty, or for each row the first row that a match which it completes is wanted to start
         with. A matcher may return other matches, too.
+    stream
+        The times of the newest rows of all partitions, also of those that others match, and their
+        arrival numbers; None where the rows of the block are all.
+    arrived
+        How many rows have come, of all partitions; None where the rows of the block tell it.
     """
 
     columns: Mapping[str, pa.Array]
@@ -77,11 +82,27 @@ class Block:
     ended: bool
     watermark: int = NO_TIME
     floors: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    stream: tuple[Integers, Integers] | None = None
+    arrived: int | None = None
 
     @property
     def size(self) -> int:
         """The number of rows."""
         return int(self.segments[-1])
+
+    @property
+    def next_arrival(self) -> int:
+        """The number that a row which comes behind all others would have."""
+        return int(self.arrivals.max(initial=-1)) + 1 if self.arrived is None else self.arrived
+
+    def clock(self) -> tuple[Integers, Integers]:
+        """Return the times that the watermark has passed, and the arrivals that moved it there."""
+        if self.stream is None:
+            order = np.argsort(self.arrivals, kind="stable")
+            times, arrivals = self.times[order], self.arrivals[order]
+        else:
+            times, arrivals = self.stream[0], self.stream[1].copy()
+        return np.maximum.accumulate(times), arrivals
 
 
 @dataclass

@@ -267,7 +267,7 @@ class GraphMatcher:
             turn = partial(
                 match_by_start,
                 *common, barriers, numbers, consumed, clock, clock_settled,
-                int(block.arrivals.max()) + 1 if block.size else 0,
+                block.next_arrival,
                 rules.waits, rules.per_start, rules.per_partition, rules.skip, rules.strict,
                 rules.consume is Consume.SELECTED, rules.consume is Consume.ALL,
             )  # fmt: skip
@@ -404,8 +404,7 @@ def _clock(block: Block) -> tuple[Integers, Integers]:
     """Return the times that the watermark has passed, and the arrivals that moved it there."""
     if block.watermark == NO_TIME or not len(block.times):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    order = np.argsort(block.arrivals, kind="stable")
-    return np.maximum.accumulate(block.times[order]), block.arrivals[order]
+    return block.clock()
 
 
 def _by_completion(found: Integers, taken: Integers) -> tuple[Integers, Integers]:

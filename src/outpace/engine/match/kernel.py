@@ -512,13 +512,12 @@ def _settled(block: Block, out: Buffers, matches: int) -> Integers:
         settled += int(block.arrivals[0])
     else:
         settled = np.empty(matches, np.int64)
-        following = int(block.arrivals.max(initial=-1)) + 1
         latest_arrivals(
             block.arrivals,
             block.segments,
             out.segment[:matches],
             out.reach[:matches],
-            following,
+            block.next_arrival,
             settled,
         )
     waited = np.flatnonzero(out.passed[:matches] != NO_TIME)

@@ -22,7 +22,7 @@ class Arrivals:
     def __init__(self, block: Block) -> None:
         self._block = block
         #: What a row that comes after all others would be numbered.
-        self._next = int(block.arrivals.max()) + 1 if block.size else 0
+        self._next = block.next_arrival
         self._crossings: tuple[list[int], list[int]] | None = None
 
     def of_segment(self, index: int) -> Callable[[SearchReach], int]:
@@ -49,9 +49,8 @@ class Arrivals:
         if self._block.watermark < deadline:
             return self._next
         if self._crossings is None:
-            order = np.argsort(self._block.arrivals, kind="stable")
-            newest = np.maximum.accumulate(self._block.times[order])
-            self._crossings = newest.tolist(), self._block.arrivals[order].tolist()
+            newest, numbers = self._block.clock()
+            self._crossings = newest.tolist(), numbers.tolist()
         newest_times, arrivals = self._crossings
         at = bisect_left(newest_times, deadline)
         return arrivals[at] if at < len(arrivals) else self._next

@@ -8,7 +8,7 @@ from outpace.engine.split.content import ContentSplitter, LandmarkSplitter
 from outpace.engine.split.count import CountSplitter
 from outpace.engine.split.listed import ListedSchedule
 from outpace.engine.split.predicate import PredicateSplitter
-from outpace.engine.split.schedule import Schedule
+from outpace.engine.split.schedule import PartitionSchedule, Schedule
 from outpace.engine.split.splitter import Splitter
 from outpace.engine.split.unkeyed import UnkeyedCountSplitter, UnkeyedTimeSplitter
 from outpace.pattern.bind.windows import (
@@ -66,8 +66,8 @@ def make_splitter(windows: BoundWindows) -> Splitter:
 _IN_ORDER = (ByCount, ByTime, BySession, ByLandmark)
 
 
-def make_schedule(scheduler: Scheduler, instances: int, windows: BoundWindows) -> Schedule:
-    """Return the schedule of bound windows; see `scheduler_of`.
+def make_schedule(scheduler: Scheduler, instances: int, windows: BoundWindows | None) -> Schedule:
+    """Return the schedule of bound windows, or of partitions without any; see `scheduler_of`.
 
     Examples
     --------
@@ -75,6 +75,8 @@ def make_schedule(scheduler: Scheduler, instances: int, windows: BoundWindows) -
     >>> type(make_schedule(RoundRobin(), 4, windows)).__name__
     'BatchedSchedule'
     """
+    if windows is None:
+        return PartitionSchedule(scheduler, instances)
     if not windows.keyed and isinstance(windows.kind, _IN_ORDER):
         if instances == 1 or isinstance(scheduler, ByKey):
             return BatchedSchedule(1, instances, used=1)

@@ -17,10 +17,15 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.split.placement import WindowPlaces
-from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, rows_by_owner
+from outpace.engine.split.schedule import (
+    NO_ROWS,
+    Delivery,
+    Schedule,
+    ask_scheduler,
+    rows_by_owner,
+)
 from outpace.engine.split.windows import Split, Windows, part_windows
 from outpace.engine.state import NATURAL, integer, integers, require
-from outpace.errors import BindError
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, RoundRobin, Scheduler
 
 
@@ -132,14 +137,7 @@ class ListedSchedule(Schedule):
         for index in range(len(opened)):
             partition, number = int(opened.partition[index]), int(opened.number[index])
             window = Candidate(partition, number, int(numbers[index]), int(earlier[index]))
-            instance = self._scheduler.assign(window, tuple(current))
-            if not isinstance(instance, int | np.integer) or not 0 <= instance < self._instances:
-                raise BindError(
-                    f"scheduler {type(self._scheduler).__name__} returned {instance!r}",
-                    detail=f"for window {number} of partition {partition}",
-                    hint=f"return a number from 0 to {self._instances - 1}",
-                )
-            assigned[index] = instance
+            assigned[index] = instance = ask_scheduler(self._scheduler, window, current)
             current[instance] += stops.get((partition, number), rest[index]) - starts[index]
         return assigned
 

@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import Integers, grown
 from outpace.engine.event import Events
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.state import NATURAL, State, integer
-from outpace.errors import StateError
+from outpace.engine.state import NATURAL, State, integer, integers
+from outpace.errors import BindError, StateError
 from outpace.pattern.query import Query
-from outpace.pattern.schedulers import Batches, ByKey, Scheduler
+from outpace.pattern.schedulers import Batches, ByKey, Candidate, Scheduler
 from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows
 from outpace.pattern.windows import Windows as WindowSpec
 
@@ -105,6 +105,73 @@ class Schedule(Stateful, ABC):
         self, numbers: Mapping[str, object], tables: list[pa.Table], opened: Windows | None
     ) -> None:
         """Take over what `_kept` returned."""
+
+
+class PartitionSchedule(Schedule):
+    """Gives partitions to instances, where there are no windows: one is a window that stays open.
+
+    A partition that is forgotten leaves its number, and with it its place, to another one. Memory:
+    an integer for each number.
+
+    Parameters
+    ----------
+    scheduler
+        Who gets a partition; see `scheduler_of`.
+    instances
+        The number of instances.
+    """
+
+    CHANGED = ("_owners",)
+
+    def __init__(self, scheduler: Scheduler, instances: int) -> None:
+        super().__init__(instances)
+        self._scheduler = scheduler
+        #: The instance of each partition, by its number; -1 while there is none.
+        self._owners = np.zeros(0, np.int64)
+        self._opened = 0
+
+    def route(self, events: Events, split: Split, loads: Sequence[float]) -> list[Delivery]:
+        """Return what each instance gets; instances that get nothing are left out."""
+        codes, numbers = events.codes
+        self._owners = grown(self._owners, int(numbers.max(initial=-1)) + 1, -1)
+        new = np.flatnonzero(self._owners[numbers] < 0)
+        if len(new):
+            current = [float(load) for load in loads]
+            sizes = np.bincount(codes, minlength=len(numbers))
+            for partition, size in zip(numbers[new].tolist(), sizes[new].tolist(), strict=True):
+                window = Candidate(partition, 0, self._opened, 0)
+                owner = ask_scheduler(self._scheduler, window, current)
+                self._owners[partition] = owner
+                self._opened += 1
+                current[owner] += size
+        self.events_sent += len(codes)
+        owner = self._owners[numbers][codes]
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        ranges = np.stack([first, np.append(first[1:], len(owner))[: len(first)]], axis=1)
+        order = np.argsort(owner[first], kind="stable")
+        rows = rows_by_owner(owner[first][order], ranges[order])
+        return [Delivery(instance, *own, split) for instance, own in rows.items()]
+
+    def _kept(self) -> tuple[dict[str, object], list[pa.Table]]:
+        return {"opened": self._opened}, [pa.table({"owner": self._owners})]
+
+    def _set_kept(
+        self, numbers: Mapping[str, object], tables: list[pa.Table], opened: Windows | None
+    ) -> None:
+        self._opened = integer(numbers, "opened", NATURAL)
+        (self._owners,) = integers(tables[0], owner=range(-1, self._instances))
+
+
+def ask_scheduler(scheduler: Scheduler, window: Candidate, loads: Sequence[float]) -> int:
+    """Return the instance that a scheduler gives a window to, or refuse what is none."""
+    instance = scheduler.assign(window, tuple(loads))
+    if not isinstance(instance, int | np.integer) or not 0 <= instance < len(loads):
+        raise BindError(
+            f"scheduler {type(scheduler).__name__} returned {instance!r}",
+            detail=f"for window {window.number} of partition {window.partition}",
+            hint=f"return a number from 0 to {len(loads) - 1}",
+        )
+    return int(instance)
 
 
 def rows_by_owner(owner: Integers, ranges: Integers) -> dict[int, tuple[Integers, int]]:

@@ -15,7 +15,7 @@ for those that it looks ahead to: time ends no wait then.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,12 @@ from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require, typed
 from outpace.engine.window_match.identity import identified
-from outpace.engine.window_match.result import WindowMatches, found_matches
+from outpace.engine.window_match.result import (
+    CLOSING,
+    COMPLETING,
+    WindowMatches,
+    found_matches,
+)
 from outpace.engine.window_match.stops import Stops
 from outpace.errors import StateError
 from outpace.pattern.values import TIME_LIMIT
@@ -68,13 +73,14 @@ class StepResult(NamedTuple):
         The matches, in the order in which they come out.
     timed_out
         Partial matches that WITHIN ended, where asked for.
-    idle
-        Partitions that nothing is known of any more.
+    idle, seen
+        Partitions that nothing is known of any more, and how many rows each of them has had.
     """
 
     matches: WindowMatches
     timed_out: pa.Table
     idle: Integers
+    seen: Integers
 
 
 class PartitionMatcher(Stateful):
@@ -126,7 +132,15 @@ class PartitionMatcher(Stateful):
         undecided = kept.numbers[0] >= self._stops.resume(kept.key).next_start
         return count_starts(self.task, kept.rows, undecided)
 
-    def step(self, events: Events, *, watermark: int = NO_TIME, ended: bool = False) -> StepResult:
+    def step(
+        self,
+        events: Events,
+        *,
+        watermark: int = NO_TIME,
+        ended: bool = False,
+        stream: Events | None = None,
+        arrived: int | None = None,
+    ) -> StepResult:
         """Take the next events and return what they make final.
 
         After an error nothing is taken, unless a step has `begun`.
@@ -139,6 +153,9 @@ class PartitionMatcher(Stateful):
             No later event has a time before this.
         ended
             No more events come.
+        stream, arrived
+            All that came with them, also for other instances, and how many the stream has had;
+            None where these events are all.
         """
         rows = events.rows.select(self._columns)
         newest = max(min(watermark, TIME_LIMIT - 1), self._newest(rows))
@@ -146,12 +163,14 @@ class PartitionMatcher(Stateful):
         _, numbers = events.codes
         keys = self._kept.keys if ended else np.union1d(numbers, passed)
         self._stops.make_room(numbers)
-        block, keys = self._block(events, rows, keys.astype(np.int64), newest, ended=ended)
+        clock = None if stream is None else (stream.times, stream.arrival)
+        known = {"watermark": newest, "ended": ended, "stream": clock, "arrived": arrived}
+        block, keys = self._block(events, rows, keys.astype(np.int64), known)
         outcome = self.matcher(block, self._stops.resume(keys))
-        matches, timed_out = self._emit(block, keys, outcome)
+        matches, timed_out = self._emit(block, outcome)
         self.begun += 1
         self._watermark = newest
-        return StepResult(matches, timed_out, self._retain(block, keys, outcome))
+        return StepResult(matches, timed_out, *self._retain(block, keys, outcome))
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -161,8 +180,13 @@ class PartitionMatcher(Stateful):
         header = {"query": fingerprint(self.task.bound), "watermark": self._watermark}
         return State(header, [self._stops.table(), places, kept.rows])
 
-    def restore(self, state: State, taken: Integers, arrived: int) -> None:
-        """Go on from what `state` returned; so many rows were taken, of each and of all."""
+    def restore(
+        self, state: State, taken: Integers | None = None, arrived: int = NATURAL.stop
+    ) -> None:
+        """Go on from what `state` returned; so many rows were taken, of each and of all, if known.
+
+        What is kept of a partition ends with its last row.
+        """
         header, (stops, places, rows) = state.content(3)
         if header.get("query") != fingerprint(self.task.bound):
             raise StateError(
@@ -171,6 +195,7 @@ class PartitionMatcher(Stateful):
             )
         self._begin()
         self._watermark = integer(header, "watermark")
+        taken = _taken_by(stops, places) if taken is None else taken
         self._stops.restore(stops, taken)
         rows = typed(rows, self._rows)
         require(rows.num_rows == places.num_rows, "rows have no places")
@@ -207,17 +232,25 @@ class PartitionMatcher(Stateful):
         fits = (first[known] <= starts) & (starts <= taken[known])
         require(fits.all(), "a start has no row")
 
-    def _emit(
-        self, block: Block, keys: Integers, outcome: Outcome
-    ) -> tuple[WindowMatches, pa.Table]:
+    def _emit(self, block: Block, outcome: Outcome) -> tuple[WindowMatches, pa.Table]:
         found, late = outcome.found, outcome.timed_out
         matches, timed_out = self._no_matches, self._no_timeouts
         if len(found.start):
             shown = self._shown_at(block, found)
-            order = emission_order(block, found, shown)
-            found = take_matches(found, order)
-            ids = identified(self.task, block, found)
-            matches = found_matches(self.task, block, found, shown[order], keys, ids)
+            begun = starts_in_order(block, found, shown)
+            order = np.lexsort((begun, shown))
+            found, shown = take_matches(found, order), shown[order]
+            waited, time = shown == block.next_arrival, NEVER if block.ended else block.watermark
+            matches = found_matches(
+                self.task,
+                block,
+                found,
+                shown,
+                identified(self.task, block, found),
+                phase=lambda: np.where(waited, CLOSING, COMPLETING),
+                window=lambda: np.where(waited, time, 0),
+                partition=lambda: begun[order],
+            )
         if late is not None and len(late.start):
             late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
             timed_out = timed_out_table(self.task, block, late)
@@ -227,7 +260,7 @@ class PartitionMatcher(Stateful):
         """Return when a match became final, counting the rows that NEXT looks ahead to."""
         if block.ended:
             # The end settles all that is left, at once.
-            return np.zeros(len(found.start), np.int64)
+            return np.full(len(found.start), block.next_arrival)
         ahead = self._reach.ahead
         if not ahead:
             return found.settled
@@ -239,9 +272,12 @@ class PartitionMatcher(Stateful):
         return shown
 
     def _block(
-        self, events: Events, rows: pa.Table, keys: Integers, watermark: int, *, ended: bool
+        self, events: Events, rows: pa.Table, keys: Integers, known: dict[str, Any]
     ) -> tuple[Block, Integers]:
-        """Join the rows kept of some keys and the new ones; return the block and its keys."""
+        """Join the rows kept of some keys and the new ones; return the block and its keys.
+
+        What else is known of it is given.
+        """
         kept = self._kept.take(keys)
         codes, new = events.codes
         place = np.searchsorted(keys, new).astype(np.int32)
@@ -265,7 +301,11 @@ class PartitionMatcher(Stateful):
         ordinals, arrivals = (_grouped(line, grouping) for line in numbers)
         there = np.flatnonzero(np.diff(grouping.segments))
         segments = np.append(grouping.segments[there], len(codes))
-        ahead = 0 if ended else self._reach.ahead
+        ahead = 0 if known["ended"] else self._reach.ahead
+        if ahead:
+            # Rows that are only looked ahead at are not seen by the matcher yet, so time must not
+            # settle what they could still change.
+            known["watermark"] = NO_TIME
         block = Block(
             columns=columns,
             segments=segments,
@@ -273,10 +313,7 @@ class PartitionMatcher(Stateful):
             ordinals=ordinals,
             arrivals=arrivals,
             times=time_values(self.task.bound, columns),
-            ended=ended,
-            # Rows that are only looked ahead at are not seen by the matcher yet, so time must not
-            # settle what they could still change.
-            watermark=NO_TIME if ahead else watermark,
+            **known,
         )
         return block, keys[there]
 
@@ -288,11 +325,12 @@ class PartitionMatcher(Stateful):
         last = rows.column(bound.time).slice(rows.num_rows - 1)
         return max(self._watermark, int(valid_times(bound.time, last)[0]))
 
-    def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> Integers:
-        """Keep what is still needed of each partition, and return those that nothing is of."""
+    def _retain(self, block: Block, keys: Integers, outcome: Outcome) -> tuple[Integers, Integers]:
+        """Keep what is still needed of each partition; see `StepResult` for what is returned."""
         self._stops.stop(keys, outcome.resume)
         begin, end = block.segments[:-1], block.segments[1:]
-        first = np.maximum(outcome.keep_from - self._reach.back, begin)
+        back = 0 if block.ended else self._reach.back
+        first = np.maximum(outcome.keep_from - back, begin)
         sizes = end - first
         rows = np.repeat(end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
         columns = [gather(block.columns[name], rows) for name in self._columns]
@@ -301,9 +339,10 @@ class PartitionMatcher(Stateful):
         self._kept.replace(keys, RowsWithKeys(kept, np.repeat(keys, sizes), numbers))
         self._deadlines.forget(self._watermark)
         self._wait(keys, block.times, outcome.keep_from, end)
-        idle: Integers = keys[(sizes == 0) & ~self._remembered(outcome.resume)]
+        unneeded = (sizes == 0) & ~self._remembered(outcome.resume)
+        idle: Integers = keys[unneeded]
         self._stops.forget(idle)
-        return idle
+        return idle, block.ordinals[end[unneeded] - 1] + 1
 
     def _remembered(self, resume: Resume) -> Booleans:
         """Say which partitions must stay known even without rows."""
@@ -327,11 +366,11 @@ class PartitionMatcher(Stateful):
         self._deadlines.replace(keys, deadline)
 
 
-def emission_order(block: Block, found: BlockMatches, shown: Integers) -> Integers:
-    """Return the order in which a stream shows matches that became final at these rows.
+def starts_in_order(block: Block, found: BlockMatches, shown: Integers) -> Integers:
+    """Return the starts by which a stream orders matches that became final at these rows.
 
-    Among those that one row made final it is that of their starts, but a partition keeps its own
-    order: a match does not come before one with a lower number.
+    That counts among those that one row made final, but a partition keeps its own order: a match
+    does not come before one with a lower number, so it has the start of that one at least.
     """
     begun = block.arrivals[found.start]
     falls = begun[1:] < begun[:-1]
@@ -339,10 +378,21 @@ def emission_order(block: Block, found: BlockMatches, shown: Integers) -> Intege
         apart = (np.diff(found.segment) != 0) | (np.diff(shown) != 0)
         if (falls & ~apart).any():
             group = np.cumsum(np.append(0, apart)) * len(begun)
+            rising = np.argsort(begun, kind="stable")
             rank = np.empty(len(begun), np.int64)
-            rank[np.argsort(begun, kind="stable")] = np.arange(len(begun))
-            begun = np.maximum.accumulate(rank + group) - group
-    return np.lexsort((begun, shown))
+            rank[rising] = np.arange(len(begun))
+            begun = begun[rising[np.maximum.accumulate(rank + group) - group]]
+    return begun
+
+
+def _taken_by(stops: pa.Table, places: pa.Table) -> Integers:
+    """Return how many rows each partition has had, by what was saved of it."""
+    known, starts = integers(stops, partition=NATURAL, next_start=NATURAL)
+    key, ordinal = integers(places, partition=NATURAL, ordinal=NATURAL)
+    taken = np.zeros(max(known.max(initial=-1), key.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(taken, known, starts)
+    np.maximum.at(taken, key, ordinal + 1)
+    return taken
 
 
 def _grouped(values: Integers, grouping: Grouping) -> Integers:

@@ -51,6 +51,8 @@ class WindowMatches:
         Match m has the table's rows `offsets[m]` up to `offsets[m + 1]`.
     event, phase, window, partition
         What the matches are ordered by: x, CLOSING or COMPLETING, y, and the partition's number.
+        In a stream without windows, CLOSING is what time or the end made final behind the rows;
+        then that time, or 0, stands for the window, and the start for the partition.
     identify
         Returns what tells the matches apart, see `ids`.
     diff
@@ -201,10 +203,10 @@ def found_matches(
     block: Block,
     found: BlockMatches,
     event: Integers,
-    partition: Integers,
     identify: Callable[[], MatchIds],
+    **order: Callable[[], Integers],
 ) -> WindowMatches:
-    """Return matches in partitions: what was found, when, and the partitions of the segments."""
+    """Return matches in partitions: what was found, when, and what else orders them."""
     table, match_of = match_rows(task, block, found)
 
     def offsets() -> Integers:
@@ -212,11 +214,7 @@ def found_matches(
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     return LazyMatches(
-        {"table": table, "event": event, "identify": identify},
-        offsets=offsets,
-        phase=lambda: np.full(len(event), COMPLETING),
-        window=lambda: np.zeros(len(event), np.int64),
-        partition=lambda: partition[found.segment],
+        {"table": table, "event": event, "identify": identify}, offsets=offsets, **order
     )
 
 

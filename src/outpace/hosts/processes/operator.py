@@ -40,12 +40,12 @@ _TURN_S: Final = 0.1
 
 
 class ParallelOperator:
-    """A query over windows, matched by processes.
+    """A query, matched by processes that share its windows, or its partitions without any.
 
     Parameters
     ----------
     query
-        A query over windows.
+        The query.
     schema
         The columns of its input.
     disorder, sources
@@ -70,7 +70,8 @@ class ParallelOperator:
         aside: Callable[[SetAside], None] = lambda aside: None,
     ) -> None:
         count = query.instance_count
-        spec = OperatorSpec(query, schema, disorder=disorder, sources=sources, instances=count)
+        alone = query.instances(1, query.scheduler)
+        spec = OperatorSpec(alone, schema, disorder=disorder, sources=sources, instances=count)
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
             compile_when_loaded(spec.matcher)
@@ -86,7 +87,7 @@ class ParallelOperator:
         self._ring = Ring(context, slots, memory // slots)
         # A scheduler decides here, so it need not be something that another process can import.
         share = slots // (2 * count)
-        setup = Setup(replace(spec, query=query.instances(count)), self._ring, share)
+        setup = Setup(replace(spec, query=query.instances(1)), self._ring, share)
         try:
             self._processes = Processes(context, [setup] * count)
         except BaseException:
@@ -161,17 +162,23 @@ class ParallelOperator:
 
     def _send(self, deliveries: Sequence[Deliver]) -> None:
         """Send the deliveries of one block, whose events are written once."""
-        # An instance that is given windows alone reads no slot.
-        readers = sum(delivery.size > 0 for delivery in deliveries)
+        # An instance that is given windows alone reads no slot. Without windows all read what came,
+        # as its times decide in their partitions.
+        apart = self._spec.windows is not None
+        reads = [
+            delivery.size > 0 if apart else len(delivery.events.arrival) > 0
+            for delivery in deliveries
+        ]
+        readers = sum(reads)
         slot, size = -1, 0
         if readers:
             slot = self._slots.lease(readers)
             block = pack_events(deliveries[0].events, self._spec.kept.names)
             size = self._ring.write(slot, block)
             self.bytes_written += size
-        for delivery in deliveries:
+        for delivery, read in zip(deliveries, reads, strict=True):
             self.back.step(delivery)
-            at = slot if delivery.size else -1
+            at = slot if read else -1
             work = WorkItem(at, size, write_delivery(delivery, self._spec, apart=True))
             self._parcels[delivery.instance] += 1
             self._processes.send(delivery.instance, work)

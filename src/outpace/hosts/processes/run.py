@@ -36,7 +36,7 @@ from outpace.engine.message import (
     TimeTold,
 )
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.rows.times import as_integer, as_integers
+from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
 from outpace.errors import BindError, missing_column
 from outpace.hosts.clock import clock_time
@@ -52,7 +52,6 @@ from outpace.pattern.bind.check import INSTANCES_MAX, check_instances
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, checked_query
-from outpace.pattern.windows import LandmarkWindows
 from outpace.plan.late_events import LateEvents
 
 #: The longest wait for anything, after which it is looked whether the run was stopped.
@@ -81,7 +80,7 @@ def run(
     ----------
     query
         What to detect; `Query.over` and `Query.instances` say in which windows and in how many
-        processes. Without windows each partition is one.
+        processes. Without windows each partition is one that stays open.
     sources
         Where events come from, which are ordered by time, sequence number and source. Each source
         is in order, or as far out of it as the query's disorder says.
@@ -130,14 +129,13 @@ def run(
             detail=f"the time of the sources is '{given[0].time}'",
             hint=f'write order_by("{given[0].time}")',
         )
-    whole = query if query.windows is not None else query.over(LandmarkWindows())
-    check_instances(whole)
+    check_instances(query, windowed=False)
     if query.order_of_arrival is not None:
         # The next event of a source that is out of order promises nothing.
         given = tuple(
             replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
         )
-    useful = _within_use(whole)
+    useful = _within_use(query)
     return Run(useful, list(given), rate_control, memory, batch_rows, aside)
 
 
@@ -376,11 +374,6 @@ class Run:
                 self.metrics.sources[source].events += size
                 rows = pa.Table.from_batches([item.slice(0, size)])
                 yield from operator.push(EventsArrived(rows, name, arrival=arrival))
-                if name is None and self._tells_time and self._query.order_of_arrival is None:
-                    # What is in order tells the time, also of windows that it is not for.
-                    last = rows.column(self._sources[0].time).slice(size - 1).drop_null()
-                    for passed in as_integers(last).tolist():
-                        yield from operator.push(TimeTold(passed))
 
     def _set_aside(self, aside: SetAside) -> None:
         """Count events that take no part, and say so."""

@@ -42,15 +42,15 @@ def check_clauses(query: Query) -> ast.Pattern:
     return tree
 
 
-def check_instances(query: Query) -> None:
-    """Refuse instances without windows that they could be given, and more than any host runs."""
+def check_instances(query: Query, *, windowed: bool = True) -> None:
+    """Refuse more instances than any host runs, and those without windows to share if asked to."""
     if query.instance_count > INSTANCES_MAX:
         raise BindError(
             f"there are at most {INSTANCES_MAX} instances, not {query.instance_count}",
             where="instances",
             hint="each is a process, or a task on Spark: have about as many as cores",
         )
-    if query.instance_count > 1 and query.windows is None:
+    if windowed and query.instance_count > 1 and query.windows is None:
         raise BindError(
             "instances are given windows, and the query has none",
             where="instances",

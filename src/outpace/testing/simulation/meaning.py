@@ -78,7 +78,7 @@ def fed_at_once(
 
     They have ended, or time has come so far. With the matches come partial matches that time ended.
     """
-    query = replace(query, order_of_arrival=None)
+    query = replace(query, order_of_arrival=None, instance_count=1, scheduler=None)
     operator = WholeOperator(
         OperatorSpec(query, events.schema, timeouts=timeouts, choose=make_twin)
     )

@@ -342,7 +342,9 @@ class Places:
             return read_delivery(pa.py_buffer(write_delivery(delivery, self._spec)), self._spec)
         data = pa.py_buffer(write_delivery(delivery, self._spec, apart=True))
         columns = self._spec.kept.names
-        block = pack_events(delivery.events, columns) if delivery.size else None
+        # Without windows also the events of others are read, which tell the time.
+        read = delivery.size or (self._spec.windows is None and len(delivery.events.arrival))
+        block = pack_events(delivery.events, columns) if read else None
         return read_delivery(data, self._spec, block)
 
     def _check_end(self) -> None:

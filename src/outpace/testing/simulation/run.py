@@ -105,8 +105,7 @@ class _Scenario:
         return self.arrival.events.schema
 
     def spec(self) -> OperatorSpec:
-        query = self.query
-        disorder = None
+        query, disorder = _alone(self.query), None
         if query.order_of_arrival is not None:
             disorder = bind_disorder(query, self.schema)
         return OperatorSpec(
@@ -114,7 +113,7 @@ class _Scenario:
             self.schema,
             disorder=disorder,
             sources=self.arrival.sources,
-            instances=query.instance_count if self.place == PLACES else None,
+            instances=self.query.instance_count if self.place == PLACES else None,
             timeouts=self.timeouts,
             choose=self.choose,
         )
@@ -184,15 +183,18 @@ def _draw(random: Random) -> _Scenario:
     stamped = random.random() < 0.2
     span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
     schema = _schema(stamped=stamped)
-    place = random.choice([ONE_PLACE, ONE_PLACE, PLACES, PLACES, STAGES])
-    windowed = place == PLACES or random.random() < 0.6
+    # How often there are windows, by place.
+    place, share = random.choice(
+        [(ONE_PLACE, 0.6), (ONE_PLACE, 0.6), (PLACES, 0.4), (PLACES, 1.0), (STAGES, 0.6)]
+    )
+    windowed = share == 1.0 or random.random() < share
     if random.random() < 0.15:
         case = draw_operator_query(random, span, windowed=windowed)
     else:
         case = draw_pattern_query(random, schema, span, windowed=windowed)
     keyed = random.random() < 0.4
     query = case.query.partition_by("key") if keyed else case.query
-    if query.windows is not None:
+    if query.windows is not None or place == PLACES:
         query = draw_instances(random, query)
     # The oracle tries all that there is, and so does a pattern that finds all.
     most = 40 if query.windows is not None or query.operator is not None else 16
@@ -207,6 +209,7 @@ def _draw(random: Random) -> _Scenario:
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     timeouts = query.operator is None and query.windows is None and query.bound is not None
+    timeouts = timeouts and place != PLACES  # A back has none.
     choose = random.choice([make_twin, _chosen])
     return _Scenario(replace(case, query=query), arrival, place, timeouts, choose)
 
@@ -229,19 +232,23 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
     table = to_arrow(events, query)
     spec = OperatorSpec(query, table.schema)
     table = in_order(spec.bound, table, spec.time)
-    places = [ONE_PLACE]
+    places = [ONE_PLACE, PLACES, PLACES]
     saves = _can_be_saved(query)
-    if query.windows is not None:
-        query = draw_instances(random, query)
-        places += [PLACES] * 2
     ways: list[Callable[..., DrawnArrival]] = [draw_in_order]
     if _has_stream_time(query, table.schema):
         # What comes at the same time stays in its order.
         ways += [partial(draw_disorder, own=False, whole=True)] * (len(query.order) == 1)
         places += [STAGES] * saves
     place = random.choice(places)
+    if query.windows is not None or place == PLACES:
+        query = draw_instances(random, query)
     arrival = random.choice(ways)(random, query, table, _PIECES[place])
     return _Scenario(QueryCase(query), arrival, place, False, _chosen, saves)
+
+
+def _alone(query: Query) -> Query:
+    """Return a query of one instance, with its scheduler: who shares it is said elsewhere."""
+    return query.instances(1, query.scheduler)
 
 
 def _can_be_saved(query: Query) -> bool:

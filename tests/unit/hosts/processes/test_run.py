@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,13 +336,91 @@ def test_a_source_that_breaks_is_told_while_another_is_quiet() -> None:
         over.set()
 
 
-def test_a_query_without_windows_has_one_for_each_partition() -> None:
-    query = op.Query().order_by("ts").pattern("A B").define(A="x = 0", B="x = 4")
-    query = query.measures(at="A.ts").partition_by("key").instances(2)
-    with op.run(query, Listed("a"), rate_control=None) as run:
+def rises() -> op.Query:
+    """A query without windows, of which time decides matches: the last of them may go on."""
+    query = op.Query().partition_by("key").order_by("ts").pattern("A B+").define(B="x > A.x")
+    return query.measures(first="A.ts", last="B.ts", number="MATCH_NUMBER()").within(20)
+
+
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("instances", [1, 3])
+def test_without_windows_matches_come_as_those_of_a_stream(instances: int, absent: bool) -> None:
+    query = rises()
+    if absent:
+        query = query.pattern("A -> B -> !C").define(A="x = 0", B="x = 4", C="x = 1")
+        query = query.skip_to_next_row()
+    sources = [Shuffled(f"s{first}", first=first, step=2) for first in range(2)]
+    patient = query.instances(instances).disorder(op.KSlack(18))
+    with op.run(patient, sources, batch_rows=150) as run:
         found = pa.concat_tables(list(run))
-    expected = op.match(table(), query.instances(1))
-    assert sorted(found["at"].to_pylist()) == sorted(expected["at"].to_pylist())
+    stream = op.open(query)
+    expected = pa.concat_tables([stream.push(table()), stream.finish()])
+    assert expected.num_rows
+    assert found.equals(expected)
+    assert sorted(found.to_pylist(), key=repr) == sorted(
+        op.match(table(), query).to_pylist(), key=repr
+    )
+    total = run.metrics.operator
+    assert (total.matches, total.duplication) == (found.num_rows, 1.0)
+    assert total.sent == sum(one.events for one in run.metrics.instances) == 2000
+    assert all(one.events for one in run.metrics.instances)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("instances", [1, 2])
+def test_without_windows_what_within_rules_out_is_forgotten(instances: int, keyed: bool) -> None:
+    rows = table().append_column("seq", pa.array(np.arange(2000)))
+    query = rises().partition_by(*["seq"] * keyed).instances(instances)
+    kept: list[int] = []
+    with ParallelOperator(
+        query, rows.schema, watch=lambda _, done, answer: kept.append(done.rows_kept)
+    ) as operator:
+        for begin in range(0, 2000, 100):
+            list(operator.push(EventsArrived(rows.slice(begin, 100))))
+            while any(operator.front.counters().unanswered):
+                operator.receive(None)
+        assert 0 < max(kept) <= 20
+        # Keys that nothing is known of are forgotten in the front as well.
+        assert operator.front.counters().partitions <= 20
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+@pytest.mark.parametrize("told", [False, True])
+def test_time_makes_the_match_of_a_quiet_key_final(instances: int, told: bool) -> None:
+    over = threading.Event()
+
+    @dataclass(frozen=True)
+    class Quiet(Source):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            raise NotImplementedError
+
+        def arrivals(self, rows: int = 100) -> Iterator[pa.RecordBatch | op.sources.Heartbeat]:
+            yield pa.record_batch({"ts": [0, 1], "seq": [0, 1], "key": ["a", "a"], "x": [1, 2]})
+            if told:
+                yield op.sources.Heartbeat(100)
+            else:
+                yield pa.record_batch({"ts": [100], "seq": [2], "key": ["b"], "x": [1]})
+            over.wait(30)
+
+    try:
+        with op.run(rises().instances(instances), Quiet("a")) as run:
+            assert next(run)["last"].to_pylist() == [1]
+            assert not over.is_set()
+            over.set()
+            assert list(run) == []
+    finally:
+        over.set()
+
+
+def test_a_scheduler_gives_partitions_to_instances_where_there_are_no_windows() -> None:
+    class Last(op.schedulers.Scheduler):
+        def assign(self, window: op.schedulers.Candidate, loads: Sequence[float]) -> int:
+            return len(loads) - 1 if window.place == 0 else -1
+
+    with op.run(rises().instances(2, Last()), Listed("a")) as run:
+        found = sum(matches.num_rows for matches in run)
+    assert found == op.match(table(), rises()).num_rows
+    assert [one.events for one in run.metrics.instances] == [0, 2000]
 
 
 def test_a_source_without_events_gives_no_table() -> None:
