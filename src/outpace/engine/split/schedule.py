@@ -140,10 +140,10 @@ class PartitionSchedule(Schedule):
             sizes = np.bincount(codes, minlength=len(numbers))
             for partition, size in zip(numbers[new].tolist(), sizes[new].tolist(), strict=True):
                 window = Candidate(partition, 0, self._opened, 0)
-                owner = ask_scheduler(self._scheduler, window, current)
-                self._owners[partition] = owner
+                instance = ask_scheduler(self._scheduler, window, current)
+                self._owners[partition] = instance
                 self._opened += 1
-                current[owner] += size
+                current[instance] += size
         self.events_sent += len(codes)
         owner = self._owners[numbers][codes]
         first = np.flatnonzero(np.diff(owner, prepend=-1))
