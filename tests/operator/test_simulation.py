@@ -8,17 +8,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pytest
 
 import outpace as op
+from outpace.engine.kernels import sequence as kernel
 from outpace.engine.merge.merger import Merger
+from outpace.engine.order.sequence import SequenceOrder
+from outpace.engine.state import State
 from outpace.testing import SimulationError, simulate_operator
 
 #: Seeds of `make test`; `make soak` takes others.
-SEEDS = 300
+SEEDS = 275
 AT_ONCE = 25
 #: Seeds that failed before a bug was mended: rows before a gap between windows were kept; time was
 #: told to have passed while a match waited for the next row; windows have numbers below zero.
@@ -174,6 +178,17 @@ def test_a_merger_that_gives_matches_twice_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Merger, "__init__", make)
     query = op.Query("q").order_by("ts").pattern("A B").measures(at="A.ts")
     first_failure(query.over(op.windows.count(6, slide=2)))
+
+
+def test_an_order_that_forgets_its_timer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(self: SequenceOrder, state: State) -> None:
+        restore(self, state)
+        self._whole[kernel.DUE] = kernel.NEVER
+
+    restore = SequenceOrder.restore
+    monkeypatch.setattr(SequenceOrder, "restore", forget)
+    with pytest.raises(SimulationError, match="timer: 1 for 1"):
+        deque((simulate_operator(seed=seed) for seed in range(200)), maxlen=0)
 
 
 def test_events_are_needed() -> None:

@@ -4,7 +4,8 @@ Every instance gets a cell for every piece of rows, with the times of all of the
 knows how far time has come although it has only the events of its own keys. Where several sources
 send the rows, each has cells of its own, as time comes by source. Of rows that no step
 can use only the times go on, to one instance, which counts those that are late. Rows without a time
-are refused, or set aside, and so are those of an unknown source.
+are refused, or set aside, and so are those of an unknown source. Where the order needs the events
+of all keys it needs those without a time, too: one with a sequence number is no gap.
 
 Blocks of rows are those of `codec.pack`: packing takes time linear in the rows and memory for two
 copies of them.
@@ -99,7 +100,9 @@ class Packing:
             What is promised of later rows, if anything, of whatever source.
         """
         good, invalid = self._without_invalid(table)
-        times = as_integers(one_array(good.column(self.disorder.time)))
+        times = np.zeros(good.num_rows, np.int64)
+        if self._tells_time:
+            times = as_integers(one_array(good.column(self.disorder.time)))
         bits = None if self.bits is None else replace(self.bits, drop_unused=self.drop)
         packer = Packer(self.keys, self.columns, self.instances, bits)
         (columns, used), bucket = packer.computed(good), packer.buckets(good)
@@ -115,7 +118,7 @@ class Packing:
         cells = []
         for source, own, wanted in senders:
             spans = b""
-            if not self.disorder.told:
+            if self._tells_time:
                 spans = spans_of(own, self.disorder.ahead).astype("<i8").tobytes()
             first = max(source, 0) * self.instances
             for number in range(self.instances):
@@ -143,10 +146,17 @@ class Packing:
         """Tell every instance how far time has come."""
         return [Cell(CellKind.EVENTS, n, watermark=watermark) for n in range(self.instances)]
 
+    @property
+    def _tells_time(self) -> bool:
+        """Whether the times of all rows go to every instance."""
+        return self.disorder.divisible and not self.disorder.told
+
     def _without_invalid(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the rows that can be used, and the others with the reason."""
         times = table.column(self.disorder.time)
-        missing = invalid_times(times)
+        missing = np.zeros(table.num_rows, np.bool_)
+        if self.disorder.divisible:
+            missing = invalid_times(times)
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:
             stray = self._owners(table) < 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import Cell, CellKind, Counters, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
@@ -63,8 +64,21 @@ class Chain:
         given, self.states = self.crash(cells)
         return given
 
-    def crash(self, cells: Sequence[Cell]) -> tuple[BatchOutput, States]:
-        """Run a batch of which nothing is kept, and return what it gave and the states after."""
+    @property
+    def timer(self) -> int | None:
+        """When a batch is due though no cells come; the first stage alone goes by the clock."""
+        return restore_stage(self.specs[0], self.states[0][0]).timer
+
+    def crash(self, cells: Sequence[Cell], now: int = NO_TIME) -> tuple[BatchOutput, States]:
+        """Run a batch of which nothing is kept, and return what it gave and the states after.
+
+        Parameters
+        ----------
+        cells
+            What comes; nothing where the timer alone is due.
+        now
+            The time of the batch, in microseconds, where a stage goes by the clock.
+        """
         states: States = []
         counters: list[list[Counters]] = []
         for place, (spec, saved) in enumerate(zip(self.specs, self.states, strict=True), 1):
@@ -74,8 +88,10 @@ class Chain:
             for number, state in enumerate(saved):
                 stage = restore_stage(spec, state, number)
                 mine = [cell for cell in _travelled(cells) if cell.instance == number]
-                assert any(cell.kind in stage.takes for cell in mine), "every instance hears"
-                after += run_step(stage, mine, number, place)
+                due = stage.timer is not None and stage.timer <= now
+                hears = due or any(cell.kind in stage.takes for cell in mine)
+                assert hears, "every instance hears"
+                after += run_step(stage, mine, number, place, now if spec.clocked else NO_TIME)
                 states[-1].append(save_stage(spec, stage))
                 counters[-1].append(stage.counters)
             cells = after

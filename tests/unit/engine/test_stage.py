@@ -456,6 +456,15 @@ def test_an_event_is_late_to_its_own_source_wherever_it_is_matched(late, drawn, 
     assert sorted(map(repr, given)) == sorted(map(repr, side))
 
 
+def test_an_event_without_a_time_is_no_gap_among_numbers():
+    query = kinds("A -> B").disorder(op.Sequence("1 s", invalid="quarantine"))
+    run = simulated(query)
+    run.batch(table([event(0, 1, "a"), event(1, None), event(2, 3, "b")]))
+    assert run.chain.timer is None
+    assert [row["id"] for row in run.out[CellKind.INVALID]] == [1]
+    assert len(run.out[CellKind.MATCHES]) == 1
+
+
 def test_a_source_that_says_nothing_holds_the_others_back():
     query = kinds("A -> B").partition_by("key").disorder(op.KSlack(0))
     compared = Compared(query, 3, 1, ("east", "west"))

@@ -7,7 +7,8 @@ that source alone, however the sources are mixed. Then they wait for those of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import accumulate, islice, pairwise
 
 import pyarrow as pa
@@ -215,29 +216,25 @@ class ReorderedSources(Order):
         name = self._known(events.source)
         if name in self._finished:
             raise DataError(f"source '{name}' has finished and cannot send more events")
-        return self._pass_on(name, self._each[name].push(events))
+        return self._pass_on({name: self._each[name].push(events)})
 
     def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
         name = self._known(source)
-        if name in self._finished:
-            return self._released()
-        return self._pass_on(name, self._each[name].tell(time))
+        told = {} if name in self._finished else {name: self._each[name].tell(time)}
+        return self._pass_on(told)
 
     def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time, for every source."""
-        for source, order in self._each.items():
-            if source not in self._finished:
-                self._hand_over(source, order.fire(at))
-        return self._released()
+        running = [one for one in self._each if one not in self._finished]
+        return self._pass_on({one: self._each[one].fire(at) for one in running})
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that a source, or every one, sends no more events."""
-        for one in self._each if source is None else [self._known(source)]:
-            if one not in self._finished:
-                self._hand_over(one, self._each[one].finish())
-                self._finished.add(one)
-        return self._released()
+        ending = {*self._each} if source is None else {self._known(source)}
+        last = {one: self._each[one].finish() for one in sorted(ending - self._finished)}
+        self._finished |= ending
+        return self._pass_on(last)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -290,18 +287,18 @@ class ReorderedSources(Order):
             raise no_source(source, list(self._each))
         return source
 
-    def _pass_on(self, source: str, released: ReleasedEvents) -> ReleasedEvents:
-        """Let events that a source lets go wait for those of the others."""
-        self._hand_over(source, released)
-        ready = self._released()
-        return ReleasedEvents(ready.rows, ready.watermark, released.late, released.invalid)
-
-    def _hand_over(self, source: str, released: ReleasedEvents) -> None:
-        self._watermarks[source] = max(self._watermarks[source], released.watermark)
-        if released.rows.num_rows:
-            rows = released.rows
-            self._waiting[source].add(sorted_run(rows, self._order.ticks(rows)))
-            self._note_first(source)
+    def _pass_on(self, released: Mapping[str, ReleasedEvents]) -> ReleasedEvents:
+        """Let events that sources let go wait for those of the others."""
+        for source, one in released.items():
+            self._watermarks[source] = max(self._watermarks[source], one.watermark)
+            if one.rows.num_rows:
+                self._waiting[source].add(sorted_run(one.rows, self._order.ticks(one.rows)))
+                self._note_first(source)
+        return replace(
+            self._released(),
+            late=_together([one.late for one in released.values()]),
+            invalid=_together([one.invalid for one in released.values()]),
+        )
 
     def _note_first(self, source: str) -> None:
         first = min((int(run.times[0]) for run in self._waiting[source]), default=None)
@@ -326,3 +323,9 @@ class ReorderedSources(Order):
                 self._note_first(source)
         rows = self._order.without_ties(joined(due)) if due else self._schema.empty_table()
         return ReleasedEvents(rows, self._watermark)
+
+
+def _together(aside: Iterable[pa.Table | None]) -> pa.Table | None:
+    """Return what several sources set aside; None where none did."""
+    there = [rows for rows in aside if rows is not None]
+    return pa.concat_tables(there) if there else None

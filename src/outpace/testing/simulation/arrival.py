@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outpace.engine.arrays import NO_TIME
-from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimeTold
+from outpace.engine.message import EventsArrived, SourceEnded, Stimulus, TimerFired, TimeTold
 from outpace.engine.rows.times import as_integers
 from outpace.pattern.disorder import (
     LDOP,
@@ -36,9 +36,9 @@ from outpace.pattern.query import Query
 
 #: A time that decides all that time can, and one that no clock believes.
 END: Final = 1 << 40
-_FAR: Final = 1 << 39
+FAR: Final = 1 << 39
 #: How far ahead of the others an event may be, where that counts.
-_AHEAD: Final = 1 << 38
+AHEAD: Final = 1 << 38
 
 #: The column that tells events apart.
 ID: Final = "id"
@@ -65,6 +65,10 @@ class DrawnArrival:
         nobody looks.
     late, invalid
         Which events are set aside, by their `id`.
+    timers
+        After each step: when the front must want to be asked again. None where it never does.
+    clock
+        A time by which all timers are due; NO_TIME where there is no clock.
     """
 
     query: Query
@@ -75,6 +79,13 @@ class DrawnArrival:
     progress: tuple[tuple[int, int], ...] | None = None
     late: tuple[int, ...] = ()
     invalid: tuple[int, ...] = ()
+    timers: tuple[int | None, ...] | None = None
+    clock: int = int(NO_TIME)
+
+    def timer(self, steps: int) -> int | None:
+        """Return when the front must want to be asked again after so many steps."""
+        due = self.timers or ()
+        return due[steps - 1] if 0 < steps <= len(due) else None
 
     @property
     def is_in_order(self) -> bool:
@@ -83,13 +94,25 @@ class DrawnArrival:
         return alone and bool(self.query.order)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch: rows, how far time is told to have come, and when it is run.
+
+    Rows are None where only a timer lets it be run.
+    """
+
+    rows: pa.Table | None
+    told: int = int(NO_TIME)
+    now: int = int(NO_TIME)
+
+
 def draw_in_order(random: Random, query: Query, events: pa.Table, pieces: int) -> DrawnArrival:
     """Cut events that come in order, and tell the time between."""
-    times = _times(query, events)
+    times = times_of(query, events)
     steps: list[Stimulus] = []
     progress = []
     time = int(NO_TIME)
-    for low, high in _cuts(random, events.num_rows, pieces):
+    for low, high in cuts(random, events.num_rows, pieces):
         steps.append(EventsArrived(events.slice(low, high - low)))
         progress.append((high, max([time, *times[:high]])))
         if times and high and random.random() < 0.3:
@@ -112,14 +135,14 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
         waiting[name] = own.set_column(place, "seq", pa.array(np.arange(own.num_rows)))
     whole = pa.concat_tables(waiting.values())
     sources = [name for name, own in waiting.items() for _ in range(own.num_rows)]
-    keys = zip(_times(query, whole), whole["seq"].to_pylist(), sources, strict=True)
+    keys = zip(times_of(query, whole), whole["seq"].to_pylist(), sources, strict=True)
     order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
     if random.random() < 0.4:
-        unit = _unit(query, events)
+        unit = unit_of(query, events)
         delay = random.randint(0, 5) * unit
-        query = query.disorder(KSlack(_duration(delay, unit), late="side"))
+        query = query.disorder(KSlack(duration(delay, unit), late="side"))
         for name, own in waiting.items():
-            arriving = _delayed(random, _times(query, own), delay, ties=True)
+            arriving = delayed(random, times_of(query, own), delay, ties=True)
             waiting[name] = own.take(pa.array(arriving, pa.int64()))
     steps: list[Stimulus] = []
     open_names, most = list(names), 1 + 2 * events.num_rows // pieces
@@ -136,10 +159,10 @@ def draw_sources(random: Random, query: Query, events: pa.Table, pieces: int) ->
         steps.append(EventsArrived(rest.slice(0, size), name))
         waiting[name] = rest = rest.slice(size)
         if rest.num_rows and random.random() < 0.4:
-            steps.append(TimeTold(min(_times(query, rest)) - random.randint(0, 1), name))
+            steps.append(TimeTold(min(times_of(query, rest)) - random.randint(0, 1), name))
     taken = whole.take(pa.array(order, pa.int64()))
     return DrawnArrival(
-        query, names, tuple(steps), taken, max([int(NO_TIME), *_times(query, taken)])
+        query, names, tuple(steps), taken, max([int(NO_TIME), *times_of(query, taken)])
     )
 
 
@@ -150,22 +173,24 @@ def draw_batched_sources(
     names = tuple(f"s{number}" for number in range(random.randint(1, 3)))
     owners = pa.array([random.choice(names) for _ in range(events.num_rows)], pa.string())
     events = events.append_column("source", owners)
-    unit = _unit(query, events)
+    unit = unit_of(query, events)
     delay = random.randint(0, 5) * unit
-    query = query.disorder(KSlack(_duration(delay, unit), late="side"))
+    query = query.disorder(KSlack(duration(delay, unit), late="side"))
     sent: dict[str, pa.Table] = {}
     count = random.randint(1, pieces)
     bounds: dict[str, list[int]] = {}
     for name in names:
         own = events.filter(pc.equal(owners, name))
-        own = own.take(pa.array(_delayed(random, _times(query, own), delay, ties=True), pa.int64()))
+        own = own.take(
+            pa.array(delayed(random, times_of(query, own), delay, ties=True), pa.int64())
+        )
         # A source numbers its events as it sends them, so numbers do not rise with time.
         place, size = own.schema.get_field_index("seq"), own.num_rows
         sent[name] = own.set_column(place, "seq", pa.array(range(size), pa.int64()))
         cuts = sorted(random.randint(0, size) for _ in range(count - 1))
         bounds[name] = [0, *cuts, size]
     whole = pa.concat_tables(sent.values())
-    columns = (_times(query, whole), whole["seq"].to_pylist(), whole["source"].to_pylist())
+    columns = (times_of(query, whole), whole["seq"].to_pylist(), whole["source"].to_pylist())
     order = sorted(range(whole.num_rows), key=lambda row: [column[row] for column in columns])
     taken = whole.take(pa.array(order, pa.int64()))
     steps, progress = [], []
@@ -175,11 +200,11 @@ def draw_batched_sources(
         for name in random.sample(names, len(names)):
             low, high = bounds[name][batch : batch + 2]
             parts.append(sent[name].slice(low, high - low))
-            greatest[name] = max([greatest[name], *_times(query, parts[-1])])
+            greatest[name] = max([greatest[name], *times_of(query, parts[-1])])
         steps.append(EventsArrived(pa.concat_tables(parts)))
         least = min(greatest.values())
         time = least if least == NO_TIME else least - delay
-        progress.append((sum(one < time for one in _times(query, taken)), time))
+        progress.append((sum(one < time for one in times_of(query, taken)), time))
     return DrawnArrival(query, names, tuple(steps), taken, progress[-1][1], tuple(progress))
 
 
@@ -198,26 +223,26 @@ def draw_disorder(
         Whether all events come to one place. Otherwise only time tells which of them are late: of
         those that come at the same time each place knows its own.
     """
-    times = _times(query, events)
-    unit = _unit(query, events)
+    times = times_of(query, events)
+    unit = unit_of(query, events)
     most = random.randint(0, 5) * unit
     enough = not own or random.random() < 0.5
     slack = most if enough else random.randint(0, most // unit) * unit
     disorder = _draw_kind(random, slack, unit, own=own, in_order=whole and not enough)
-    arriving = events.take(pa.array(_delayed(random, times, most, ties=own), pa.int64()))
+    arriving = events.take(pa.array(delayed(random, times, most, ties=own), pa.int64()))
     if own and random.random() < 0.3:
         arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
     adaptive = isinstance(disorder, MPKSlack) and disorder.at_most is None
-    model = _Model(query.disorder(disorder), 0 if adaptive else slack)
+    model = OrderModel(query.disorder(disorder), 0 if adaptive else slack)
     steps: list[Stimulus] = []
     progress: list[tuple[int, int]] = []
     watermark = int(NO_TIME)
-    for low, high in _cuts(random, arriving.num_rows, pieces):
+    for low, high in cuts(random, arriving.num_rows, pieces):
         piece = arriving.slice(low, high - low)
         steps.append(EventsArrived(piece))
         model.push(piece)
         progress.append((len(model.released), model.time))
-        later = [time for time in _times(query, arriving.slice(high)) if time < _FAR]
+        later = [time for time in times_of(query, arriving.slice(high)) if time < FAR]
         if random.random() < 0.4 and times and not isinstance(disorder, InOrder):
             # Told too early where the slack is not enough, too.
             watermark = max(watermark, min(later, default=max(times) + 3 * unit))
@@ -241,24 +266,24 @@ def draw_disorder(
 def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bool) -> Disorder:
     late = random.choice(["drop", "pass", "side"])
     invalid = "quarantine" if own else "fail"
-    ahead = _duration(_AHEAD, unit) if own and random.random() < 0.5 else None
+    ahead = duration(AHEAD, unit) if own and random.random() < 0.5 else None
     if random.random() < 0.2:
         return Watermark(late=late, invalid=invalid)
     if in_order and random.random() < 0.4:
         return InOrder(late=late, invalid=invalid, ahead=ahead)
     if own and random.random() < 0.2:
         return MPKSlack(late=late, invalid=invalid, ahead=ahead)
-    span = _duration(slack, unit)
+    span = duration(slack, unit)
     kinds: list[Callable[..., Disorder]] = [
         partial(KSlack, span),
         # K is what it is bound to, whatever the delays are.
         partial(MPKSlack, at_least=span, at_most=span),
         partial(Quantile, 0.9, at_least=span, at_most=span),
-        partial(LDOP, window=_duration(5 * unit, unit), at_least=span, at_most=span),
+        partial(LDOP, window=duration(5 * unit, unit), at_least=span, at_most=span),
         partial(
             AQKSlack,
             aggregate="count",
-            window=_duration(3 * unit, unit),
+            window=duration(3 * unit, unit),
             at_least=span,
             at_most=span,
         ),
@@ -267,27 +292,28 @@ def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bo
     return kind(late=late, invalid=invalid, ahead=ahead)
 
 
-def _unit(query: Query, events: pa.Table) -> int:
+def unit_of(query: Query, events: pa.Table) -> int:
     """Return a span of time that matters to the queries, in units of the time column."""
-    return 1 if pa.types.is_integer(events.schema.field(_time(query)).type) else 1_000_000
+    return 1 if pa.types.is_integer(events.schema.field(time_of(query)).type) else 1_000_000
 
 
-def _duration(span: int, unit: int) -> int | datetime.timedelta:
+def duration(span: int, unit: int) -> int | datetime.timedelta:
+    """Return a span of time as a query has it."""
     return span if unit == 1 else datetime.timedelta(microseconds=span)
 
 
 def _with_invalid(random: Random, query: Query, events: pa.Table, *, far: bool) -> pa.Table:
     """Put some events between that have no time, or one that nobody believes."""
-    kind = events.schema.field(_time(query)).type
-    rows, beyond = events.to_pylist(), pa.scalar(_FAR, pa.int64()).cast(kind).as_py()
+    kind = events.schema.field(time_of(query)).type
+    rows, beyond = events.to_pylist(), pa.scalar(FAR, pa.int64()).cast(kind).as_py()
     for number in range(random.randint(1, 3) if rows else 0):
         row = {**rows[0], ID: events.num_rows + number, "seq": events.num_rows + number}
-        row[_time(query)] = beyond if far and random.random() < 0.5 else None
+        row[time_of(query)] = beyond if far and random.random() < 0.5 else None
         rows.insert(random.randint(1, len(rows)), row)
     return pa.Table.from_pylist(rows, schema=events.schema)
 
 
-def _delayed(random: Random, times: Sequence[int], most: int, *, ties: bool) -> list[int]:
+def delayed(random: Random, times: Sequence[int], most: int, *, ties: bool) -> list[int]:
     """Return an order in which no event comes behind one that is more than `most` later."""
     delays: dict[int, int] = {}
     arrivals = []
@@ -315,7 +341,7 @@ class _Event:
 
 
 @dataclass
-class _Model:
+class OrderModel:
     """What becomes of events that come out of order."""
 
     query: Query
@@ -335,9 +361,9 @@ class _Model:
         assert disorder is not None
         in_order = isinstance(disorder, InOrder)
         fresh, seen = [], []
-        for row, time in zip(rows.to_pylist(), _times(self.query, rows), strict=True):
+        for row, time in zip(rows.to_pylist(), times_of(self.query, rows), strict=True):
             self._came += 1
-            if row[_time(self.query)] is None or time >= _FAR:
+            if row[time_of(self.query)] is None or time >= FAR:
                 self.invalid.append(row[ID])
                 continue
             seen.append(time)
@@ -380,11 +406,14 @@ class _Model:
 
     def taken(self, schema: pa.Schema) -> pa.Table:
         """Return the events that take part, in order."""
-        kind = schema.field(_time(self.query)).type
+        kind = schema.field(time_of(self.query)).type
         rows = []
         for event in self.released:
             time = pa.scalar(event.time, pa.int64()).cast(kind).as_py()
-            order = {_time(self.query): time, **({"seq": event.seq} if "seq" in event.row else {})}
+            order = {
+                time_of(self.query): time,
+                **({"seq": event.seq} if "seq" in event.row else {}),
+            }
             rows.append({**event.row, **order})
         return pa.Table.from_pylist(rows, schema=schema)
 
@@ -402,30 +431,35 @@ class _Model:
         self.released += sorted(ready, key=lambda event: event.order)
 
 
-def batches(arrival: DrawnArrival) -> Iterator[tuple[pa.Table, int]]:
-    """Yield what comes as micro-batches: rows, and how far time is told to have come."""
+def batches(arrival: DrawnArrival) -> Iterator[Batch]:
+    """Yield what comes as micro-batches; with the last one all time has passed."""
+    nothing = arrival.events.schema.empty_table()
     for step in arrival.steps:
         match step:
             case EventsArrived():
-                yield step.rows, int(NO_TIME)
+                yield Batch(step.rows, step.watermark, step.arrival)
+            case TimerFired():
+                yield Batch(None, int(NO_TIME), step.at)
             case TimeTold():
-                yield arrival.events.schema.empty_table(), step.watermark
+                yield Batch(nothing, step.watermark)
+    yield Batch(nothing, END, arrival.clock)
 
 
-def _cuts(random: Random, size: int, pieces: int) -> list[tuple[int, int]]:
+def cuts(random: Random, size: int, pieces: int) -> list[tuple[int, int]]:
     """Cut so many rows into at most so many pieces, some of them empty."""
     count = random.randint(0, min(pieces, size) - 1) if size else 0
     places = sorted(random.randint(0, size) for _ in range(count))
     return list(pairwise([0, *places, size]))
 
 
-def _time(query: Query) -> str:
+def time_of(query: Query) -> str:
+    """Return the name of the time column."""
     return query.order[0].column if query.order else ""
 
 
-def _times(query: Query, rows: pa.Table) -> list[int]:
+def times_of(query: Query, rows: pa.Table) -> list[int]:
     """Return the times of rows in units of the query; what has none comes last."""
-    name = _time(query)
+    name = time_of(query)
     if name not in rows.column_names:
         return []
     column = rows[name]

@@ -48,7 +48,7 @@ from outpace.engine.wire import (
 )
 from outpace.errors import DataError
 from outpace.plan.stream import StreamPlan
-from outpace.testing.simulation.arrival import END, DrawnArrival, batches
+from outpace.testing.simulation.arrival import END, Batch, DrawnArrival, batches
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check, check_same
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
@@ -212,6 +212,7 @@ def run_in_one_place(
                 kept.save()
         if random.random() < 0.2:
             kept.crash()
+        check_same("timer", [kept.part.front.timer], [arrival.timer(number)])
     operator: WholeOperator = kept.part
     check(not operator.instance.open_windows, "windows are open after the end")
     check(not operator.front.counters().order.buffered, "events wait after the end")
@@ -267,10 +268,13 @@ class Places:
         self._speeds = [random.choice([0.05, 1.0, 1.0, 3.0]) for _ in range(count)]
         self.outcome = RunOutcome()
 
-    def run(self, steps: Sequence[Stimulus]) -> None:
+    def run(self, arrival: DrawnArrival) -> None:
         """Let everything happen, in an order that the seed decides."""
-        waiting = deque([*steps, SourceEnded()])
+        steps: list[Stimulus] = [*arrival.steps, SourceEnded()]
+        waiting = deque(steps)
         while True:
+            came = len(steps) - len(waiting)
+            check_same("timer", [self._front.part.timer], [arrival.timer(came)])
             turns: list[tuple[Callable[[], None], float]] = []
             if waiting:
                 turns.append((lambda: self._arrive(waiting.popleft()), self._pace))
@@ -398,20 +402,21 @@ class Stages:
     def run(self, arrival: DrawnArrival) -> None:
         """Run all batches, and one that lets time pass."""
         assert arrival.progress is not None
-        nothing, events = arrival.events.schema.empty_table(), arrival.events.num_rows
-        steps = [*batches(arrival), (nothing, END)]
-        for (rows, time), now in zip(steps, [*arrival.progress, (events, END)], strict=True):
-            self._batch(rows, time)
-            found, expected = self.outcome.matches, self._expected(*now)
+        progress = [*arrival.progress, (arrival.events.num_rows, END)]
+        for number, (batch, by_then) in enumerate(zip(batches(arrival), progress, strict=True), 1):
+            self._batch(batch)
+            found, expected = self.outcome.matches, self._expected(*by_then)
             check_same("by now", sorted(map(repr, found)), sorted(map(repr, expected)))
+            check_same("timer", [self._chain.timer], [arrival.timer(number)])
 
-    def _batch(self, rows: pa.Table, time: int) -> None:
-        self._trace.say(f"batch until {time}: {rows.to_pylist()}")
-        cells = self._packed(rows, time)
-        given, states = self._run(cells)
+    def _batch(self, batch: Batch) -> None:
+        rows = None if batch.rows is None else batch.rows.to_pylist()
+        self._trace.say(f"batch at {batch.now} until {batch.told}: {rows}")
+        cells = [] if batch.rows is None else self._packed(batch.rows, batch.told)
+        given, states = self._run(cells, batch.now)
         while self._random.random() < 0.3:
             self._trace.say("the batch is lost and run again")
-            again, same = self._run(cells)
+            again, same = self._run(cells, batch.now)
             check_same("a batch that is run again", again.own_cells, given.own_cells)
             check(states == same, "the states after a batch that is run again differ")
         self._chain.states = states
@@ -425,8 +430,8 @@ class Stages:
                 cells.append(replace(cell, sender=task, position=position))
         return cells
 
-    def _run(self, cells: Sequence[Cell]) -> tuple[BatchOutput, States]:
-        given, states = self._chain.crash(self._random.sample(cells, len(cells)))
+    def _run(self, cells: Sequence[Cell], now: int) -> tuple[BatchOutput, States]:
+        given, states = self._chain.crash(self._random.sample(cells, len(cells)), now)
         # Buffers are compared by what they hold.
         held = [replace(cell, block=bytes(cell.block)) for cell in given.cells]
         return replace(given, cells=held), states

@@ -37,6 +37,7 @@ from outpace.testing.simulation.arrival import (
     draw_sources,
 )
 from outpace.testing.simulation.meaning import Meaning, fed_at_once, meaning_of, rows_of
+from outpace.testing.simulation.numbered import draw_numbered
 from outpace.testing.simulation.places import Places, RunOutcome, Stages, run_in_one_place
 from outpace.testing.simulation.queries import (
     QueryCase,
@@ -155,7 +156,8 @@ def simulate_operator(
     """
     random = Random(seed)
     if query is None:
-        scenario = _draw(random)
+        # Every fourth run goes by a clock.
+        scenario = _draw(random, clocked=seed % 4 == 3)
     else:
         scenario = _draw_for(random, query, events)
     trace = RunTrace()
@@ -181,7 +183,7 @@ def simulate_operator(
 # --- What a seed decides -------------------------------------------------------------------------
 
 
-def _draw(random: Random) -> _Scenario:
+def _draw(random: Random, *, clocked: bool) -> _Scenario:
     """Draw a query, its events, and how they come."""
     stamped = random.random() < 0.2
     span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
@@ -209,6 +211,8 @@ def _draw(random: Random) -> _Scenario:
         partial(draw_disorder, own=True, whole=place != STAGES),
     ]
     ways.append(draw_batched_sources if place == STAGES else draw_sources)
+    if clocked:
+        ways = [partial(draw_numbered, whole=place != STAGES)]
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     timeouts = query.operator is None and query.windows is None and query.bound is not None
@@ -350,7 +354,7 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> RunOutcom
         return _simulate_stages(scenario, meaning, random, trace)
     if scenario.place == PLACES:
         places = Places(scenario.spec(), random, trace, saves=scenario.saves)
-        places.run(arrival.steps)
+        places.run(arrival)
         outcome = places.outcome
     else:
         outcome = run_in_one_place(scenario.spec(), arrival, random, trace, saves=scenario.saves)

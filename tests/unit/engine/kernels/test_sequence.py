@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.sequence_oracle import Mean, SequenceOracle
 
 from outpace.engine.kernels import sequence
+from outpace.testing.sequence import Mean, SequenceOracle
 
 SETTINGS = {"alpha": 0.6, "beta": 0.6, "deviations": 2.0, "shortest": 0, "longest": 50}
 

@@ -120,6 +120,21 @@ def test_a_source_that_has_ended_holds_nobody_back():
     assert (keys(released.rows), released.watermark) == ([(13, 0, 1)], 13)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_a_timer_or_the_end_finds_late_or_invalid_is_told(ends):
+    query = QUERY.disorder(op.Sequence("1 s", late="side", invalid="quarantine"))
+    order = order_of(query, sources=("a", "b"))
+    held = pa.Table.from_pylist([{"ts": 3, "seq": 2}, {"ts": None, "seq": 3}], SCHEMA)
+    for source in ("a", "b"):
+        order.push(EventsArrived(rows((9, 0, 0)), source, arrival=0))
+        order.push(EventsArrived(held, source, arrival=0))
+    released = order.finish() if ends else order.fire(1_000_000)
+    assert released.late is not None
+    assert released.late["ts"].to_pylist() == [3, 3]
+    assert released.invalid is not None
+    assert released.invalid["seq"].to_pylist() == [3, 3]
+
+
 def test_a_source_that_is_not_there_is_refused():
     order = order_of()
     for act in (lambda: order.push(EventsArrived(rows(), "wset")), lambda: order.tell(3, "wset")):
