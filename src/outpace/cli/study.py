@@ -25,6 +25,7 @@ from outpace.compiler.kernel import is_compiled
 from outpace.engine.kernels.chains import walk_chains
 from outpace.hosts.compile import compile_kernels
 from outpace.studies import cepsim as cepsim_scales
+from outpace.studies import disorder as disorder_scales
 from outpace.studies.page import page_of
 from outpace.studies.report import Row, Study, print_table, write_rows
 from outpace.studies.space import QUICK, WHOLE, space_study
@@ -33,6 +34,15 @@ studies = typer.Typer(no_args_is_help=True, help="Run the experiments of a paper
 
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller settings, done in two minutes.")]
 Out = Annotated[Path, typer.Option(help="The folder that gets the rows and the page.")]
+Ticks = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="A CSV file of ticks with the columns price and stock_time_ms; every reorderer"
+        " brings them into order. Without it they are left out.",
+    ),
+]
 
 
 @studies.callback()
@@ -51,6 +61,13 @@ def cepsim(quick: Quick = False, out: Out = Path("out")) -> None:
     """The capacity simulator: latency, throughput, placements, scale, strategies, ticks."""
     scale = cepsim_scales.QUICK if quick else cepsim_scales.WHOLE
     run_study(cepsim_scales.cepsim_study(scale), out, quick=quick)
+
+
+@studies.command()
+def disorder(quick: Quick = False, out: Out = Path("out"), ticks: Ticks = None) -> None:
+    """Streams out of order: latency and accuracy of reorderers, by dataset, sources and ticks."""
+    scale = disorder_scales.QUICK if quick else disorder_scales.WHOLE
+    run_study(disorder_scales.disorder_study(scale, ticks), out, quick=quick)
 
 
 def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
@@ -81,7 +98,7 @@ def run_study(study: Study, out: Path, *, quick: bool) -> list[Row]:
         raise
     finally:
         rows = study.in_order(measured)
-        write_rows(data, rows)
+        write_rows(data, rows, study.place)
         text = page_of(study, rows, conditions(quick=quick), stopped=stopped)
         page.write_text(text, encoding="utf-8")
         if stopped is not None:

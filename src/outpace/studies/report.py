@@ -8,6 +8,7 @@ nothing. `outpace.studies.page` draws the same rows.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -60,10 +61,10 @@ class Row:
     curve: str = ""
     at: Place = None
 
-    def fields(self) -> dict[str, Paper]:
-        """Return the row as the JSON file has it."""
+    def fields(self, place: str = "figure") -> dict[str, Paper]:
+        """Return the row as the JSON file has it, which calls the part of the paper a place."""
         return {
-            "figure": self.figure,
+            place: self.figure,
             "setting": self.setting,
             "value": self.value,
             "unit": self.unit,
@@ -137,6 +138,8 @@ class Study:
         The plots, in the order of the page.
     experiments
         What to run, in this order, each with the words that a progress bar shows.
+    place
+        What the JSON file calls the part of the paper that a row belongs to.
     """
 
     name: str
@@ -144,6 +147,7 @@ class Study:
     source: str
     figures: tuple[Figure, ...]
     experiments: tuple[tuple[str, Experiment], ...]
+    place: str = "figure"
 
     def run(self, on_start: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
         """Run the experiments one after the other.
@@ -163,8 +167,8 @@ class Study:
         return sorted(rows, key=lambda row: places[row.figure])
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as a JSON list of objects, one in a line.
+def write_rows(path: Path, rows: Sequence[Row], place: str = "figure") -> None:
+    """Write rows as a JSON list of objects, one in a line; for `place` see `Study`.
 
     Examples
     --------
@@ -174,7 +178,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     >>> json.loads(path.read_text())[0]["value"]
     1.5
     """
-    lines = ",\n".join(json.dumps(row.fields(), ensure_ascii=False) for row in rows)
+    lines = ",\n".join(json.dumps(row.fields(place), ensure_ascii=False) for row in rows)
     path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
@@ -214,13 +218,17 @@ def paper_text(paper: Paper) -> str:
 def number_text(value: float) -> str:
     """Return a number with three digits that count, large ones in millions.
 
+    One just below 100 has two decimals, never rounded up: almost all is not all.
+
     Examples
     --------
     >>> [number_text(value) for value in (25_340_000, 35_000, 141_465, 11.234, 0.3333, 38, 0)]
     ['25.3 M', '35,000', '141,465', '11.2', '0.333', '38', '0']
-    >>> number_text(999.99)
-    '1,000'
+    >>> number_text(999.99), number_text(99.978)
+    ('1,000', '99.97')
     """
+    if 99 < value < 100:
+        return f"{math.floor(value * 100) / 100:.2f}"
     if abs(value) >= 1e6:
         return f"{value / 1e6:,.3g} M" if abs(value) < 1e9 else f"{value / 1e6:,.0f} M"
     if abs(value) >= 999.5 or value == int(value):

@@ -1,0 +1,225 @@
+"""The study `disorder`: the experiments of a thesis on streams out of order, and one on real ticks.
+
+`SOURCE` in `disorder_figures` names it. Latencies are in event time, on a clock that only the
+stream moves, so they are the same on every machine; see `disorder_runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.pattern.disorder import AQKSlack, Disorder, MPKSlack, Sequence
+from outpace.studies import disorder_figures as figures
+from outpace.studies.disorder_figures import COVERAGE, GREATEST, SEQUENCE
+from outpace.studies.disorder_runs import OrderedRun, run_order, shifted
+from outpace.studies.disorder_stream import (
+    ARRIVED,
+    KICKOFF,
+    PICOSECONDS,
+    PROFILES,
+    Profile,
+    arriving,
+    disordered,
+    football,
+)
+from outpace.studies.disorder_ticks import ticks
+from outpace.studies.report import Figure, Row, Study
+
+#: Microseconds in a millisecond, and picoseconds in a second.
+_MILLISECOND: Final = 1000
+_SECOND: Final = 1_000_000 * PICOSECONDS
+
+#: What a source adds to the times of the one before it (section 5.1.2), in microseconds.
+_APART: Final = 3 * _MILLISECOND
+
+#: What a reorderer of the study reads.
+_COLUMNS: Final = ("ts", ARRIVED, "seqNum", "v_abs")
+
+#: The reorderers with the settings of the study.
+REORDERERS: Final[dict[str, Disorder]] = {
+    SEQUENCE: Sequence("500 ms", number="seqNum", at_least="10 ms", arrival=ARRIVED),
+    GREATEST: MPKSlack(arrival=ARRIVED),
+    COVERAGE: AQKSlack(
+        error=0.001,
+        aggregate="sum",
+        column="v_abs",
+        window=_SECOND // 10,
+        proportional=10.0,
+        derivative=10.0,
+        arrival=ARRIVED,
+    ),
+}
+
+#: Sequence with nothing but the paper's settings.
+BY_EQUATIONS: Final = Sequence("500 ms", number="seqNum", arrival=ARRIVED)
+
+
+@dataclass(frozen=True, slots=True)
+class DisorderScale:
+    """How much the study does.
+
+    Parameters
+    ----------
+    parts
+        Which part of the events of each dataset.
+    step, source_step
+        Steps of the clock, in milliseconds: with one source, and with several.
+    sources
+        Their numbers, beyond one.
+    ticks
+        How many ticks are taken at most.
+    """
+
+    parts: tuple[float, float, float]
+    step: int
+    source_step: int
+    sources: tuple[int, ...]
+    ticks: int | None
+
+
+QUICK: Final = DisorderScale(
+    parts=(0.15, 0.05, 0.05), step=5, source_step=20, sources=(2,), ticks=2000
+)
+WHOLE: Final = DisorderScale(
+    parts=(1, 1, 1), step=1, source_step=10, sources=(2, 5, 10, 20), ticks=None
+)
+
+
+def disorder_study(scale: DisorderScale, ticks_path: Path | None = None) -> Study:
+    """Return the study with its experiments set to a scale.
+
+    Parameters
+    ----------
+    scale
+        How much it does.
+    ticks_path
+        A file of ticks; see `disorder_ticks`. Without it they are left out.
+    """
+    profiles = [one.scaled(part) for one, part in zip(PROFILES, scale.parts, strict=True)]
+    step, source_step = scale.step * _MILLISECOND, scale.source_step * _MILLISECOND
+    experiments = [
+        ("5.1 the datasets", partial(datasets, profiles)),
+        *(
+            (f"5.2.2.1 {profile.name}", partial(single_source, profile, step))
+            for profile in profiles
+        ),
+        *(
+            (f"5.2.2.2 sources: {count}", partial(many_sources, profiles[-1], count, source_step))
+            for count in scale.sources
+        ),
+    ]
+    shown: tuple[Figure, ...] = figures.FIGURES
+    if ticks_path is not None:
+        experiments.append(("real ticks", partial(ticks, ticks_path, scale.ticks)))
+        shown = (*shown, figures.TICKS)
+    return Study(
+        name="disorder",
+        title="Streams out of order",
+        source=figures.SOURCE,
+        figures=shown,
+        experiments=tuple(experiments),
+        place="table",
+    )
+
+
+@cache
+def stream_of(profile: Profile) -> pa.Table:
+    """Return the columns of a dataset that a reorderer reads, as its events arrive."""
+    return arriving(football(profile.events), profile).select(_COLUMNS)
+
+
+def datasets(profiles: list[Profile]) -> Iterator[Row]:
+    """Say how far the events of each dataset are out of order."""
+    for profile, whole in zip(profiles, PROFILES, strict=True):
+        stream, name = stream_of(profile), profile.name
+        times = stream["ts"].to_numpy()
+        table = figures.DATASETS.name
+        yield Row(table, f"{name}: all", len(times), "events", whole.events, "all", name)
+        found = disordered(times)
+        yield Row(table, f"{name}: late", found, "events", whole.disordered, "out of order", name)
+        happened = (times - KICKOFF) // PICOSECONDS
+        delays = (stream[ARRIVED].to_numpy() - happened) / _MILLISECOND
+        late, figure = delays > 0, figures.DELAYS.name
+        said = figures.PAPER_DELAYS[name]
+        yield Row(figure, f"{name}: average delay", float(delays[late].mean()), "ms", said[0])
+        yield Row(figure, f"{name}: greatest delay", float(delays.max()), "ms", said[1])
+        seconds = happened // 1_000_000
+        for second in np.unique(seconds).tolist():
+            greatest = float(delays[seconds == second].max())
+            setting = f"{name}: second {second}"
+            yield Row(figure, setting, greatest, "ms", None, name, second)
+
+
+def single_source(profile: Profile, step: int) -> Iterator[Row]:
+    """Bring a dataset into order with each reorderer."""
+    stream, name = stream_of(profile), profile.name
+    count = disordered(stream["ts"].to_numpy())
+    runs = {
+        kind: run_order(disorder, [stream], time="ts", step=step)
+        for kind, disorder in REORDERERS.items()
+    }
+    if name == PROFILES[0].name:
+        yield from _first_dataset(runs)
+    if name == PROFILES[-1].name:
+        yield from _of_sources(1, runs, count)
+    for kind, run in runs.items():
+        latency, accuracy = figures.PAPER_DATASETS[name][kind]
+        setting = f"{name}, {kind}"
+        yield Row(figures.LATENCIES.name, setting, run.latency, "ms", latency, kind, name)
+        found = run.accuracy(count)
+        yield Row(figures.ACCURACIES.name, setting, found, "%", accuracy, kind, name)
+    for kind in (GREATEST, COVERAGE):
+        papers = figures.PAPER_DATASETS[name]
+        ratio = papers[kind][0] / papers[SEQUENCE][0]
+        found = runs[kind].latency / runs[SEQUENCE].latency
+        setting = f"{name}, {kind} to {SEQUENCE}"
+        yield Row(figures.LATENCIES.name, setting, found, "times", ratio)
+    alone = run_order(BY_EQUATIONS, [stream], time="ts", step=step)
+    setting = f"{name}, {SEQUENCE} by the equations alone"
+    yield Row(figures.ACCURACIES.name, setting, alone.accuracy(count), "%")
+    yield Row(figures.LATENCIES.name, setting, alone.latency, "ms")
+
+
+def _first_dataset(runs: dict[str, OrderedRun]) -> Iterator[Row]:
+    """Tables 5.4 and 5.5 and figure 5.7."""
+    for kind, run in runs.items():
+        average, greatest = figures.PAPER_LATENCY[kind]
+        table = figures.LATENCY.name
+        yield Row(table, f"{kind}: average", run.latency, "ms", average, "average", kind)
+        found = run.greatest_latency
+        yield Row(table, f"{kind}: greatest of a second", found, "ms", greatest, "greatest", kind)
+        yield Row(figures.LEFT.name, kind, run.late, "events", figures.PAPER_LEFT, "late", kind)
+        for second, latency in run.latencies():
+            setting = f"{kind}: second {second}"
+            yield Row(figures.OVER_TIME.name, setting, latency, "ms", None, kind, second)
+
+
+def many_sources(profile: Profile, sources: int, step: int) -> Iterator[Row]:
+    """Bring the events of several sources into one order, with each reorderer."""
+    stream = stream_of(profile)
+    apart = [
+        shifted(stream, ts=number * _APART * PICOSECONDS, arrived=number * _APART)
+        for number in range(sources)
+    ]
+    runs = {
+        kind: run_order(disorder, apart, time="ts", step=step, apart=kind == SEQUENCE)
+        for kind, disorder in REORDERERS.items()
+    }
+    yield from _of_sources(sources, runs, sources * disordered(stream["ts"].to_numpy()))
+
+
+def _of_sources(sources: int, runs: dict[str, OrderedRun], count: int) -> Iterator[Row]:
+    """Tables 5.8 and 5.9; so many events are out of order."""
+    for kind, run in runs.items():
+        latency, accuracy = figures.PAPER_SOURCES[sources][kind]
+        setting = f"{sources} {'source' if sources == 1 else 'sources'}, {kind}"
+        yield Row(figures.SOURCES_LATENCY.name, setting, run.latency, "ms", latency, kind, sources)
+        found = run.accuracy(count)
+        yield Row(figures.SOURCES_ACCURACY.name, setting, found, "%", accuracy, kind, sources)
