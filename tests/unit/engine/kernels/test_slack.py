@@ -126,6 +126,28 @@ def test_figure_2_6() -> None:
     assert [k for _, k in found] == [0, 0, 0, 2, 2, 2, 2, 2, 3, 3]
 
 
+def test_figure_2_8() -> None:
+    """Rajendran 2019, figure 2.8 and equation 2.3: α by the controller, window by window.
+
+    90 % of a window are to be in time. The first window has 3 of 4 events in time, the others all:
+
+        err  0.15  Δα  0.5 * 0.15 + 0.25 * (0.15 - 0)      =  0.1125   α 1, which it was
+        err -0.1   Δα  0.5 * -0.1 + 0.25 * (-0.1 - 0.15)   = -0.1125   α 0.8875
+        err -0.1   Δα  0.5 * -0.1                          = -0.05     α 0.8375
+
+    The greatest delay is 40: that of 40 when 80 comes.
+    """
+    oracle = SlackOracle(
+        "coverage", length=100, share=1.0, aggregate="extreme", normal=0.9, gains=(0.5, 0.25)
+    )
+    kernel, found = Kernel(oracle), []
+    for times in ([20, 50, 40, 80, 120, 140, 150, 160], [250, 260, 270], [350, 360, 370]):
+        kernel.follow(times, [1.0] * len(times))
+        alpha, k = kernel.fractions[slack.ALPHA], kernel.numbers[slack.SLACK]
+        found.append((round(float(alpha), 6), int(k)))
+    assert found == [(1.0, 40), (0.8875, 35), (0.8375, 33)]
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_ends_of_time(rule: str) -> None:
     last = np.iinfo(np.int64).max

@@ -218,6 +218,95 @@ def test_a_late_event_passes_at_the_watermark_that_it_met():
     assert run.found == [1, 2, 3, 4, 5]
 
 
+#: Sardar 2018, figures 2-5 to 3-3: events of three sources with their times, as they are received,
+#: after what the text says of them. B is always 2 late, and C once 6.
+RECEIVED = "a4 b3 c6 a7 a9 c11 b10 a13 b14 b16 a19 c15 a22 b20 c25 a28"
+
+
+def order_received(disorder: Disorder) -> tuple[str, list[str], list[int]]:
+    """Return the events in order, those that came late, and K after each."""
+    schema = pa.schema([("ts", pa.int64()), ("name", pa.string())])
+    query = op.Query("q").order_by("ts").pattern("A").disorder(disorder)
+    order = make_order(bind(query, schema), bind_disorder(query, schema), schema)
+    ordered, late, slacks = [], [], []
+    for name in RECEIVED.split():
+        given = order.push(EventsArrived(pa.table({"ts": [int(name[1:])], "name": [name]})))
+        ordered += given.rows["name"].to_pylist()
+        late += [] if given.late is None else given.late["name"].to_pylist()
+        slacks.append(order.slack)
+    ordered += order.finish().rows["name"].to_pylist()
+    return " ".join(ordered), late, slacks
+
+
+def test_figure_2_6_of_sardar():
+    """K = 3 waits for all that B sends, and not for c15, which comes when b16 may go."""
+    ordered, late, _ = order_received(op.KSlack(3))
+    assert ordered == "b3 a4 c6 a7 a9 b10 c11 a13 b14 b16 a19 b20 a22 c25 a28"
+    assert late == ["c15"]
+
+
+def test_figure_2_5_of_sardar():
+    """The detector of a, b, c in a row finds them in the order of their times alone."""
+    schema = pa.schema([("ts", pa.int64()), ("name", pa.string())])
+    received = [{"ts": int(name[1:]), "name": name} for name in RECEIVED.split()]
+    query = (
+        op.Query("abc")
+        .order_by("ts")
+        .pattern("A B C")
+        .define(A="name LIKE 'a%'", B="name LIKE 'b%'", C="name LIKE 'c%'")
+        .measures(a="A.name", b="B.name", c="C.name")
+    )
+    matcher = op.open(query.disorder(op.KSlack(3)))
+    found = [
+        row
+        for event in received
+        for row in matcher.push(pa.Table.from_pylist([event], schema)).to_pylist()
+    ]
+    found += matcher.finish().to_pylist()
+    assert [(row["a"], row["b"], row["c"]) for row in found] == [("a9", "b10", "c11")]
+
+
+def test_figure_3_2_of_sardar_by_the_greatest_time():
+    """K rises by what was late: b3 comes before K is known, and c15 before one was so late.
+
+    There the clock is that of source A, and what comes between two events of A counts with its
+    distance from the second one, late or not. Here the clock is the greatest time, and what is
+    behind it counts. So K is learnt from c15 itself, which is late by 7 when a22 comes.
+    """
+    ordered, late, slacks = order_received(op.MPKSlack())
+    assert late == ["b3", "c15"]
+    assert ordered == "a4 c6 a7 a9 b10 c11 a13 b14 b16 a19 b20 a22 c25 a28"
+    assert slacks == [0, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 7, 7, 7, 7]
+
+
+def test_figure_2_7():
+    """Rajendran 2019, figure 2.7: from what a user asks of an aggregate to what the buffer holds.
+
+    A largest value that is right nine times of ten needs 90 % of a window's events in time; the
+    controller of figure 2.8 makes α of what windows had, and an event waits for α K.
+    """
+    disorder = op.AQKSlack(
+        confidence=0.9,
+        aggregate="max",
+        window=100,
+        quantile=1.0,
+        proportional=0.5,
+        derivative=0.25,
+        arrival="at",
+    )
+    run, found = Run(disorder), []
+    events = [20, 50, 40, 80, 120, 140, 150, 160, 250, 260, 270, 350, 360, 370]
+    for number, time in enumerate(events):
+        run.push([(time, number, number, 0)])
+        found.append((run.order.slack, run.watermark, run.order.buffered))
+    assert run.late == [2], "before it nothing was late"
+    # After the first event with a delay K is 40, after the second window 35, after the third 33.
+    assert found[3] == (40, 50, 2)
+    assert found[7] == (40, 120, 4)
+    assert found[10] == (35, 235, 3)
+    assert found[13] == (33, 337, 3)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bounded"])
 def test_a_state_of_another_kind_is_refused(kind):
     run = Run(KINDS[kind])
