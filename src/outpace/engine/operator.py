@@ -847,7 +847,9 @@ def _make_matcher(spec: OperatorSpec) -> PartitionMatcher | WindowMatcher | Appl
 
 def _make_order(spec: OperatorSpec) -> Order:
     if spec.sources is not None or spec.disorder is not None:
-        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources)
+        filters = spec.disorder is not None and spec.disorder.value.filters
+        useful = spec.useful if filters else None
+        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, useful)
     keys = (
         ()
         if spec.windows is not None and spec.query.windows is not None

@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from outpace.engine.event import EVENT_ID
+from outpace.engine.match.bits import BitTask, counts_unused, with_bits
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
@@ -137,6 +138,14 @@ class OperatorSpec:
             wanted.update(self.windows.columns)
             wanted.update(() if self.windows.time is None else [self.windows.time])
         return pa.schema([field for field in self.arriving if field.name in wanted])
+
+    @cached_property
+    def useful(self) -> BitTask | None:
+        """What says which rows a step can use, where the others leave no trace; None elsewhere."""
+        if self.task is None or counts_unused(self.bound, self.windows):
+            return None
+        bits = with_bits(self.task)
+        return bits if bits.drop_unused else None
 
     @property
     def time(self) -> str | None:

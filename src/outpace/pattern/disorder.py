@@ -80,6 +80,8 @@ class Disorder:
     #: Whether it decides by the greatest time of each piece and by no clock, so that parts of a
     #: stream can be brought into order apart, each without the events of the others.
     divisible: ClassVar[bool] = False
+    #: Whether events that no step of the pattern can use are dropped before they would wait.
+    filters: ClassVar[bool] = False
 
     late: Late | str = field(default=Late.DROP, kw_only=True, metadata=setting(Choice(Late)))
     invalid: Invalid | str = field(
@@ -280,7 +282,9 @@ class LDOP(AdaptiveSlack):
     """K is the average delay of late events, the latency distance, times a slack factor.
 
     The factor is drawn for each stretch of time, between two bounds. Events that no step of the
-    pattern can use wait like the others, and their delays count.
+    pattern can use do not wait, where matches are the same without them: time goes on with them and
+    their delays count, but nothing is kept of them. They wait where a step asks for the very next
+    event, a measure looks at neighbours, or windows count events.
 
     Rajendran 2019, 2.3.4, equations 2.4 and 2.5.
 
@@ -298,6 +302,7 @@ class LDOP(AdaptiveSlack):
     """
 
     described = "an event waits for {low} to {high} times the average delay of late events"
+    filters = True
 
     window: Duration | str | None = field(
         default=None, kw_only=True, metadata=setting(EventSpan(of_query=True))

@@ -19,18 +19,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.match.bits import BITS, BitTask, with_bits
+from outpace.engine.match.bits import BITS, BitTask, counts_unused, with_bits
 from outpace.engine.match.contract import Task
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.pattern import types
 from outpace.pattern.bind.query import bind_operator
-from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
+from outpace.pattern.bind.windows import BoundWindows, bind_windows
 from outpace.pattern.bound import Apply, BoundExpression, BoundQuery, Constant, Read, walk
 from outpace.pattern.functions import function_of
 from outpace.pattern.functions.choice import spark_type
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
-from outpace.plan.windows import shows_first_window
 
 _BITS_PER_COLUMN: Final = 8
 
@@ -132,15 +131,13 @@ def plan_crossing(query: Query, schema: pa.Schema, *, timeouts: bool = False) ->
     task = prepare(query, schema, timeouts=timeouts)
     bits, computed = _computed_by_catalyst(task)
     used = {*kept_columns(bits.task, schema), *(() if windows is None else windows.columns)}
-    counts = windows is not None and not isinstance(windows.kind, ByTime)
-    counts = counts or (windows is not None and shows_first_window(task.bound))
     return Crossing(
         bound=task.bound,
         bits=bits,
         windows=windows,
         computed=computed,
         columns=tuple(name for name in schema.names if name in used),
-        drop_unused=bits.drop_unused and not counts,
+        drop_unused=bits.drop_unused and not counts_unused(task.bound, windows),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from outpace.engine.divide.batches import TimeBatches
 from outpace.pattern.bind.windows import BoundWindows, ByContent, ByCount, ByPredicate, ByTime
-from outpace.pattern.bound import BoundQuery, Number, walk
+from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query
 from outpace.plan.division import Division
 
@@ -68,17 +68,6 @@ def removes_duplicates(query: Query, windows: BoundWindows | None) -> bool:
             return True
         case _:
             return False
-
-
-def shows_first_window(bound: BoundQuery) -> bool:
-    """Say whether a match that several windows find looks different in each.
-
-    It comes out as the first of them finds it, by the numbers of events. These do not depend on the
-    events of other keys as far as that goes: a window closes no later than an event behind its end.
-    But they do on events that no step can use.
-    """
-    numbers = (isinstance(n, Number) for m in bound.measures for n in walk(m.expression))
-    return bound.query.numbered or (not bound.query.duplicates and any(numbers))
 
 
 def time_batches(

@@ -1,9 +1,12 @@
 import pyarrow as pa
 import pytest
 
-from outpace.engine.stage import restore_stage, save_stage
+from outpace.engine.codec.cell import CellKind
+from outpace.engine.codec.table import read_table
+from outpace.engine.stage import WholeStage, restore_stage, run_step, save_stage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
+from outpace.pattern.disorder import LDOP
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
@@ -41,6 +44,25 @@ def test_time_is_told_in_columns_with_the_time_of_an_event_of_the_match(measure,
     assert plan.shows_time_in("at") is shown
     if not shown:
         assert not plan.tells_time_in("at")
+
+
+def test_a_stage_knows_by_the_bits_of_events_which_of_them_wait_with_ldop():
+    schema = pa.schema({"ts": pa.int64(), "type": pa.string()})
+    query = Query("q").order_by("ts").pattern("A -> B").define(A="type = 'a'", B="type = 'b'")
+    query = query.measures(at="B.ts").disorder(LDOP(window=20, at_least=100))
+    plan = plan_stream(query, schema, 2)
+    (spec,) = plan.stages
+    stage = spec.make(0)
+    assert isinstance(stage, WholeStage)
+    rows = pa.table({"ts": [1, 2, 3, 4, 200], "type": ["a", "x", "b", "x", "x"]})
+    waiting, found = [], []
+    for piece in (rows.slice(0, 4), rows.slice(4)):
+        cells = run_step(stage, plan.packing.pack(piece), 0, 1, 0)
+        waiting.append(stage.part.front.order_counters().buffered)
+        blocks = [cell.block for cell in cells if cell.kind is CellKind.MATCHES]
+        found += [row for block in blocks for row in read_table(block).to_pylist()]
+    assert waiting == [2, 0]
+    assert found == [{"at": 3}]
 
 
 class Nothing(EventOperator):

@@ -15,15 +15,20 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from outpace.engine.arrays import Booleans
 from outpace.engine.match.codegen_layout import at_own_row, is_hoistable
 from outpace.engine.match.contract import Block, Task
 from outpace.engine.match.kernel_masks import BlockMasks
 from outpace.engine.match.reach import reach_of
+from outpace.engine.rows.partition import one_array
 from outpace.pattern.bind.query import classify
+from outpace.pattern.bind.windows import BoundWindows, ByTime
 from outpace.pattern.bound import (
     Apply,
     BoundExpression,
+    BoundQuery,
     Constant,
+    Number,
     Predicate,
     PredicateClass,
     Read,
@@ -62,6 +67,14 @@ class BitTask:
         trees = [p.expression for p in self.predicates if p.expression is not None]
         nodes = [node for tree in trees for node in walk(tree)]
         return tuple(dict.fromkeys(node.column for node in nodes if isinstance(node, Read)))
+
+    def used(self, rows: pa.Table) -> Booleans:
+        """Say which rows have any bit, so that a step may use them."""
+        columns = {name: one_array(rows.column(name)) for name in self.reads}
+        found = np.zeros(rows.num_rows, np.bool_)
+        for bits in bit_columns(self.predicates, columns, rows.num_rows).values():
+            found |= bits.to_numpy() != 0
+        return found
 
 
 def with_bits(
@@ -136,6 +149,22 @@ def bit_columns(
             _names(len(predicates)), range(0, len(predicates), _PER_COLUMN), strict=True
         )
     }
+
+
+def counts_unused(bound: BoundQuery, windows: BoundWindows | None) -> bool:
+    """Say whether rows that no step can use change which windows there are, or what is shown.
+
+    Windows of time alone do not count rows. A match that several of them find comes out as the
+    first of them finds it, by the numbers of events. These do not depend on the events of other
+    keys as far as that goes: a window closes no later than an event behind its end. But they do on
+    events that no step can use.
+    """
+    if windows is None:
+        return False
+    numbers = (isinstance(n, Number) for m in bound.measures for n in walk(m.expression))
+    query = bound.query
+    shown = query.numbered or (not query.duplicates and any(numbers))
+    return shown or not isinstance(windows.kind, ByTime)
 
 
 def _names(bits: int) -> list[str]:

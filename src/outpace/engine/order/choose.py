@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from outpace.engine.match.bits import BitTask
 from outpace.engine.order import rules
 from outpace.engine.order.clock import SlackRule, fixed
 from outpace.engine.order.contract import Order
@@ -33,14 +34,19 @@ from outpace.pattern.disorder import (
     Watermark,
 )
 
-Make: TypeAlias = Callable[[BoundQuery, BoundDisorder, pa.Schema], Order]
+Make: TypeAlias = Callable[..., Order]
 
 
 def _by(rule: Callable[[BoundDisorder], SlackRule | None]) -> Make:
     """Return what makes a reorderer that chooses K by a rule."""
 
-    def make(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
-        return Reorderer(bound, disorder, schema, rule(disorder))
+    def make(
+        bound: BoundQuery,
+        disorder: BoundDisorder,
+        schema: pa.Schema,
+        useful: BitTask | None = None,
+    ) -> Order:
+        return Reorderer(bound, disorder, schema, rule(disorder), useful=useful)
 
     return make
 
@@ -63,11 +69,14 @@ def make_order(
     disorder: BoundDisorder | None,
     schema: pa.Schema,
     sources: tuple[str, ...] | None = None,
+    useful: BitTask | None = None,
 ) -> Order:
     """Return what brings the events of a stream, or of several sources, into the query's order.
 
-    Each source is brought into order by itself; then their events are.
+    Each source is brought into order by itself; then their events are. What says which events a
+    step can use is for a kind that drops the others.
     """
+    given: dict[str, Any] = {} if useful is None else {"useful": useful}
 
     def make() -> Order:
         assert disorder is not None
@@ -77,7 +86,7 @@ def make_order(
                 f"nothing runs {kind.__name__}",
                 hint="give it a row in ORDERS of outpace.engine.order.choose",
             )
-        return ORDERS[kind](bound, disorder, schema)
+        return ORDERS[kind](bound, disorder, schema, **given)
 
     if sources is None:
         return make()

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.kernels.slack import INVALID, LATE, Floats
+from outpace.engine.match.bits import BitTask
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import Clock, SlackRule, spans_of
 from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
@@ -64,6 +65,9 @@ class Reorderer(Order):
         How K is chosen; None where only what is told moves the watermark.
     in_order
         Whether events are to be in order already, so that each piece is released at once.
+    useful
+        What says which events a step can use. The others move the clock, and may be late or invalid
+        like any, but do not wait and are never released. None where all are kept.
 
     Examples
     --------
@@ -95,8 +99,10 @@ class Reorderer(Order):
         rule: SlackRule | None,
         *,
         in_order: bool = False,
+        useful: BitTask | None = None,
     ) -> None:
         self._disorder = disorder
+        self._useful = useful
         self._time = disorder.time
         self._schema = schema
         self._order = TotalOrder(bound, disorder)
@@ -146,6 +152,8 @@ class Reorderer(Order):
             else:
                 usable = usable.filter(pa.array(~behind))
             ticks = self._order.ticks(usable)
+        if self._useful is not None and not (used := self._useful.used(usable)).all():
+            usable, ticks = usable.filter(pa.array(used)), ticks[used]
         before = None if self._in_order else clock.watermark
         ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
