@@ -24,7 +24,7 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import EVENT_ID, no_events
 from outpace.engine.match.output import timed_out_schema
-from outpace.engine.merge.merger import Merger
+from outpace.engine.merge.merger import Merger, out_of_turn
 from outpace.engine.message import (
     NO_SPLIT,
     AllAnswered,
@@ -729,6 +729,11 @@ class Back(Stateful):
         instance, answer = message.instance, message.answer
         due = self._due[instance]
         if due:
+            if answer.events and answer.frontier <= due[0]:
+                detail = (
+                    f"it goes up to event {answer.frontier}, and those from {due[0]} on are due"
+                )
+                raise out_of_turn(instance, detail)
             due.popleft()
         self._merger.push(instance, answer.matches)
         self._merger.advance(instance, answer.frontier, answer.horizon)

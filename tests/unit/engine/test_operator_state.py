@@ -18,6 +18,7 @@ from outpace.engine.message import (
     Delivered,
     EventsArrived,
     Routed,
+    SetAside,
     SourceEnded,
     TurnEnded,
 )
@@ -269,6 +270,23 @@ def test_a_back_promises_no_time_before_all_have_answered() -> None:
     back.step(Delivered(0, Answer(nothing, pa.table({}), 5, 5, 100)))
     (emit,) = back.step(AllAnswered())
     assert emit.watermark == NO_TIME
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 0)])
+def test_an_answer_out_of_turn_is_refused(order: tuple[int, ...]) -> None:
+    spec = spec_of(RISE.over(op.windows.count(2)).instances(1))
+    front, instance, back = Front(spec), Instance(spec), Back(spec)
+    answers = []
+    for first in (1, 3):
+        rows = pa.table({"ts": [first, first + 1], "x": [9, 8]})
+        for message in front.step(EventsArrived(rows)):
+            assert not isinstance(message, SetAside)
+            back.step(message)
+            if isinstance(message, Deliver):
+                answers.append(instance.step(message))
+    back.step(Delivered(0, answers[order[0]]))
+    with pytest.raises(StateError, match="an answer of instance 0 comes out of turn"):
+        back.step(Delivered(0, answers[order[1]]))
 
 
 def test_sources_whose_events_have_no_ids_may_be_any_number() -> None:

@@ -70,8 +70,7 @@ class Merger(Stateful):
     def push(self, instance: int, matches: WindowMatches) -> None:
         """Take the next matches of an instance, in their order."""
         if len(matches):
-            known = matches.event[0] >= self._frontiers[instance]
-            require(known, "a match is below the frontier")
+            self._expect(instance, int(matches.event[0]), "has a match of")
             earliest = int(matches.ids.start.min()) if self._distinct else 0
             self._waiting[instance].append((earliest, matches))
 
@@ -87,9 +86,14 @@ class Merger(Stateful):
         horizon
             No later match starts with an earlier event.
         """
-        require(frontier >= self._frontiers[instance], "a frontier falls")
+        self._expect(instance, frontier, "goes up to")
         self._frontiers[instance] = frontier
         self._horizons[instance] = horizon
+
+    def _expect(self, instance: int, event: int, what: str) -> None:
+        """Refuse what an instance has said before, or should have."""
+        if event < (known := self._frontiers[instance]):
+            raise out_of_turn(instance, f"it {what} event {event}, after all before {known}")
 
     def pop(self) -> WindowMatches:
         """Return what is complete, in its order."""
@@ -161,6 +165,16 @@ class Merger(Stateful):
 
 
 _QUEUED = pa.schema([(name, pa.int64()) for name in ("instance", "earliest", "matches")])
+
+
+def out_of_turn(instance: int, detail: str) -> StateError:
+    """Return the error for an answer that is not the next one of its instance."""
+    return StateError(
+        f"an answer of instance {instance} comes out of turn",
+        detail=detail,
+        hint="the answers of an instance are taken in the order of its deliveries, each once; "
+        "after a restart all parts go on from states that were saved together",
+    )
 
 
 def _before(queue: deque[tuple[int, WindowMatches]], frontier: int) -> list[WindowMatches]:
