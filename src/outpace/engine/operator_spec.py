@@ -15,6 +15,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.split.schedule import overlapping, scheduler_of
+from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
@@ -27,6 +28,17 @@ from outpace.pattern.windows import LandmarkWindows
 def fastest(task: Task) -> Matcher:
     """Return the fastest matcher that covers a pattern."""
     return choose_matcher(task).matcher
+
+
+def without_pattern(query: Query) -> Query:
+    """Return a query with the windows of another, for whoever splits and does not match."""
+    return Query(
+        partitions=query.partitions,
+        order=query.order,
+        tree=ast.Var("A"),
+        windows=query.windows,
+        numbered=query.numbered,
+    )
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,11 @@ import pyarrow as pa
 
 from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import WindowBatch, count_windows
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.operator_spec import OperatorSpec, without_pattern
 from outpace.engine.rows.times import valid_times
 from outpace.engine.split.number import in_order
 from outpace.files.plan import FilesPlan, Unit
-from outpace.pattern import ast
 from outpace.pattern.bind.windows import ByCount, ByTime
-from outpace.pattern.query import Query
 from outpace.plan.division import Division
 from outpace.plan.window_task import WindowTask
 
@@ -64,16 +62,8 @@ class FileWindows:
 
     def split(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of all rows, reading what opens and closes windows."""
-        query, columns = self._plan.bound.query, self._plan.split_columns
-        # Any pattern will do: who splits does not match.
-        rows = Query(
-            partitions=query.partitions,
-            order=query.order,
-            tree=ast.Var("A"),
-            windows=query.windows,
-            numbered=query.numbered,
-        )
-        operator = OperatorSpec(rows, self._plan.files.schema, checked=False)
+        query, columns = without_pattern(self._plan.bound.query), self._plan.split_columns
+        operator = OperatorSpec(query, self._plan.files.schema, checked=False)
         task = WindowTask(self._plan.query_plan, operator, columns)
         ordered = (self._read_unit(unit, columns) for unit in self._plan.units)
         return task.split(ordered, described=True)

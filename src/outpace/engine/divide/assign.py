@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.operator_spec import OperatorSpec, without_pattern
 from outpace.engine.rows.times import from_integers
 from outpace.engine.split.number import row_order
 from outpace.engine.split.windows import Windows, take_windows
 from outpace.engine.whole import whole_delivery
-from outpace.pattern import ast
 from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
 
@@ -30,14 +31,7 @@ def windows_of(query: Query, table: pa.Table) -> pa.Table:
     >>> windows_of(query, pa.table({"x": [7, 8]})).select(["window", "rows"]).to_pylist()
     [{'window': 0, 'rows': 2}, {'window': 1, 'rows': 1}]
     """
-    # Any pattern will do: nobody matches.
-    shown = Query(
-        partitions=query.partitions,
-        order=query.order,
-        tree=ast.Var("A"),
-        windows=query.windows,
-        numbered=True,
-    )
+    shown = replace(without_pattern(query), numbered=True)
     time = bind_windows(shown, table.schema).time
     spec = OperatorSpec(shown, table.schema)
     order = row_order(spec.bound, table, time)

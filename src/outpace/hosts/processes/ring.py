@@ -74,7 +74,6 @@ class Ring:
     """
 
     def __init__(self, context: BaseContext, slots: int, slot_bytes: int) -> None:
-        self.slots = slots
         # Kernels want their numbers aligned.
         self.slot_bytes = slot_bytes // 64 * 64
         self._memory: Any = context.RawArray(ctypes.c_byte, slots * self.slot_bytes + 64)
@@ -127,11 +126,6 @@ class RingReader:
         self._leases: dict[int, weakref.ref[_Lease]] = {}
         self._released: list[int] = []
 
-    @property
-    def held(self) -> int:
-        """How many slots are in use."""
-        return len(self._leases)
-
     def read(self, slot: int, size: int) -> pa.RecordBatch:
         """Return the rows in a slot."""
         if len(self._leases) >= self._share:
@@ -139,7 +133,7 @@ class RingReader:
             rows = _read(pa.py_buffer(self._ring.view(slot, size, self).to_pybytes()))
             self._released.append(slot)
             return rows
-        lease = _Lease(slot)
+        lease = _Lease()
         self._leases[slot] = weakref.ref(lease, lambda _: self._release(slot))
         return _read(self._ring.view(slot, size, lease))
 
@@ -155,9 +149,6 @@ class RingReader:
 
 class _Lease:
     """Lives as long as rows that refer to a slot."""
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
 
 
 def largest_block(ring: Ring, rows: pa.Table) -> int:
