@@ -144,6 +144,17 @@ def test_queries_of_users_are_run_with_faults() -> None:
             assert simulate_operator(query, EVENTS, seed=seed).query.tree == pairs.tree
 
 
+def test_windows_with_a_drift_are_run_with_faults() -> None:
+    total = op.Query("q").order_by("ts").pattern("A+").measures(total="SUM(v)", n="COUNT(*)")
+    queries = [
+        total.over(op.windows.time(5, slide=3), drift=3, numbered=True),
+        total.partition_by("key").over(op.windows.session(4), drift=2),
+        total.partition_by("key").over(op.windows.count(3), drift=1, numbered=True),
+    ]
+    runs = [simulate_operator(query, EVENTS, seed=seed) for query in queries for seed in range(6)]
+    assert {run.place for run in runs} == {"one place", "several places", "stages"}
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_are_those_of_the_events(unit: str) -> None:
     times = pa.chunked_array([EVENTS["ts"].cast(pa.int64()).combine_chunks()])

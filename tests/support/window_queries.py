@@ -65,6 +65,20 @@ KINDS: dict[str, Windows] = {
 }
 
 
+#: Queries whose windows have a drift, of each kind that may have one.
+DRIFTS: dict[str, Query] = {
+    kind: pattern(text).limit(1).over(KINDS[kind], drift=drift)
+    for kind, text, drift in (
+        ("count", "A -> B", 2),
+        ("count, offset", "D+", 5),
+        ("time", "A -> B+", 3),
+        ("time, tumbling", "D+", 4),
+        ("time, gaps", "A ->> C", 1),
+        ("session", "D* B", 2),
+    )
+}
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
     size = draw(st.integers(0, 40))

@@ -27,7 +27,10 @@ from outpace.plan.plan import plan_query
 SIZE = 900
 
 #: The columns that all results have here, so that one job answers all queries.
-COLUMNS = ("first", "last", "n", "m", "match_event", "window", "window_start", "window_end")
+COLUMNS = (
+    *("first", "last", "n", "m", "x", "x_low", "x_middle", "x_high", "x_spread"),
+    *("match_event", "window", "window_start", "window_end"),
+)
 
 
 def pattern(text: str) -> Query:
@@ -46,6 +49,7 @@ CHAIN = pattern("A -> B -> C")
 STRICT = pattern("A B*").skip_to_next_row()
 FALLS = pattern("A D+").define(D="v < PREV(v)").measures(m="MATCH_NUMBER()")
 PAIRS = pattern("A ->> C").within(9)
+TOTAL = op.Query("q").order_by("ts").pattern("A+").measures(x="SUM(ts)")
 
 
 def bounded() -> windows.Predicate:
@@ -185,6 +189,18 @@ QUERIES = {
         "in batches of windows: 7 windows",
     ),
     "landmark, keyed": (CHAIN.partition_by("key").over(windows.landmark()), "divided by key: key"),
+    "drift, time": (
+        TOTAL.over(TIME, drift=5, numbered=True),
+        "divided by time, in batches of windows: 64 windows",
+    ),
+    "drift, count, keyed": (
+        TOTAL.partition_by("key").over(windows.count(50, slide=20), drift=8),
+        "divided by key: key",
+    ),
+    "drift, session": (
+        TOTAL.over(windows.session(4), drift=1, numbered=True).instances(2, schedulers.Batches(3)),
+        "in batches of windows: 3 windows; before",
+    ),
     "operator": (SEQUENCE, "divided not at all: one operator takes all events"),
     "operator, keyed": (SEQUENCE.partition_by("key"), "divided by key: key"),
     "operator, time": (
@@ -210,6 +226,8 @@ FILES = {
     "session": ("ordered", "columns read to split: ts"),
     "between": ("ordered", "columns read to split: ts, kind, v"),
     "landmark": ("ordered", "columns read to split: ts, kind"),
+    "drift, time": ("ordered", "windows: 6 shares"),
+    "drift, session": ("ordered", "columns read to split: ts"),
     "operator": ("ordered", "one task reads the row groups in order"),
     "operator, keyed": ("mixed", "divided by key: key; 1 bucket"),
     "operator, time": ("ordered", "windows: 6 shares"),

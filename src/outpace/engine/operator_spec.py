@@ -20,6 +20,7 @@ from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator
 from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery, Read
+from outpace.pattern.expression import Literal
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.schedulers import ByKey
 from outpace.pattern.windows import LandmarkWindows
@@ -35,8 +36,10 @@ def without_pattern(query: Query) -> Query:
     return Query(
         partitions=query.partitions,
         order=query.order,
-        tree=ast.Var("A"),
+        tree=ast.Repeat(ast.Var("A"), 1, None),
+        outputs=(("rows", Literal(0)),),
         windows=query.windows,
+        drift=query.drift,
         numbered=query.numbered,
     )
 
@@ -191,6 +194,8 @@ class OperatorSpec:
         of an event before the match, may lie before it.
         """
         bound = self.bound
+        if bound.query.drift is not None:
+            return False
         shown = {measure.name: measure.expression for measure in bound.measures}.get(column)
         if shown is None:
             return column == bound.time

@@ -265,7 +265,9 @@ def _window_stages(query: Query, task: Task | None, *, placed: bool = False) -> 
         return []
     over = next(iter(window_calls(query)))
     lines = [f"splitter: {over}, each matched as if it were all there is"]
-    if task is not None:
+    if query.drift is not None:
+        lines.append("windows: LOW, MIDDLE and HIGH of each, matched when all three have closed")
+    elif task is not None:
         shared = overlapping(query.windows) and sharable(task, choose_matcher(task).matcher)
         lines.append(
             "windows: share the search of each start, so that overlap costs little"

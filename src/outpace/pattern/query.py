@@ -32,7 +32,7 @@ from outpace.pattern.schedulers import Scheduler
 
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
-    from outpace.pattern.windows import Windows
+    from outpace.pattern.windows import Span, Windows
 
 
 class RowsPerMatch(Enum):
@@ -149,6 +149,8 @@ class Clauses:
     limits: tuple[Limit, ...] = ()
     operator: Callable[[], Operator] | None = None
     windows: Windows | None = None
+    #: By how much the places of events in windows are uncertain.
+    drift: Span | None = None
     duplicates: bool = False
     numbered: bool = False
     instance_count: int = 1
@@ -356,7 +358,14 @@ class Query(Clauses):
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
         return replace(self, limits=(*kept, Limit(most, counted)))
 
-    def over(self, windows: Windows, *, duplicates: bool = False, numbered: bool = False) -> Query:
+    def over(
+        self,
+        windows: Windows,
+        *,
+        drift: str | datetime.timedelta | int | None = None,
+        duplicates: bool = False,
+        numbered: bool = False,
+    ) -> Query:
         """Look at the events window by window; see `outpace.windows`.
 
         A match lies in one window and is found as if the window's events were all there is. Matches
@@ -367,18 +376,27 @@ class Query(Clauses):
         ----------
         windows
             Which windows; each partition has its own.
+        drift
+            How far the clocks of sources may be apart: a window's measures are computed three
+            times, LOW with the window half of this earlier, MIDDLE, and HIGH half of it later. A
+            measure `v` is then their average, beside `v_low`, `v_middle`, `v_high` and `v_spread`.
+            For count windows it is a number of events.
         duplicates
-            Return a match once for every window that it is found in, not only for the first.
+            Return a match once for every window that it is found in, not only for the first; so
+            it is with `drift`.
         numbered
             Add the columns `match_event` (x), `window` (y), `window_start` and `window_end`.
         """
-        from outpace.pattern.windows import Windows
+        from outpace.pattern.windows import Windows, checked_drift
 
         hint = "write over(op.windows.count(1000, slide=50))"
+        windows = an_instance(windows, Windows, "a kind of windows", hint=hint)
+        every = a_flag(duplicates, "duplicates") or drift is not None
         return replace(
             self,
-            windows=an_instance(windows, Windows, "a kind of windows", hint=hint),
-            duplicates=a_flag(duplicates, "duplicates"),
+            windows=windows,
+            drift=None if drift is None else checked_drift(windows, a_duration(drift, "drift")),
+            duplicates=every,
             numbered=a_flag(numbered, "numbered"),
         )
 

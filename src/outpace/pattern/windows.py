@@ -226,6 +226,55 @@ def _check_span(value: object, name: str, where: str, *, least: int | None) -> N
         raise BindError(f"{name} is too large: {_shown(value)}", where=where)
 
 
+def checked_drift(windows: Windows, drift: Span) -> Span:
+    """Return by how much the places of events in windows are uncertain, or say why it cannot be.
+
+    It is a stretch of what windows are measured by: time, or a number of events. One that is as
+    long as a window leaves no event that is surely in it.
+
+    Examples
+    --------
+    >>> checked_drift(CountWindows(100, 100), 4)
+    4
+    >>> checked_drift(LandmarkWindows(), 4)
+    Traceback (most recent call last):
+    ...
+    outpace.errors.BindError: [bind] windows that the content of events begins have no drift
+      drift
+      hint: use windows by time, count or session, or leave out drift
+    """
+    match windows:
+        case CountWindows(size=longest) | TimeWindows(size=longest) | SessionWindows(gap=longest):
+            pass
+        case _:
+            raise BindError(
+                "windows that the content of events begins have no drift",
+                where="drift",
+                hint="use windows by time, count or session, or leave out drift",
+            )
+    if isinstance(windows, CountWindows) and not isinstance(drift, int):
+        raise BindError(
+            f"the drift of count windows is a number of events, not {_shown(drift)}",
+            where="drift",
+            hint="say by how many places an event may be out of order: drift=10",
+        )
+    _check_span(drift, "drift", "drift", least=1)
+    if isinstance(drift, int) is not isinstance(longest, int):
+        raise BindError(
+            f"windows are measured by {_shown(longest)}, but drift is {_shown(drift)}",
+            where="drift",
+            hint="give durations for a timestamp, integers for an integer time column",
+        )
+    if _units(drift) >= _units(longest):
+        what = "gap of a session" if isinstance(windows, SessionWindows) else "window"
+        raise BindError(
+            f"the drift is shorter than the {what}, {_shown(longest)}, not {_shown(drift)}",
+            where="drift",
+            detail="no event would surely be where it seems to be",
+        )
+    return drift
+
+
 def _check_overlap(windows: int, where: str) -> None:
     """Refuse windows of which a single event could open more than anyone can keep."""
     if windows > MOST_OPEN:

@@ -287,6 +287,7 @@ def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
         consumption=st.sampled_from(q.Consume),
         limits=st.lists(limits, max_size=2, unique_by=lambda limit: limit.per).map(tuple),
         windows=st.none() | windows(),
+        drift=st.none() | st.just(1),
         duplicates=st.booleans(),
         numbered=st.booleans(),
         instance_count=st.integers(1, 9),
@@ -371,10 +372,18 @@ def _schedulers() -> st.SearchStrategy[s.Scheduler]:
 
 
 def _without_loose_options(query: q.Query) -> q.Query:
-    """Leave out what only `over` sets where there are no windows."""
-    if query.windows is not None:
+    """Leave out what only `over` sets where there are no windows, and give them a drift."""
+    if query.windows is None:
+        return replace(query, drift=None, duplicates=False, numbered=False)
+    if query.drift is None:
         return query
-    return replace(query, duplicates=False, numbered=False)
+    timed = isinstance(query.windows, w.TimeWindows | w.SessionWindows)
+    longest = getattr(query.windows, "gap", getattr(query.windows, "size", None))
+    drift = _duration(1) if timed and isinstance(longest, datetime.timedelta) else 1
+    try:
+        return query.over(query.windows, drift=drift, numbered=query.numbered)
+    except BindError:
+        return replace(query, drift=None)
 
 
 def _pairs(

@@ -72,7 +72,7 @@ def windowed_matches(
         The windows, and who is in which.
     """
     task = prepare(replace(query, windows=None), stream.schema)
-    found = [match for window in windows for match in _in_window(task, stream, window)]
+    found = [match for window in windows for match in matches_in(task, stream, window)]
     found.sort(key=lambda match: (match.event, match.phase, match.window, match.partition))
     if query.duplicates:
         return found
@@ -85,7 +85,8 @@ def windowed_matches(
     return once
 
 
-def _in_window(task: Task, stream: pa.Table, window: CutWindow) -> list[WindowMatch]:
+def matches_in(task: Task, stream: pa.Table, window: CutWindow) -> list[WindowMatch]:
+    """Return the matches of a window, whose rows are matched as a table of their own."""
     rows = list(window.rows)
     table = stream.take(pa.array(rows, pa.int64()))
     block = whole_block(task, table)

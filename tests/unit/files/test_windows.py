@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators import match_windows
 from support.properties import examples
-from support.window_queries import KINDS, PATTERNS, rows, tables
+from support.window_queries import DRIFTS, KINDS, PATTERNS, rows, tables
 
 from outpace.files import blocks
 from outpace.files import plan as files_plan
@@ -86,6 +87,16 @@ def test_files_give_what_a_table_gives(
     way, _, found = from_files(query, table, group)
     assert way is not Way.ROWS
     assert found == rows(match_windows(query, table))
+
+
+@pytest.mark.parametrize("kind", DRIFTS)
+@examples(4)
+@given(table=tables(), keyed=st.booleans(), numbered=st.booleans(), group=st.integers(2, 9))
+def test_files_give_what_a_table_gives_where_windows_have_a_drift(
+    kind: str, table: pa.Table, keyed: bool, numbered: bool, group: int
+) -> None:
+    query = replace(DRIFTS[kind], numbered=numbered).partition_by(*["key"] * keyed)
+    assert from_files(query, table, group)[2] == rows(match_windows(query, table))
 
 
 def test_shares_follow_row_groups_and_are_longer_than_what_overlaps_them() -> None:

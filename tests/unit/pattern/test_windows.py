@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 import outpace as op
-from outpace.errors import BindError, DataError, OutpaceError, UnsupportedError
+from outpace.errors import (
+    BindError,
+    DataError,
+    OutpaceError,
+    PatternSyntaxError,
+    UnsupportedError,
+)
+from outpace.pattern.bind.query import bind, bind_operator
 from outpace.pattern.bind.windows import (
     ByContent,
     ByCount,
@@ -97,6 +104,92 @@ def test_without_a_slide_windows_follow_each_other() -> None:
 def test_what_can_be_no_window_is_refused_at_once(make, message) -> None:
     with pytest.raises(OutpaceError, match=message):
         make()
+
+
+def drifting(windows, drift, **measures: str) -> op.Query:
+    query = op.Query().order_by("ts").pattern("A+").over(windows, drift=drift)
+    return query.measures(measures) if measures else query
+
+
+@pytest.mark.parametrize(
+    ("windows", "drift", "message"),
+    [
+        (op.windows.time("1 s"), 0, "drift is at least 1, not 0"),
+        (op.windows.time("1 s"), "-50 ms", "drift is at least 1 microsecond, not -50 millisec"),
+        (op.windows.time("1 s"), "1 s", "the drift is shorter than the window, 1 second, not 1 s"),
+        (op.windows.time("1 s"), 50, "windows are measured by 1 second, but drift is 50"),
+        (op.windows.time(1000), "50 ms", "measured by 1000, but drift is 50 milliseconds"),
+        (op.windows.time("1 s"), 0.5, "drift is a duration or an integer, not 0.5"),
+        (op.windows.time("1 s"), True, "drift is a duration or an integer, not True"),
+        (op.windows.count(9), 9, "the drift is shorter than the window, 9, not 9"),
+        (op.windows.count(9), -1, "drift is at least 1, not -1"),
+        (op.windows.count(9), "50 ms", "the drift of count windows is a number of events"),
+        (op.windows.session("1 s"), "2 s", "shorter than the gap of a session, 1 second, not 2"),
+        (op.windows.landmark(), 1, "windows that the content of events begins have no drift"),
+        (op.windows.between("TRUE", "TRUE"), 1, "the content of events begins have no drift"),
+    ],
+)
+def test_what_can_be_no_drift_is_refused_at_once(windows, drift, message) -> None:
+    with pytest.raises(BindError, match=message):
+        op.Query().over(windows, drift=drift)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (drifting(op.windows.time("1 s"), "1 ms"), "with a drift need measures"),
+        (drifting(op.windows.time("1 s"), "1 ms", at="LAST(ts)"), "'at' is a timestamp"),
+        (drifting(op.windows.count(9), 2, is_high="MAX(price) > 3"), "'is_high' is a bool"),
+        (
+            drifting(op.windows.count(9), 2, n="COUNT(*)", n_low="COUNT(*)"),
+            "the result has two columns 'n_low'",
+        ),
+        (
+            drifting(op.windows.count(9), 2, n="COUNT(*)").pattern("A B"),
+            "a window may have several matches, and with a drift it has one",
+        ),
+        (drifting(op.windows.count(9), 2, n="COUNT(*)").define(A="price > 1"), "several matches"),
+        (drifting(op.windows.count(9), 2, n="COUNT(*)").within("1 s"), "several matches"),
+        (drifting(op.windows.count(9), 2, n="COUNT(*)").skip_to_next_row(), "several matches"),
+        (drifting(op.windows.count(9), 2, n="COUNT(*)").pattern("A+?"), "several matches"),
+        (drifting(op.windows.count(9), 2, n="COUNT(*)").pattern("^ A | B"), "several matches"),
+        (drifting(op.windows.count(9), 2, n="COUNT(*)").pattern("^ A ->> B"), "several matches"),
+        (
+            drifting(op.windows.count(9), 2, n="COUNT(*)").all_rows_per_match(),
+            "windows with a drift give one row each",
+        ),
+    ],
+)
+def test_what_has_no_meaning_in_windows_with_a_drift_is_refused(query, message) -> None:
+    with pytest.raises(BindError, match=message):
+        bind(query, SCHEMA)
+
+
+@pytest.mark.parametrize("pattern", ["A*", "A++", "^ A B", "^ A | ^ B C", "^ A -> B $"])
+def test_patterns_with_one_match_in_a_window_may_have_a_drift(pattern) -> None:
+    query = drifting(op.windows.count(9), 2, n="COUNT(*)").pattern(pattern)
+    names = ["n", "n_low", "n_middle", "n_high", "n_spread"]
+    assert bind(query, SCHEMA).output.names == names
+    limited = drifting(op.windows.count(9), 2, n="COUNT(*)").pattern("A ->> B").limit(1)
+    assert bind(limited, SCHEMA).output.names == names
+
+
+def test_an_operator_of_a_user_has_no_drift() -> None:
+    query = op.Query().over(op.windows.count(9), drift=2).apply(lambda: None)
+    with pytest.raises(BindError, match="its windows have no drift"):
+        bind_operator(query, SCHEMA)
+
+
+def test_a_drift_is_written_and_read() -> None:
+    query = drifting(op.windows.time("10 s"), "50 ms", n="COUNT(*)")
+    assert query.duplicates
+    text = "ORDER BY ts MEASURES COUNT(*) AS n PATTERN (A+) OVER TIME ('10 s') DRIFT '50 ms'"
+    assert op.Query.from_sql(text) == query
+    assert op.Query.from_sql(query.to_sql()) == query
+    assert ".over(op.windows.time('10 seconds'), drift='50 milliseconds')" in query.to_python()
+    assert print_identity(query) != print_identity(query.over(op.windows.time("10 s")))
+    with pytest.raises(PatternSyntaxError, match="the drift is shorter than the window, 9, not 10"):
+        op.Query.from_sql("ORDER BY ts PATTERN (A+) OVER COUNT (9) DRIFT 10")
 
 
 @pytest.mark.parametrize(

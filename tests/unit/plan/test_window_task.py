@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators import match_windows
 from support.properties import examples
-from support.window_queries import KINDS, PATTERNS, rows, tables
+from support.window_queries import DRIFTS, KINDS, PATTERNS, rows, tables
 
 from outpace.engine.divide.groups import SortedGroups
 from outpace.engine.match.bits import bit_columns
@@ -110,6 +110,16 @@ def test_divided_windows_give_what_a_table_gives(
     query = PATTERNS[pattern].over(KINDS[kind], duplicates=duplicates, numbered=numbered)
     query = query.partition_by("key") if keyed else query
     query = query.instances(2, Batches(size)) if size else query
+    assert divided(table, query, pieces) == rows(match_windows(query, table))
+
+
+@pytest.mark.parametrize("kind", DRIFTS)
+@examples(5)
+@given(table=tables(), keyed=st.booleans(), numbered=st.booleans(), pieces=st.integers(1, 3))
+def test_divided_windows_with_a_drift_give_what_a_table_gives(
+    kind: str, table: pa.Table, keyed: bool, numbered: bool, pieces: int
+) -> None:
+    query = replace(DRIFTS[kind], numbered=numbered).partition_by(*["key"] * keyed)
     assert divided(table, query, pieces) == rows(match_windows(query, table))
 
 

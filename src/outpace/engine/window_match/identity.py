@@ -96,6 +96,19 @@ class MatchIds:
         words = np.repeat(self.words[:, 0], sizes) + place.view(np.uint64) * _GOLDEN
         return (_mixed(words) | np.uint64(1 << 63)).view(np.int64)
 
+    def together(self, lines: Integers) -> MatchIds:
+        """Return an id for each line of matches that belong together, by their places; -1: none.
+
+        Each line has a match; which place it has in the line counts.
+        """
+        there = lines >= 0
+        starts = np.where(there, self.start[lines], np.iinfo(np.int64).max).min(axis=1)
+        words = np.zeros((len(lines), 2), np.uint64)
+        for place in range(lines.shape[1]):
+            own = _mixed(self.words[lines[:, place]] + np.array([place], np.uint64) * _GOLDEN)
+            words += np.where(there[:, place, None], own, np.uint64(0))
+        return MatchIds(starts, words)
+
     def in_windows(self, query: Query, start_time: Integers, number: Integers) -> MatchIds:
         """Return ids that differ where windows do."""
         words = _window_words(query, start_time, number)

@@ -29,7 +29,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.kernel import WORTH_PREDICATES, KernelMatcher
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import count_starts, fingerprint, kept_columns
-from outpace.engine.rows.times import as_integers
+from outpace.engine.rows.times import as_integers, valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, Windows, take_windows
@@ -37,6 +37,7 @@ from outpace.engine.state import ANY, NATURAL, State, integer, integers, require
 from outpace.engine.window_match.by_key import Strategy, TouchedWindows
 from outpace.engine.window_match.count import count_in_windows
 from outpace.engine.window_match.covered import CoveredWindows
+from outpace.engine.window_match.drifting import DriftingWindows
 from outpace.engine.window_match.open_windows import OpenWindows, require_same
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.window_match.rows import places
@@ -45,6 +46,7 @@ from outpace.engine.window_match.shared import GivesUpError, SharedWindows
 from outpace.engine.window_match.sharing import is_ready, sharing
 from outpace.engine.window_match.stretches import ROWS_AT_ONCE
 from outpace.errors import StateError, UnsupportedError
+from outpace.pattern.bind.windows import BoundWindows, bind_windows
 from outpace.pattern.query import RowsPerMatch
 
 #: So many events and what belongs to them fit into fast memory.
@@ -93,6 +95,13 @@ class WindowMatcher(Stateful):
             )
         self.task = task
         self.matcher = choose_matcher(task).matcher if matcher is None else matcher
+        #: The windows where each is matched three times, and the times of its events tell where.
+        self._drifting: BoundWindows | None = None
+        if query.drift is not None:
+            self._drifting = bind_windows(query, task.bound.schema)
+        self._timed = task.bound.within is not None or (
+            self._drifting is not None and self._drifting.time is not None
+        )
         self._rows_at_once = rows_at_once
         self._rows_in_step = rows_in_step
         self._shared = shared
@@ -178,6 +187,8 @@ class WindowMatcher(Stateful):
 
     def count(self, events: Events, split: Split) -> int:
         """Return how many matches all events have, as one step that ends the windows gives them."""
+        if self._drifting is not None:
+            return len(self.step(events, split, ended=True))
         return count_in_windows(self.task, self.matcher, self._chosen(events), split.closed)
 
     def state(self) -> State:
@@ -241,8 +252,7 @@ class WindowMatcher(Stateful):
         """Refuse rows that are not by partition, and in each without a gap."""
         size = len(held.partition)
         require(held.rows.num_rows == size, "rows have no numbers")
-        timed = self.task.bound.within is not None
-        require(len(held.times) == (size if timed else 0), "rows have no times")
+        require(len(held.times) == (size if self._timed else 0), "rows have no times")
         step = np.diff(held.partition)
         require((step >= 0).all(), "rows are not by partition")
         inside = step == 0
@@ -256,7 +266,10 @@ class WindowMatcher(Stateful):
 
     def _chosen(self, events: Events) -> Events:
         """Return events with what matching needs."""
-        times = events.times if self.task.bound.within is not None else events.times[:0]
+        times = events.times if self._timed else events.times[:0]
+        if self._drifting is not None and self._drifting.time is not None and not len(times):
+            # They do not travel, as a column has them.
+            times = valid_times(self._drifting.time, events.rows.column(self._drifting.time))
         return replace(events, rows=events.rows.select(self._columns), times=times)
 
     def _choose(self, rows: int) -> Strategy:
@@ -285,7 +298,11 @@ class WindowMatcher(Stateful):
         """Return a way to match by its name in saved state."""
         self._kind = kind
         strategy: Strategy
-        if kind == "shared":
+        if self._drifting is not None:
+            strategy = DriftingWindows(
+                self.task, self.matcher, self._nothing, self._rows_at_once, self._drifting
+            )
+        elif kind == "shared":
             assert isinstance(self.matcher, KernelMatcher)
             strategy = SharedWindows(self.task, self.matcher, self._nothing, self._rows_at_once)
         elif kind == "covered":

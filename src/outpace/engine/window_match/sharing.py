@@ -16,6 +16,9 @@ from outpace.pattern.windows import BetweenWindows
 
 def sharing(task: Task, matcher: Matcher) -> str:
     """Return what windows that overlap may share: "shared" searches, "covered" matches, or none."""
+    if task.bound.query.drift is not None:
+        # Of each window three others are matched.
+        return "separate"
     if sharable(task, matcher):
         return "shared"
     return "covered" if covered(task, matcher) else "separate"

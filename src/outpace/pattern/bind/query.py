@@ -15,6 +15,7 @@ from outpace.errors import BindError
 from outpace.pattern import ast, types
 from outpace.pattern.argument import check_characters
 from outpace.pattern.bind.check import check_clauses, check_instances
+from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bound import (
     NUMBERING,
@@ -81,6 +82,8 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     measures = _measures(query, schema, names, subsets) or _default_measures(
         query, schema, order_by
     )
+    if query.drift is not None:
+        check_drift(query, predicates, measures)
     expressions = [
         *(p.expression for p in predicates if p.expression is not None),
         *(m.expression for m in measures),
@@ -111,6 +114,12 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
         raise BindError(
             "a query has a pattern or an operator, not both",
             hint="leave out pattern, define and measures beside apply",
+        )
+    if query.drift is not None:
+        raise BindError(
+            "a user-defined operator sees each event once, so its windows have no drift",
+            where="drift",
+            hint="leave out drift, or use a pattern with measures",
         )
     check_instances(query)
     partition_by = _columns(query.partitions, schema, "partition by")
@@ -398,9 +407,12 @@ def _output(
                 detail=_why_in_output(taken[measure.name.lower()], partition_by),
                 hint=f"give the measure another name, such as '{measure.name}_value'",
             )
+    shown = [pa.field(measure.name, measure.expression.type) for measure in measures]
+    if query.drift is not None:
+        shown = drift_fields(measures, leading)
     matched = [
         *(schema.field(name).with_nullable(True) for name in leading),
-        *(pa.field(measure.name, measure.expression.type) for measure in measures),
+        *shown,
         *(field.with_nullable(True) for field in rest),
     ]
     return _with_numbers(query, schema, order_by, matched)

@@ -83,6 +83,35 @@ class ByLandmark:
 WindowKind: TypeAlias = ByCount | ByTime | BySession | ByContent | ByPredicate | ByLandmark
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The three windows of a query with a drift, which the window that is split holds.
+
+    Parameters
+    ----------
+    kind
+        The window in the middle, as the query has it.
+    low, high
+        By how much LOW begins before it, and HIGH behind it. Sessions: by how much their gaps are
+        shorter and longer.
+    """
+
+    kind: ByCount | ByTime | BySession
+    low: int
+    high: int
+
+    @property
+    def whole(self) -> ByCount | ByTime | BySession:
+        """The window that holds all three, and closes with the last of them."""
+        match self.kind:
+            case ByCount(size=size, slide=slide, offset=offset):
+                return ByCount(size + self.low + self.high, slide, offset - self.low)
+            case ByTime(size=size, slide=slide, offset=offset):
+                return ByTime(size + self.low + self.high, slide, offset - self.low)
+            case BySession(gap=gap):
+                return BySession(gap + self.high)
+
+
 @dataclass(frozen=True)
 class BoundWindows:
     """Windows that fit a schema.
@@ -98,12 +127,15 @@ class BoundWindows:
         numbered ones where there is such a column; else None.
     columns
         The columns that opening and closing reads, without `time`.
+    drift
+        What is matched of each window, where the query has a drift.
     """
 
     kind: WindowKind
     keyed: bool
     time: str | None
     columns: tuple[str, ...]
+    drift: Drift | None = None
 
     @property
     def needs_time(self) -> bool:
@@ -128,6 +160,9 @@ def bind_windows(query: Query, schema: pa.Schema) -> BoundWindows:
     ByTime(size=10000000, slide=1000000, offset=0)
     """
     kind = _kind(query, schema)
+    drift = _drift(query, kind, schema)
+    if drift is not None:
+        kind = drift.whole
     columns: tuple[str, ...] = ()
     match kind:
         case ByContent(open=opens, close=closes):
@@ -140,7 +175,7 @@ def bind_windows(query: Query, schema: pa.Schema) -> BoundWindows:
             pass
     timed = query.numbered or isinstance(kind, ByTime | BySession)
     time = _time_column(query, schema) if timed else None
-    return BoundWindows(kind, bool(query.partitions), time, columns)
+    return BoundWindows(kind, bool(query.partitions), time, columns, drift)
 
 
 def _kind(query: Query, schema: pa.Schema) -> WindowKind:
@@ -165,6 +200,25 @@ def _kind(query: Query, schema: pa.Schema) -> WindowKind:
             return ByLandmark(None if at is None else _condition(at, schema, "window landmark"))
         case None:
             raise BindError("the query has no windows", hint="add .over(op.windows.count(1000))")
+
+
+def _drift(query: Query, kind: WindowKind, schema: pa.Schema) -> Drift | None:
+    """Return the three windows that a drift makes of each.
+
+    Places are whole numbers: at or behind `t - drift / 2` are those at or behind `t` less half of
+    the drift, rounded down, and at or behind `t + drift / 2` those at or behind `t` and the rest.
+    """
+    if query.drift is None:
+        return None
+    assert isinstance(kind, ByCount | ByTime | BySession), "other windows have no drift"
+    if isinstance(kind, ByCount):
+        assert isinstance(query.drift, int), "events are counted"
+        units = query.drift
+    else:
+        units = _units(query.drift, query, schema, "drift")
+    if isinstance(kind, BySession):
+        return Drift(kind, units, units)
+    return Drift(kind, units // 2, units - units // 2)
 
 
 def _units(span: Span, query: Query, schema: pa.Schema, where: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.expression import Expression
 from outpace.pattern.notation.disorder import read_disorder
@@ -335,10 +336,18 @@ class _Reader:
         self.query = replace(self.query, limits=(*self.query.limits, Limit(count, per)))
 
     def _over(self) -> None:
-        windows = read_windows(self.cursor)
-        duplicates = self.cursor.accept("WITH", "DUPLICATES")
-        numbered = self.cursor.accept("NUMBERED")
-        self.query = self.query.over(windows, duplicates=duplicates, numbered=numbered)
+        cursor = self.cursor
+        windows = read_windows(cursor)
+        start = cursor.token
+        drift = read_span(cursor) if cursor.accept("DRIFT") else None
+        try:
+            query = self.query.over(windows, drift=drift)
+        except BindError as error:
+            span = cursor.span_from(start.start)
+            raise cursor.error(error.message, span, hint=error.hint) from None
+        duplicates = cursor.accept("WITH", "DUPLICATES") or query.duplicates
+        numbered = cursor.accept("NUMBERED")
+        self.query = replace(query, duplicates=duplicates, numbered=numbered)
 
     def _instances(self) -> None:
         cursor = self.cursor

@@ -33,9 +33,11 @@ def window_clauses(query: Query, dialect: str) -> Iterable[str]:
     ['OVER COUNT (1000 SLIDE 50)', 'INSTANCES 2']
     """
     if query.windows is not None:
-        duplicates = " WITH DUPLICATES" if query.duplicates else ""
+        counted = " WITH DUPLICATES" if query.duplicates else ""
+        if query.drift is not None:
+            counted = f" DRIFT {_span_text(query.drift)}"
         numbered = " NUMBERED" if query.numbered else ""
-        yield f"OVER {_windows_text(query.windows, dialect)}{duplicates}{numbered}"
+        yield f"OVER {_windows_text(query.windows, dialect)}{counted}{numbered}"
     if query.instance_count != 1 or query.scheduler is not None:
         schedule = query.scheduler
         named = "" if schedule is None else f" SCHEDULE {_scheduler_text(schedule)}"
@@ -49,11 +51,15 @@ def window_calls(query: Query) -> Iterable[str]:
     --------
     >>> list(window_calls(Query().over(CountWindows(1000, 50), numbered=True)))
     ['over(op.windows.count(1000, slide=50), numbered=True)']
+    >>> list(window_calls(Query().over(CountWindows(1000, 50), drift=10)))
+    ['over(op.windows.count(1000, slide=50), drift=10)']
     """
     if query.windows is not None:
-        duplicates = ", duplicates=True" if query.duplicates else ""
+        counted = ", duplicates=True" if query.duplicates else ""
+        if query.drift is not None:
+            counted = f", drift={_span_argument(query.drift)}"
         numbered = ", numbered=True" if query.numbered else ""
-        yield f"over(op.windows.{_windows_call(query.windows)}{duplicates}{numbered})"
+        yield f"over(op.windows.{_windows_call(query.windows)}{counted}{numbered})"
     if query.instance_count != 1 or query.scheduler is not None:
         schedule = query.scheduler
         named = "" if schedule is None else f", schedule={_scheduler_call(schedule)}"

@@ -23,6 +23,7 @@ from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query, WithinKind
 from outpace.pattern.windows import LandmarkWindows, TimeWindows
 from outpace.testing import oracle
+from outpace.testing.drifted import drifted_rows
 from outpace.testing.simulation.queries import Holds, QueryCase, Row
 from outpace.testing.windowed import CutWindow, windowed_matches
 from outpace.testing.windows import windows_by_definition
@@ -63,6 +64,8 @@ def meaning_of(case: QueryCase, events: pa.Table, time: int, *, timeouts: bool) 
     query = replace(case.query, order_of_arrival=None, instance_count=1, scheduler=None)
     if query.operator is not None:
         return Meaning(_applied(query, events))
+    if query.drift is not None:
+        return Meaning(drifted_rows(query, events, cut_windows(query, events)))
     if query.windows is not None:
         found = windowed_matches(query, events, cut_windows(query, events))
         return Meaning([row for match in found for row in match.output])
