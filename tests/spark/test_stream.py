@@ -297,6 +297,9 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
         "by event": op.MPKSlack(arrival="at"),
     }
     asked = {name: QUERIES["keyed"].disorder(one) for name, one in disorders.items()}
+    corrected = op.KSlack(2, late="correct", horizon=200)
+    asked["corrected"] = QUERIES["keyed, strict, compares"].disorder(corrected)
+    asked["corrected windows"] = QUERIES["three stages, numbered keys"].disorder(corrected)
     write_pieces(parts, tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
     run(together({name: op.match(stream, q) for name, q in asked.items()}), tmp_path)
@@ -306,8 +309,9 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
         matcher = op.open(query)
         expected = [row for part in parts for row in matcher.push(part).to_pylist()]
         assert ordered(found[name]) == ordered(expected), name
-        late[name] = matcher.order.late
+        late[name] = matcher.order.late + matcher.order.corrected
     assert found["mp"]
+    assert all({row["diff"] for row in found[name]} == {1, -1} for name in list(asked)[-2:])
     assert all(late.values())
     assert len(set(late.values())) > 2
 

@@ -112,6 +112,19 @@ class Deliver:
 
 
 @dataclass(frozen=True)
+class Correct:
+    """From the front to the instance beside: events came late, but not too late to go back.
+
+    Parameters
+    ----------
+    rows
+        The events, as the order has them.
+    """
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
 class Answer:
     """What an instance found in what it was delivered, and what it promises of the rest.
 

@@ -13,16 +13,17 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.event import EVENT_ID, no_events
+from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, no_events
 from outpace.engine.match.output import timed_out_schema
 from outpace.engine.merge.merger import Merger, out_of_turn
 from outpace.engine.message import (
@@ -30,6 +31,7 @@ from outpace.engine.message import (
     AllAnswered,
     Answer,
     Aside,
+    Correct,
     Deliver,
     Delivered,
     Emit,
@@ -48,10 +50,13 @@ from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.order.runs import sorted_run
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
+from outpace.engine.speculate.history import SPANS, History, changes
 from outpace.engine.split.choose import make_schedule, make_splitter
 from outpace.engine.split.number import EventNumbers
 from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
@@ -68,6 +73,9 @@ from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Watermark
 from outpace.pattern.operator import SharedOperator
 from outpace.pattern.schedulers import Scheduler
+
+#: Where the parts stood, for `WholeOperator`.
+_Mark: TypeAlias = "tuple[Front, Instance]"
 
 #: The orders of several sources.
 _SOURCES: Final = (SourceOrder, ReorderedSources)
@@ -153,6 +161,8 @@ class Front(Stateful):
         self._loads = [0] * (spec.instances or 1)
         #: How many events came late, by source.
         self._late: dict[str | None, int] = {}
+        #: How many came late and corrected what had come out.
+        self._corrected = 0
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
@@ -191,7 +201,7 @@ class Front(Stateful):
             tuple(self._loads),
         )
 
-    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed]:
+    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed | Correct]:
         """Take what happened and return what is to be done.
 
         After an error in the rows nothing is taken. Where the one instance is beside, so that
@@ -215,10 +225,10 @@ class Front(Stateful):
         """Whether nothing changes before an answer has come."""
         return self._splitter is None and isinstance(self._order, OrderedInput)
 
-    def _take(self, message: Stimulus) -> list[SetAside | Deliver | Routed]:
+    def _take(self, message: Stimulus) -> list[SetAside | Deliver | Routed | Correct]:
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
-        self._untaken = None
+        self._untaken, before = None, self.watermark
         match message:
             case EventsArrived():
                 released = self._arrive(message)
@@ -229,12 +239,13 @@ class Front(Stateful):
             case SourceEnded():
                 released = self._order.finish(message.source)
         self._lost = not isinstance(self._order, OrderedInput)
-        if released.late is not None:
+        late, correcting = released.late, None
+        if late is not None:
+            late, correcting = self._parted(late, before)
             source = message.source if isinstance(message, EventsArrived) else None
-            before = self._late.get(source, 0)
-            self._late = {**self._late, source: before + released.late.num_rows}
-        aside = [(Aside.LATE, released.late), (Aside.INVALID, released.invalid)]
-        said: list[SetAside | Deliver | Routed] = [
+            self._late = {**self._late, source: self._late.get(source, 0) + late.num_rows}
+        aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
+        said: list[SetAside | Deliver | Routed | Correct] = [
             SetAside(kind, self._shown(rows))
             for kind, rows in aside
             if rows is not None and rows.num_rows
@@ -246,7 +257,21 @@ class Front(Stateful):
             released = replace(released, rows=self._nothing)
         said += self._blocks(released, ended=ended)
         self._lost = self._lost and self._schedule is None
+        if correcting is not None and correcting.num_rows:
+            self._corrected += correcting.num_rows
+            said.append(Correct(correcting.select(self._spec.events.names)))
         return said
+
+    def _parted(self, late: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table | None]:
+        """Return the late events that are too late, and those that correct what came out.
+
+        The watermark is that from before the piece, so a piece is as good as its events one by one.
+        """
+        disorder, horizon = self._spec.disorder, self._spec.horizon
+        if disorder is None or horizon is None:
+            return late, None
+        over = as_integers(late.column(disorder.time)) < watermark - horizon
+        return late.filter(pa.array(over)), late.filter(pa.array(~over))
 
     @property
     def timer(self) -> int | None:
@@ -267,7 +292,7 @@ class Front(Stateful):
         """Return how it goes with the order of all events, or of those of a source."""
         order, late = self._order, sum(self._late.values())
         if source is None or not isinstance(order, _SOURCES):
-            return OrderCounters(order.slack, order.buffered, late)
+            return OrderCounters(order.slack, order.buffered, late, self._corrected)
         own = self._late.get(source, 0)
         return OrderCounters(order.slack_of(source), order.waiting(source), own)
 
@@ -282,11 +307,9 @@ class Front(Stateful):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        parts = {"order": self._order.state(), "numbers": self._numbers.state()}
+        parts = {"order": self._order.state(), **self.state_behind().parts}
         if self._spec.identified:
             parts["ids"] = self._ids.state()
-        if self._splitter is not None and not self._ended:
-            parts["windows"] = self._splitter.state()
         numbers: dict[str, object] = {
             "ended": self._ended,
             "follows": self._follows,
@@ -317,14 +340,44 @@ class Front(Stateful):
                 hint="go on with the disorder that it was started with, or start from the input",
             )
         self._order.restore(state.part("order"))
-        self._numbers.restore(state.part("numbers"))
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
+        self.read_behind(state)
+        if self._schedule is not None:
+            self._restore_schedule(self._schedule, state)
+
+    def behind(self) -> Front:
+        """Return a front that stands, behind the order, where this one does, for `rewind`."""
+        twin = copy.copy(self)
+        twin.rewind(self)
+        return twin
+
+    def rewind(self, mark: Front) -> None:
+        """Stand behind the order where a front did; the order goes on from where it is."""
+        self._numbers = mark._numbers.snapshot()
+        self._splitter = None if mark._splitter is None else mark._splitter.snapshot()
+        self._ended, self._untaken = False, None
+
+    def replay(
+        self, rows: pa.Table, watermark: int = NO_TIME, *, ended: bool = False
+    ) -> Iterator[Deliver | Routed]:
+        """Let events go on, behind `rewind`, that have left the order before."""
+        self._lost = True
+        return self._route(rows, watermark, ended=ended)
+
+    def state_behind(self) -> State:
+        """Return what is kept behind the order, for `read_behind`."""
+        parts = {"numbers": self._numbers.state()}
+        if self._splitter is not None and not self._ended:
+            parts["windows"] = self._splitter.state()
+        return State({}, parts=parts)
+
+    def read_behind(self, state: State) -> None:
+        """Go on, behind the order, from what was saved."""
+        self._numbers.restore(state.part("numbers"))
         if self._splitter is not None and not self._ended:
             self._splitter.restore(state.part("windows"))
             self._require_same(self._splitter)
-        if self._schedule is not None:
-            self._restore_schedule(self._schedule, state)
 
     def _restore_schedule(self, schedule: Schedule, state: State) -> None:
         saved, now = state.numbers.get("scheduler"), _name_of(self._scheduler)
@@ -757,36 +810,112 @@ class WholeOperator(Stateful):
     [{'at': 2}]
     """
 
-    CHANGED = ("front", "instance")
+    CHANGED = ("front", "instance", "_history")
 
     def __init__(self, spec: OperatorSpec, place: int = 0) -> None:
         assert spec.instances is None, "instances that share windows have places of their own"
         self.spec, self._place = spec, place
         self.front = Front(spec, place)
         self.instance = Instance(spec)
+        #: What was done within the horizon, where late events correct it.
+        self._history: History[_Mark] | None = None
+        if spec.disorder is not None and spec.horizon is not None:
+            columns = spec.events, spec.bound.output, spec.disorder.time
+            self._history = History(*columns, spec.horizon)
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors."""
         aside: list[Instruction] = []
         answers: list[Answer] = []
-        begun = self.instance.begun
+        begun, late = self.instance.begun, None
+        self._mark()
         try:
             for message in self.front.step(stimulus):
                 if isinstance(message, SetAside):
                     aside.append(message)
                 elif isinstance(message, Deliver):
-                    answers.append(self.instance.step(message))
-                    self.front.step(Delivered(0, answers[-1]))
-            return [*aside, _emitted(self.spec.bound.output, answers)]
+                    answers.append(self._deliver(message))
+                elif isinstance(message, Correct):
+                    late = message.rows
+            emit = _emitted(self.spec.bound.output, answers)
+            if self._history is not None:
+                ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
+                emit = self._remember(self._history, emit, late, ended=ended)
+            return [*aside, emit]
         except BaseException:
             if answers or self.instance.begun != begun:
                 self.front.lose()
             raise
 
+    def _deliver(self, message: Deliver) -> Answer:
+        answer = self.instance.step(message)
+        self.front.step(Delivered(0, answer))
+        if self._history is not None:
+            self._history.take(message.events.rows, message.watermark)
+        return answer
+
+    def _mark(self) -> None:
+        """Note where the parts stand, so that they can go back there, if it is time to."""
+        if self._history is not None and self._history.wants_mark:
+            self._history.mark((self.front.behind(), self.instance.snapshot()))
+
+    def _remember(
+        self, history: History[_Mark], emit: Emit, late: pa.Table | None, *, ended: bool
+    ) -> Emit:
+        """Note what comes out; with late events, let come out what they change."""
+        if late is None:
+            history.give(emit.matches)
+        else:
+            (front, instance), rows, before = history.go_back(late)
+            watermark = self.front.watermark
+            self.front.rewind(front)
+            self.instance.become(instance.snapshot())
+            after = self._replay(history, self._in_place(rows, late), watermark, ended=ended)
+            emit = replace(emit, matches=changes(before, after))
+        history.forget(self.front.watermark)
+        return emit
+
+    def _replay(
+        self, history: History[_Mark], rows: pa.Table, watermark: int, *, ended: bool
+    ) -> WindowMatches:
+        """Take rows once more and return all matches that come of them."""
+        found = []
+        size = max(history.span_rows, rows.num_rows // SPANS)
+        pieces = [rows.slice(begin, size) for begin in range(0, rows.num_rows, size)]
+        for piece in pieces:
+            self._mark()
+            told = watermark if piece is pieces[-1] else int(NO_TIME)
+            found.append(self._take_again(self.front.replay(piece, told)))
+            history.give(found[-1])
+        if ended:
+            found.append(self._take_again(self.front.replay(rows.slice(0, 0), ended=True)))
+        return WindowMatches.joined(self.spec.bound.output, found)
+
+    def _take_again(self, messages: Iterator[Deliver | Routed]) -> WindowMatches:
+        answers = [self._deliver(one) for one in messages if isinstance(one, Deliver)]
+        found = [answer.matches for answer in answers]
+        return WindowMatches.joined(self.spec.bound.output, found)
+
+    def _in_place(self, rows: pa.Table, late: pa.Table) -> pa.Table:
+        """Return rows in their order, with late ones among them."""
+        spec = self.spec
+        assert spec.disorder is not None
+        order, both = TotalOrder(spec.bound, spec.disorder), pa.concat_tables([rows, late])
+        if spec.sources is not None:
+            # Among equals that of the lower source comes first, then that which came first.
+            source = as_integers(both.column(EVENT_ID.name)) >> SEQUENCE_BITS
+            both = both.take(np.argsort(source, kind="stable"))
+        return order.without_ties(sorted_run(both, order.ticks(both)))
+
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         self.front.check()
         parts = {"front": self.front.state(), "instance": self.instance.state()}
+        if self._history is not None and self._history.begun:
+            front, instance = self._history.base
+            parts["history"] = self._history.state()
+            parts["base"] = front.state_behind()
+            parts["base instance"] = instance.state()
         return State(self._header, parts=parts)
 
     def restore(self, state: State) -> None:
@@ -795,20 +924,30 @@ class WholeOperator(Stateful):
         Also one that failed goes on from there.
         """
         if state.numbers != self._header:
+            other = f"{'without' if self.spec.windows else 'with'} windows"
+            if state.numbers.get("windows") == self._header["windows"]:
+                other = "whose late events correct what came out up to another horizon"
             raise StateError(
-                f"the saved state belongs to a query {'without' if self.spec.windows else 'with'}"
-                " windows",
+                f"the saved state belongs to a query {other}",
                 hint="resume it with the query that it was saved from, or start from the input",
             )
         front, instance = Front(self.spec, self._place), Instance(self.spec)
         front.restore(state.part("front"))
         instance.restore(state.part("instance"), front)
+        fresh = WholeOperator(self.spec, self._place)
+        if fresh._history is not None and "history" in state.parts:
+            base = Front(self.spec, self._place), Instance(self.spec)
+            base[0].read_behind(state.part("base"))
+            base[1].restore(state.part("base instance"), base[0])
+            fresh._history.restore(state.part("history"), base)
+        self._history = fresh._history
         self.front.become(front)
         self.instance.become(instance)
 
     @property
     def _header(self) -> dict[str, object]:
-        return {"windows": self.spec.windows is not None}
+        corrects = {} if self.spec.horizon is None else {"horizon": self.spec.horizon}
+        return {"windows": self.spec.windows is not None, **corrects}
 
 
 def _comes_anywhere(error: BaseException) -> bool:

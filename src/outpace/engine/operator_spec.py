@@ -132,6 +132,11 @@ class OperatorSpec:
         numbered = self.sources is None and self.disorder is None and not self.brings_ids
         return self.task is not None and not numbered
 
+    @property
+    def horizon(self) -> int | None:
+        """How far back late events correct what came out; None where none does."""
+        return None if self.disorder is None else self.disorder.horizon
+
     @cached_property
     def arriving(self) -> pa.Schema:
         """The columns that events have when they are put in order."""
@@ -152,6 +157,9 @@ class OperatorSpec:
         if self.windows is not None:
             wanted.update(self.windows.columns)
             wanted.update(() if self.windows.time is None else [self.windows.time])
+        if self.disorder is not None and self.horizon is not None:
+            # A late event is put in its place among those that are kept.
+            wanted.update(self.bound.order_by, self.disorder.columns)
         return pa.schema([field for field in self.arriving if field.name in wanted])
 
     @cached_property
@@ -177,6 +185,11 @@ class OperatorSpec:
         decided, unless it waits for the next row. In windows only their end decides, so it is their
         size that counts.
         """
+        reach = self._reach
+        return None if reach is None else reach + (self.horizon or 0)
+
+    @property
+    def _reach(self) -> int | None:
         query = self.query
         if query.windows is not None:
             assert self.windows is not None

@@ -21,6 +21,9 @@ from outpace.pattern.expression import Scalar
 from outpace.pattern.query import Query
 
 #: The columns of `Query.over(numbered=True)`, behind all others.
+#: The column that says whether a match is new, 1, or wrong now, -1, where late events correct.
+DIFF: Final = "diff"
+
 NUMBERING: Final = ("match_event", "window", "window_start", "window_end")
 
 

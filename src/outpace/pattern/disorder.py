@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
+from outpace.errors import BindError
 from outpace.pattern.setting import (
     Choice,
     ClockSpan,
@@ -33,6 +34,13 @@ class Late(Enum):
     """It takes part as if it had happened at the watermark."""
     SIDE = "side"
     """It goes to the side output `late`."""
+    CORRECT = "correct"
+    """It takes part in its place, and what it changes comes again; see `Disorder.horizon`."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether events that are late, or too late to correct anything, are lost."""
+        return self in (Late.DROP, Late.CORRECT)
 
 
 class Aggregate(Enum):
@@ -62,7 +70,7 @@ class Disorder:
     Parameters
     ----------
     late
-        "drop", "pass" or "side".
+        "drop", "pass", "side" or "correct".
     invalid
         "fail" or "quarantine".
     ahead
@@ -73,6 +81,10 @@ class Disorder:
         A column that says when events arrived, a timestamp or an integer. With it, what is late
         does not depend on how the stream is cut into pieces. Without it the events of a piece
         arrive at the same time. Those of one time count in the order of their times.
+    horizon
+        How far behind the watermark an event that comes late still corrects what came out, with
+        late="correct". The result has a column `diff`: a match that is wrong now comes again with
+        -1, one that is new with 1. Later events are dropped and counted.
     """
 
     #: What `explain` says of a kind; the names of settings in braces become their values.
@@ -91,9 +103,20 @@ class Disorder:
     arrival: str | None = field(
         default=None, kw_only=True, metadata=setting(ColumnName(ColumnValues.TIMES))
     )
+    horizon: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(EventSpan())
+    )
 
     def __post_init__(self) -> None:
-        check_settings(self, f"op.{type(self).__name__}")
+        name = f"op.{type(self).__name__}"
+        check_settings(self, name)
+        if (self.late is Late.CORRECT) != (self.horizon is not None):
+            asked = 'late="correct"' if self.late is Late.CORRECT else "horizon"
+            raise BindError(
+                f"{asked} says nothing without {'horizon' if self.horizon is None else 'late'}",
+                where=name,
+                hint=f'write {name}(..., late="correct", horizon="10 s")',
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -102,7 +125,7 @@ class Disorder:
         Examples
         --------
         >>> list(KSlack(5, late="pass").options)
-        ['late', 'invalid', 'ahead', 'arrival']
+        ['late', 'invalid', 'ahead', 'arrival', 'horizon']
         """
         return {one.name: getattr(self, one.name) for one in settings_of(Disorder)}
 

@@ -25,7 +25,7 @@ from outpace.pattern.argument import (
     some_names,
 )
 from outpace.pattern.choice import one_of
-from outpace.pattern.disorder import Disorder
+from outpace.pattern.disorder import Disorder, Late
 from outpace.pattern.expression import Expression
 from outpace.pattern.operator import Operator, check_operator
 from outpace.pattern.schedulers import Scheduler
@@ -418,6 +418,12 @@ class Query(Clauses):
             hint = "write instances(4, op.schedulers.RoundRobin())"
             an_instance(schedule, Scheduler, "a scheduler", hint=hint)
         return replace(self, instance_count=number, scheduler=schedule)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether late events correct what came out, so that the result has a column `diff`."""
+        disorder = self.order_of_arrival
+        return disorder is not None and disorder.late is Late.CORRECT
 
     def disorder(self, disorder: Disorder) -> Query:
         """Say how far the events of a stream may be out of order, and what becomes of late ones.

@@ -20,7 +20,7 @@ from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
-from outpace.pattern.bind.disorder import SOURCE, bind_disorder
+from outpace.pattern.bind.disorder import SOURCE, bind_disorder, setting_text
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query, RowsPerMatch
@@ -105,10 +105,12 @@ class StreamPlan(Crossing):
         for place, spec in enumerate(self.stages, 2):
             many = f"{spec.instances} instances{keyed}" if spec.instances > 1 else "1 instance"
             lines.append(f"{place}. {spec.name}: {many}")
+        horizon = setting_text(disorder.value.horizon)
         late = {
             Late.DROP: "dropped and counted",
             Late.PASS: "passed on as if they happened at the watermark",
             Late.SIDE: "sent to the side output",
+            Late.CORRECT: f"correcting what came out up to {horizon} ago, then dropped and counted",
         }
         invalid = {Invalid.FAIL: "an error", Invalid.QUARANTINE: "sent to the side output"}
         order = [f"order: {_of_sources(packing.sources)}{disorder!s}"]
@@ -198,7 +200,7 @@ def plan_stream(
         # Events that are set aside, refused for their time, or decide are wanted as they are.
         drop=crossing.drop_unused
         and disorder.divisible
-        and disorder.late is not Late.SIDE
+        and disorder.late not in (Late.SIDE, Late.CORRECT)
         and disorder.ahead is None,
         disorder=disorder,
         sources=sources,
@@ -252,7 +254,9 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     keyed = by_key and operator.disorder.divisible
     count = query.instance_count if query.instance_count > 1 or not keyed else partitions
     numbered = query.windows is not None and query.numbered and by_key
-    if query.windows is not None and (numbered or (not keyed and count > 1)):
+    # Who goes back has all parts beside it.
+    apart = query.windows is not None and (numbered or (not keyed and count > 1))
+    if apart and not query.corrects:
         shared = replace(operator, instances=count)
         # What the one instance of a stage keeps depends on how many there are beside it.
         identity = f"{identity} instances={count}"
@@ -261,6 +265,7 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
             StageSpec(StagePart.INSTANCE, count, shared, identity),
             StageSpec(StagePart.BACK, 1, shared, identity),
         )
+    keyed = keyed and not apart
     return (StageSpec(StagePart.WHOLE, count if keyed else 1, operator, identity),)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
+from outpace.pattern.bound import DIFF
 from outpace.pattern.query import RowsPerMatch
 
 
@@ -31,6 +32,8 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
     row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode)
     if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
+    if bound.query.corrects:
+        measures[DIFF] = pa.array(np.ones(len(row_index), np.int64))
     columns = {
         name: block.columns[name].take(pa.array(row_index))
         for name in bound.matched.names

@@ -52,13 +52,15 @@ class OrderCounters:
         How far the watermark stays behind the greatest time now, in units of time.
     buffered
         Events that wait for their turn.
-    late
-        Events that came late since the part that counts them was made.
+    late, corrected
+        Events that came late since the part that counts them was made: those that are lost or set
+        aside, and those that corrected what had come out.
     """
 
     slack: int = 0
     buffered: int = 0
     late: int = 0
+    corrected: int = 0
 
 
 class Order(Stateful, ABC):

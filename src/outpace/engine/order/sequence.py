@@ -210,7 +210,7 @@ class SequenceOrder(Order):
         passed = np.flatnonzero(fates == kernel.LATE)
         if len(passed):
             late = moved(every, passed)
-            if self._disorder.late is Late.PASS:
+            if self._goes_on:
                 admitted = np.concatenate([passed, admitted])
         waiting = moved(every, stays) if len(stays) else every.slice(0, 0)
         # Who promised what of time had sent those that are held.
@@ -219,10 +219,15 @@ class SequenceOrder(Order):
         self._whole, self._fractions = whole, fractions
         self._held, self._waits = waiting, np.stack([arrived[stays], due[stays]])
         self._now, self._told = now, told
-        if late is None or self._disorder.late is Late.PASS:
+        if late is None or self._goes_on:
             return released
         both = [late, *([] if released.late is None else [released.late])]
         return replace(released, late=pa.concat_tables(both))
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether events that come behind their numbers go on: then their times decide."""
+        return self._disorder.late in (Late.PASS, Late.CORRECT)
 
     def _least(self, rows: pa.Table) -> int:
         times: Any = as_integers(rows.column(self._time).drop_null())

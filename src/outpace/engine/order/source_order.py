@@ -20,10 +20,14 @@ from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
 from outpace.engine.order.sources import CAPACITY, SourceMerge, no_source, ticks_of
 from outpace.engine.order.total import TotalOrder
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.times import as_integers
 from outpace.engine.state import NATURAL, State, integer, require, typed
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Late
 
 
 class SourceOrder(Order):
@@ -151,6 +155,7 @@ class ReorderedSources(Order):
         schema: pa.Schema,
     ) -> None:
         self._order = TotalOrder(bound, disorder)
+        self._corrects = disorder.late is Late.CORRECT
         self._schema = schema
         #: In the order of identifiers, which decides between events that nothing else tells apart.
         self._each = dict(sorted(each.items()))
@@ -289,6 +294,8 @@ class ReorderedSources(Order):
 
     def _pass_on(self, released: Mapping[str, ReleasedEvents]) -> ReleasedEvents:
         """Let events that sources let go wait for those of the others."""
+        if self._corrects:
+            released = {source: self._in_time(one) for source, one in released.items()}
         for source, one in released.items():
             self._watermarks[source] = max(self._watermarks[source], one.watermark)
             if one.rows.num_rows:
@@ -298,6 +305,18 @@ class ReorderedSources(Order):
             self._released(),
             late=_together([one.late for one in released.values()]),
             invalid=_together([one.invalid for one in released.values()]),
+        )
+
+    def _in_time(self, released: ReleasedEvents) -> ReleasedEvents:
+        """Let those go on that are late for their source alone: the others are not so far."""
+        late = released.late
+        if late is None:
+            return released
+        behind = as_integers(one_array(late.column(self._order.time))) < self._watermark
+        return replace(
+            released,
+            rows=pa.concat_tables([as_table(released.rows), late.filter(pa.array(~behind))]),
+            late=late.filter(pa.array(behind)) if behind.any() else None,
         )
 
     def _note_first(self, source: str) -> None:

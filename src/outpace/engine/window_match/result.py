@@ -56,7 +56,8 @@ class WindowMatches:
     identify
         Returns what tells the matches apart, see `ids`.
     diff
-        1 where the matches are new, -1 where they are taken back.
+        1 where the matches are new, -1 where they are taken back; 0 where there are both, and the
+        rows tell.
     confirmed
         Whether nothing takes them back any more.
     """
@@ -144,6 +145,20 @@ class WindowMatches:
             self.confirmed,
         )
 
+    def with_rows(self, table: pa.Table, diff: int) -> WindowMatches:
+        """Return the matches with other rows, which say that they come or go."""
+        return WindowMatches(
+            table,
+            self.offsets,
+            self.event,
+            self.phase,
+            self.window,
+            self.partition,
+            self.identify,
+            diff,
+            self.confirmed,
+        )
+
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
         order = in_total_order(self.event, self.phase, self.window, self.partition)
@@ -171,8 +186,9 @@ class WindowMatches:
 
 def _alike(parts: Sequence[WindowMatches]) -> tuple[int, bool]:
     """Return what all parts say of their matches: whether they come or go, and are sure."""
-    ((diff, confirmed),) = {(part.diff, part.confirmed) for part in parts}
-    return diff, confirmed
+    said = {part.diff for part in parts if len(part)}
+    (confirmed,) = {part.confirmed for part in parts}
+    return said.pop() if len(said) == 1 else 0 if said else 1, confirmed
 
 
 class LazyMatches(WindowMatches):

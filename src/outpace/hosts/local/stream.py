@@ -61,7 +61,6 @@ from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.plan.late_events import LateEvents
 
@@ -289,7 +288,7 @@ class StreamMatcher:
         disorder = None
         if self._query.order_of_arrival is not None:
             disorder = bind_disorder(self._query, schema)
-            self._dropped = LateEvents(self._query) if disorder.late is Late.DROP else None
+            self._dropped = LateEvents(self._query) if disorder.late.drops else None
         spec = OperatorSpec(
             self._query,
             schema,

@@ -38,7 +38,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
-from outpace.errors import BindError, missing_column
+from outpace.errors import BindError, UnsupportedError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
 from outpace.hosts.processes.metrics import Metrics
@@ -128,6 +128,11 @@ def run(
             "the events of several sources are ordered by their time",
             detail=f"the time of the sources is '{given[0].time}'",
             hint=f'write order_by("{given[0].time}")',
+        )
+    if query.corrects:
+        raise UnsupportedError(
+            'op.run corrects nothing: late="correct" goes back in one place',
+            hint='use op.open or a stream on Spark, or write late="drop", "pass" or "side"',
         )
     check_instances(query, windowed=False)
     if query.order_of_arrival is not None:

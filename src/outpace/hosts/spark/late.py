@@ -20,7 +20,6 @@ from pyspark.sql.streaming.listener import (
 )
 
 from outpace.engine.codec.cell import COUNTERS
-from outpace.pattern.disorder import Late
 from outpace.plan.late_events import LateEvents
 from outpace.plan.stream import StreamPlan
 
@@ -35,7 +34,7 @@ class LateListener(StreamingQueryListener):
 
     def expect(self, name: str, plan: StreamPlan) -> None:
         """Listen to what a query reports under a name."""
-        if plan.packing.disorder.late is not Late.DROP:
+        if not plan.packing.disorder.late.drops:
             return
         self._queries[name] = LateEvents(plan.bound.query)
 

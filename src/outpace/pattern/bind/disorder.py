@@ -77,6 +77,12 @@ class BoundDisorder:
         return ahead
 
     @property
+    def horizon(self) -> int | None:
+        """How far back late events correct what came out; None where none does."""
+        horizon: int | None = self["horizon"]
+        return horizon
+
+    @property
     def divisible(self) -> bool:
         """Whether parts of a stream can be brought into order apart; see `Disorder`."""
         value = self.value
@@ -106,7 +112,7 @@ class BoundDisorder:
 
     def __str__(self) -> str:
         own = [one for one in settings_of(type(self.value)) if one not in settings_of(Disorder)]
-        texts = {one.name: _text(getattr(self.value, one.name)) for one in own}
+        texts = {one.name: setting_text(getattr(self.value, one.name)) for one in own}
         said = {name for _, name, *_ in Formatter().parse(self.value.described)}
         others = [
             f"{one.name} {texts[one.name]}"
@@ -193,7 +199,7 @@ def _is_column(setting: Setting) -> bool:
     return isinstance(setting.kind, ColumnName)
 
 
-def _text(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Return the value of a setting as `explain` shows it."""
     match value:
         case datetime.timedelta():

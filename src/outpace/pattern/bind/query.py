@@ -18,6 +18,7 @@ from outpace.pattern.bind.check import check_clauses, check_instances
 from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bound import (
+    DIFF,
     NUMBERING,
     Aggregate,
     Apply,
@@ -122,6 +123,12 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
             hint="leave out drift, or use a pattern with measures",
         )
     check_instances(query)
+    if query.corrects:
+        raise BindError(
+            'late="correct" is for patterns: what an operator of yours gave cannot be corrected',
+            where="disorder",
+            hint='write late="drop", "pass" or "side"',
+        )
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
     _check_partitions(partition_by, order_by, schema)
@@ -415,6 +422,15 @@ def _output(
         *shown,
         *(field.with_nullable(True) for field in rest),
     ]
+    if query.corrects:
+        if DIFF in {field.name.lower() for field in matched}:
+            raise BindError(
+                f"the result has a column '{DIFF}' already",
+                where="disorder",
+                detail=f"late events correct what came out, and '{DIFF}' says how",
+                hint="rename that column",
+            )
+        matched.append(pa.field(DIFF, pa.int64()))
     return _with_numbers(query, schema, order_by, matched)
 
 

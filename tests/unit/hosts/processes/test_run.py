@@ -423,6 +423,12 @@ def test_a_scheduler_gives_partitions_to_instances_where_there_are_no_windows() 
     assert [one.events for one in run.metrics.instances] == [0, 2000]
 
 
+def test_corrections_are_refused() -> None:
+    late = op.KSlack(5, late="correct", horizon=10)
+    with pytest.raises(op.UnsupportedError, match="goes back in one place"):
+        op.run(rises().disorder(late), Listed("a"))
+
+
 def test_a_source_without_events_gives_no_table() -> None:
     assert list(op.run(pairs(), Listed("a", size=0))) == []
 

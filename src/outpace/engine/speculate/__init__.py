@@ -1,0 +1,1 @@
+"""Results that are corrected: what a part of the operator did, so that it can go back."""

@@ -1,0 +1,218 @@
+"""What an operator did within a horizon, so that it can go back and do it again with a late event.
+
+    time       ------------------------------------->
+    spans      | mark, rows, matches | mark, rows, matches | mark, rows
+                 ^ go back to here     * late event              ^ now
+
+A span begins with a mark, a snapshot of the parts as they stood, and has the rows that they took
+since and the matches that came of them. To correct is to go back to the last mark that lies before
+the late event, to take the rows since then once more with the event in its place, and to compare
+the matches by their ids: what is no longer found is taken back, what is found now comes out.
+
+Memory: the rows and matches within the horizon, and those of at most one span before it; a span has
+at least `SPAN_ROWS` rows and about a part in `SPANS` of all, so there are few marks. The cost of a
+correction: that of the rows behind the mark, of which a part in `SPANS` lies before the event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.engine.arrays import NO_TIME, Booleans
+from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State, integer, require, typed
+from outpace.engine.window_match.result import WindowMatches
+from outpace.pattern.bound import DIFF
+
+#: A span has at least so many rows, and there are about so many of them.
+SPAN_ROWS: Final = 4096
+SPANS: Final = 16
+
+Mark = TypeVar("Mark")
+
+
+class Span(Stateful, Generic[Mark]):
+    """A mark, and what happened from there to the next.
+
+    Parameters
+    ----------
+    mark
+        The parts as they stood; nobody changes them.
+    bound
+        All that they had taken lies before this time, and no time behind it had been told.
+    """
+
+    CHANGED = ("rows", "matches")
+
+    def __init__(self, mark: Mark, bound: int) -> None:
+        self.mark, self.bound = mark, bound
+        self.rows: list[pa.Table] = []
+        self.matches: list[WindowMatches] = []
+        self.size = 0
+
+
+class History(Stateful, Generic[Mark]):
+    """What was taken and given within a horizon.
+
+    Parameters
+    ----------
+    rows, output
+        The columns of events, and of matches.
+    time
+        The column of event time.
+    horizon
+        How far behind the watermark an event may lie, in units of time.
+    """
+
+    CHANGED = ("_spans",)
+
+    def __init__(self, rows: pa.Schema, output: pa.Schema, time: str, horizon: int) -> None:
+        self._rows, self._output = rows, output
+        self._time, self._horizon = time, horizon
+        self._spans: list[Span[Mark]] = []
+        #: All that was taken lies before this time.
+        self._bound = int(NO_TIME)
+
+    def __len__(self) -> int:
+        return sum(span.size for span in self._spans)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a mark."""
+        return bool(self._spans)
+
+    @property
+    def wants_mark(self) -> bool:
+        """Whether the next rows should begin a span."""
+        return not self._spans or self._spans[-1].size >= self.span_rows
+
+    @property
+    def span_rows(self) -> int:
+        """How many rows a span should have."""
+        return max(SPAN_ROWS, len(self) // SPANS)
+
+    def mark(self, mark: Mark) -> None:
+        """Begin a span: the parts stand so now."""
+        self._spans.append(Span(mark, self._bound))
+
+    def take(self, rows: pa.Table, watermark: int) -> None:
+        """Note rows that were taken, in their order, and how far time had come then."""
+        span = self._spans[-1]
+        if rows.num_rows:
+            span.rows.append(rows)
+            span.size += rows.num_rows
+            last = as_integers(rows.column(self._time).slice(rows.num_rows - 1))
+            self._bound = max(self._bound, int(last[0]) + 1)
+        self._bound = max(self._bound, int(watermark))
+
+    def give(self, matches: WindowMatches) -> None:
+        """Note matches that came out."""
+        if len(matches):
+            self._spans[-1].matches.append(matches)
+
+    def go_back(self, late: pa.Table) -> tuple[Mark, pa.Table, WindowMatches]:
+        """Forget what happened since the last mark before some rows; return the mark and that."""
+        time = as_integers(late.column(self._time)).min()
+        place = max(n for n, span in enumerate(self._spans) if n == 0 or span.bound <= time)
+        since, self._spans = self._spans[place:], self._spans[:place]
+        self._bound = since[0].bound
+        rows = pa.concat_tables(
+            [self._rows.empty_table(), *(one for span in since for one in span.rows)]
+        )
+        given = [one for span in since for one in span.matches]
+        return since[0].mark, rows, WindowMatches.joined(self._output, given)
+
+    def forget(self, watermark: int) -> None:
+        """Forget what no event within the horizon can change."""
+        border = watermark - self._horizon
+        behind = sum(span.bound <= border for span in self._spans[1:])
+        if behind and watermark != NO_TIME:
+            self._spans = self._spans[behind:]
+
+    @property
+    def base(self) -> Mark:
+        """The parts as they stood at the first mark."""
+        return self._spans[0].mark
+
+    def state(self) -> State:
+        """Return all that is kept but the marks, for `restore`."""
+        rows = [self._rows.empty_table(), *(one for span in self._spans for one in span.rows)]
+        given = [one for span in self._spans for one in span.matches]
+        matches = WindowMatches.joined(self._output, given)
+        numbers = {"bound": self._bound, "first": self._spans[0].bound}
+        return State(numbers, [pa.concat_tables(rows), pa.table(matches.numbers), matches.table])
+
+    def restore(self, state: State, base: Mark) -> None:
+        """Go on from what `state` returned, and the parts as they stood at the first mark."""
+        header, (rows, numbers, matches) = state.content(3)
+        span = Span(base, integer(header, "first"))
+        self._bound = integer(header, "bound")
+        rows = typed(rows, self._rows)
+        require(not rows.column(self._time).null_count, "an event has no time")
+        span.rows, span.size = [rows], rows.num_rows
+        span.matches = [WindowMatches.of_saved(numbers, typed(matches, self._output))]
+        self._spans = [span]
+
+
+def changes(before: WindowMatches, after: WindowMatches) -> WindowMatches:
+    """Return what turns matches that came out into those that should have, in the order of both.
+
+    A match of which something is shown that has changed is taken back and comes again.
+    """
+    known: dict[bytes, list[int]] = defaultdict(list)
+    for place, one in enumerate(before.ids.array.to_pylist()):
+        known[one].append(place)
+    pairs = [
+        (known[one].pop(0), place)
+        for place, one in enumerate(after.ids.array.to_pylist())
+        if known.get(one)
+    ]
+    old, new = np.array(pairs, np.int64).reshape(-1, 2).T
+    same = _are_same(before.take(old), after.take(new))
+    gone, come = np.ones(len(before), np.bool_), np.ones(len(after), np.bool_)
+    gone[old[same]] = come[new[same]] = False
+    taken_back = _taken_back(before.take(np.flatnonzero(gone)))
+    return WindowMatches.joined(after.table.schema, [taken_back, after.take(np.flatnonzero(come))])
+
+
+def _taken_back(matches: WindowMatches) -> WindowMatches:
+    """Return matches that are wrong now."""
+    table = matches.table
+    place = table.column_names.index(DIFF)
+    diff = pa.array(np.full(table.num_rows, -1, np.int64))
+    return matches.with_rows(table.set_column(place, table.schema.field(place), diff), diff=-1)
+
+
+def _are_same(old: WindowMatches, new: WindowMatches) -> Booleans:
+    """Say which matches show the same rows."""
+    sizes = np.diff(old.offsets)
+    same: Booleans = sizes == np.diff(new.offsets)
+    if old.table.equals(new.table):
+        return same
+    chosen = np.flatnonzero(same)
+    old, new = old.take(chosen), new.take(chosen)
+    rows = np.ones(old.table.num_rows, np.bool_)
+    for one, other in zip(old.table.columns, new.table.columns, strict=True):
+        rows &= _equal(one.combine_chunks(), other.combine_chunks())
+    wrong = np.repeat(np.arange(len(chosen)), sizes[chosen])[~rows]
+    same[chosen[wrong]] = False
+    return same
+
+
+def _equal(one: pa.Array, other: pa.Array) -> Booleans:
+    """Say where two columns have the same values; NULL is NULL, and NaN is NaN."""
+    if one.equals(other):
+        return np.ones(len(one), np.bool_)
+    if pa.types.is_nested(one.type) or pa.types.is_floating(one.type):
+        pairs: Sequence[Any] = list(zip(one.to_pylist(), other.to_pylist(), strict=True))
+        return np.array([repr(left) == repr(right) for left, right in pairs], np.bool_)
+    values = pc.fill_null(pc.equal(one, other), False)
+    either = pc.or_(values, pc.and_(pc.is_null(one), pc.is_null(other)))
+    return np.asarray(either.to_numpy(zero_copy_only=False), np.bool_)
