@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         fn,
         last,
         lit,
+        match_id,
         match_number,
         next,
         permute,
@@ -126,6 +127,7 @@ __all__ = [
     "last",
     "lit",
     "match",
+    "match_id",
     "match_number",
     "next",
     "open",
@@ -152,7 +154,8 @@ _HOMES: Final = {
     "outpace.hosts.local.replay": ("Replay", "ReplayedStep", "replay"),
     "outpace.hosts.local.stream": ("StreamMatcher", "open", "resume"),
     "outpace.pattern.builder": (
-        *("classifier", "col", "first", "fn", "last", "lit", "match_number", "next", "permute"),
+        *("classifier", "col", "first", "fn", "last", "lit", "match_id", "match_number", "next"),
+        "permute",
         *("prev", "step"),
     ),
     "outpace.pattern.disorder": (

@@ -49,6 +49,7 @@ NAMES = [
     "last",
     "lit",
     "match",
+    "match_id",
     "match_number",
     "next",
     "open",

@@ -24,13 +24,14 @@ import pyarrow.parquet as pq
 
 from outpace.cli.run_input import DataFormat, Input
 from outpace.cli.run_query import SqlText
+from outpace.engine.match.task import prepare
 from outpace.errors import BindError, OutpaceError, did_you_mean
 from outpace.files.parquet import FileList
 from outpace.files.text_lines import is_compressed
 from outpace.hosts.local.table import match
 from outpace.pattern.bind.query import bind
+from outpace.pattern.bind.windows import bind_windows
 from outpace.pattern.query import Query
-from outpace.plan.plan import plan_query
 from outpace.report.table import counted_bytes
 from outpace.statement.portable import differences
 from outpace.statement.spark_on_duckdb import EAGER, for_duckdb
@@ -84,7 +85,7 @@ def check_query(request: Query | SqlText, inputs: Sequence[Input], *, catalog: b
         Whether Spark may know more tables than the inputs.
     """
     if isinstance(request, Query):
-        _plan(request, inputs[0].schema)
+        _bind(request, inputs[0].schema)
         return
     statement = request.statement()
     names = [one.name for one in inputs if one.name is not None]
@@ -103,7 +104,7 @@ def check_query(request: Query | SqlText, inputs: Sequence[Input], *, catalog: b
         schema = schemas.get(whole_table(step) or "")
         if schema is not None and not step.lookups:
             try:
-                _plan(step.query, schema)
+                _bind(step.query, schema)
             except OutpaceError as error:
                 raise request.located(statement.located(error, step)) from error.__cause__
     known = {**schemas, **_outputs(request, inputs)}
@@ -244,9 +245,11 @@ def _run_statement(request: SqlText, tables: Mapping[str | None, pa.Table]) -> p
             raise request.located(error) from error.__cause__
 
 
-def _plan(query: Query, schema: pa.Schema) -> None:
+def _bind(query: Query, schema: pa.Schema) -> None:
     if query.operator is None:
-        plan_query(query, schema)
+        prepare(query, schema)
+        if query.windows is not None:
+            bind_windows(query, schema)
 
 
 def _schemas(inputs: Sequence[Input]) -> dict[str, Iterable[pa.Field]]:

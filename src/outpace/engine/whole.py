@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from outpace.engine.event import EVENT_ID
 from outpace.engine.match.contract import Progress
+from outpace.engine.match.identity import match_ids
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.message import (
     Answer,
@@ -30,7 +31,6 @@ from outpace.engine.rows.partition import sort_rows
 from outpace.engine.split.number import in_order
 from outpace.engine.split.schedule import overlapping
 from outpace.engine.split.windows import Split, joined_windows
-from outpace.engine.window_match.identity import match_ids
 from outpace.engine.window_match.matcher import ROWS_IN_STEP
 from outpace.engine.window_match.result import (
     COMPLETING,
@@ -39,6 +39,7 @@ from outpace.engine.window_match.result import (
     found_matches,
 )
 from outpace.engine.window_match.sharing import sharing
+from outpace.pattern.bound import Identity
 
 #: What an instance says of which nobody knows what it finds.
 _TAKEN: Final = Answer(WindowMatches.none(pa.schema([])), pa.table({}), 0, 0)
@@ -77,6 +78,8 @@ def match_whole(
             window=lambda: np.zeros(len(found.start), np.int64),
             partition=lambda: found.segment,
         )
+    if spec.bound.has(Identity):
+        spec, rows = with_ids(spec, rows)
     tables, events, owners = [], [], []
     for matches in _in_steps(spec, _sorted(spec, rows), progress):
         # Mostly the rows are wanted alone: what tells matches apart would keep the events.
@@ -91,10 +94,7 @@ def match_whole(
     @cache
     def again() -> WindowMatches:
         """Find the matches once more, with all that is known of them."""
-        numbered = rows
-        if spec.task is not None:
-            numbered = rows.append_column(EVENT_ID, pa.array(np.arange(rows.num_rows)))
-        bringing = replace(spec, brings_ids=True)
+        bringing, numbered = with_ids(spec, rows)
         parts = list(_in_steps(bringing, _sorted(spec, numbered)))
         found = WindowMatches.joined(spec.bound.output, parts)
         return found if order is None else found.take(order)
@@ -105,6 +105,13 @@ def match_whole(
         phase=lambda: again().phase,
         window=lambda: again().window,
     )
+
+
+def with_ids(spec: OperatorSpec, rows: pa.Table) -> tuple[OperatorSpec, pa.Table]:
+    """Return an operator and its rows, in any order, with their places in the table as ids."""
+    if spec.task is not None and not spec.brings_ids:
+        rows = rows.append_column(EVENT_ID, pa.array(np.arange(rows.num_rows)))
+    return replace(spec, brings_ids=True), rows
 
 
 def _in_steps(

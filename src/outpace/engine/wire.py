@@ -30,6 +30,7 @@ from outpace.engine.arrays import NO_TIME, Integers, pooled, rising
 from outpace.engine.codec.block import block_cells, narrow_rows, read_block, wide_columns
 from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, chosen, no_events
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.message import (
     Answer,
     Deliver,
@@ -46,7 +47,6 @@ from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import time_values
 from outpace.engine.split.windows import Linear, LinearWindows, Split, Windows
 from outpace.engine.state import reading, require
-from outpace.engine.window_match.identity import MatchIds
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import BoundQuery
 

@@ -17,6 +17,7 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
+    Identity,
     Label,
     Number,
     Read,
@@ -140,6 +141,8 @@ class BoundPrinter:
                 return _navigated(f"CLASSIFIER({inner})", place)
             case Number():
                 return "MATCH_NUMBER()"
+            case Identity():
+                return "MATCH_ID()"
             case Aggregate():
                 return self._aggregate(node)
             case _:

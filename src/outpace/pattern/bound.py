@@ -102,6 +102,11 @@ class Number(BoundExpression):
 
 
 @dataclass(frozen=True, slots=True)
+class Identity(BoundExpression):
+    """What tells the match from all others, as text."""
+
+
+@dataclass(frozen=True, slots=True)
 class Apply(BoundExpression):
     """A scalar function or operator by its canonical name; `functions` says what it means."""
 
@@ -210,6 +215,10 @@ class BoundQuery:
         """What is computed of rows and matches: conditions, then measures."""
         conditions = (p.expression for p in self.predicates if p.expression is not None)
         return (*conditions, *(measure.expression for measure in self.measures))
+
+    def has(self, kind: type[BoundExpression]) -> bool:
+        """Say whether anything of a kind is computed."""
+        return any(isinstance(node, kind) for tree in self.expressions for node in walk(tree))
 
     def number_of(self, name: str) -> int:
         """Return the number of a variable by its name."""

@@ -36,6 +36,7 @@ from outpace.pattern.expression import (
     IsNull,
     Like,
     Literal,
+    MatchId,
     MatchNumber,
     Name,
     Navigate,
@@ -326,6 +327,20 @@ def match_number() -> Fluent:
     True
     """
     return Fluent(MatchNumber())
+
+
+def match_id() -> Fluent:
+    """Return what tells the match from all others for good: 32 hexadecimal digits.
+
+    It is made of the query, the events of the match, and the variables that they were matched to.
+    In a measure alone.
+
+    Examples
+    --------
+    >>> match_id().tree == parse_expression("MATCH_ID()")
+    True
+    """
+    return Fluent(MatchId())
 
 
 class _Functions:

@@ -225,6 +225,11 @@ class MatchNumber(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class MatchId(Expression):
+    """MATCH_ID()."""
+
+
+@dataclass(frozen=True, slots=True)
 class Array(Expression):
     """`array[a, b]`."""
 

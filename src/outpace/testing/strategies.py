@@ -181,7 +181,7 @@ def expressions(
         literals(),
         qualified,
         st.builds(ex.Classifier, st.none() | variable),
-        st.just(ex.MatchNumber()),
+        st.sampled_from([ex.MatchNumber(), ex.MatchId()]),
         st.builds(lambda name: ex.Call("count", (ex.Star(name),)), st.none() | variable),
         st.just(ex.Call("count", ())),
     ]

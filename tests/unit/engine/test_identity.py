@@ -19,6 +19,7 @@ from outpace.engine.whole import match_whole
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.query import Query
+from outpace.plan.plan import plan_query
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("kind", pa.int64()), ("name", "i8")])
 INSERTED = -1
@@ -75,8 +76,10 @@ def query_of(pattern: str, windows: str, *, keyed: bool, duplicates: bool) -> Qu
         .within(9)
         .disorder(op.KSlack(1000))
         .define(**{name: f"kind = {'ABC'.index(name)}" for name in "ABC" if name in pattern})
-        .measures(**{name.lower(): f"{name}.name" for name in shown})
+        .measures(**{name.lower(): f"{name}.name" for name in shown}, id="MATCH_ID()")
     )
+    if duplicates:
+        query = replace(query, outputs=query.outputs[:-1])
     if keyed:
         query = query.partition_by("key")
     kind = WINDOWS[windows]
@@ -104,7 +107,10 @@ def ids_of(found: list[WindowMatches]) -> dict[tuple[object, ...], set[bytes]]:
         assert matches.diff == 1
         assert matches.confirmed
         rows = matches.table.select([n for n in matches.table.column_names if n in "abc"])
-        for row, key in zip(rows.to_pylist(), matches.ids.array.to_pylist(), strict=True):
+        keys = matches.ids.array.to_pylist()
+        if "id" in matches.table.column_names:
+            assert matches.table["id"].to_pylist() == [key.hex() for key in keys]
+        for row, key in zip(rows.to_pylist(), keys, strict=True):
             ids[tuple(row.values())].add(key)
     return ids
 
@@ -173,6 +179,34 @@ def test_a_table_gives_the_ids_that_a_stream_of_its_rows_gives(windows: str, key
         assert (len(whole), whole.table.num_rows) == (len(whole.ids), whole.offsets[-1])
 
     check()
+
+
+def test_every_row_of_a_match_shows_its_id() -> None:
+    rows = rows_of([(2, "k", 0), (1, "l", 2), (3, "k", 1), (4, "l", 0)], range(4))
+    query = query_of("A B", "none", keyed=False, duplicates=False)
+    (one,) = op.match(rows, query)["id"].to_pylist()
+    shown = op.match(rows, query.all_rows_per_match(unmatched=True))
+    assert [len(text or "") for text in shown["id"].to_pylist()] == [0, 32, 32, 0]
+    assert len({*shown["id"].to_pylist(), None, one}) == 3  # The query is another one.
+    doubled = op.match(rows, query.measures(id="'m-' || MATCH_ID()"))["id"].to_pylist()
+    assert [text[:2] for text in doubled] == ["m-"]
+
+
+@pytest.mark.parametrize("clause", ["define", "aggregate", "windows", "duplicates", "batch"])
+def test_an_id_is_refused_where_nobody_knows_it(clause: str) -> None:
+    query = query_of("A B", "none", keyed=False, duplicates=False)
+    queries = {
+        "define": query.define(A="MATCH_ID() = 'a'"),
+        "aggregate": query.measures(n="COUNT(MATCH_ID())"),
+        "windows": query.over(op.windows.between(open="MATCH_ID() = 'a'", close="kind = 1")),
+        "duplicates": query.over(op.windows.time(9, slide=3), duplicates=True),
+        "batch": query,
+    }
+    with pytest.raises(op.BindError):
+        plan_query(queries[clause], SCHEMA)
+    if clause != "batch":
+        with pytest.raises(op.BindError):
+            op.match(SCHEMA.empty_table(), queries[clause])
 
 
 def test_rows_of_an_operator_have_the_ids_of_a_stream() -> None:

@@ -456,6 +456,17 @@ def test_an_event_is_late_to_its_own_source_wherever_it_is_matched(late, drawn, 
     assert sorted(map(repr, given)) == sorted(map(repr, side))
 
 
+def test_stages_show_the_ids_of_matches():
+    query = kinds("A -> B").measures(first="FIRST(id)", first_time="FIRST(ts)", key="MATCH_ID()")
+    run = simulated(query.disorder(op.KSlack(5)), seed=4)
+    rows = [event(0, 1, "a"), event(1, 3, "b"), event(2, 20, "a"), event(3, 22, "b")]
+    run.batch(table(rows[::-1]))
+    run.batch(table([]), END)
+    found = {row["first"]: row["key"] for row in run.out[CellKind.MATCHES]}
+    assert sorted(found) == [0, 2]
+    assert len({*found.values()}) == 2
+
+
 def test_an_event_without_a_time_is_no_gap_among_numbers():
     query = kinds("A -> B").disorder(op.Sequence("1 s", invalid="quarantine"))
     run = simulated(query)

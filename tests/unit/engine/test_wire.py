@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.message import (
     Answer,
     Deliver,
@@ -24,7 +25,6 @@ from outpace.engine.message import (
 )
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.windows import Split, Windows
-from outpace.engine.window_match.identity import MatchIds
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import (
     pack_events,

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from outpace.pattern.bound import (
     Aggregate,
     BoundExpression,
+    Identity,
     Label,
     Number,
     Present,
@@ -122,6 +123,8 @@ class MatchFrame:
         Gives the match number of each output row.
     aggregate
         Gives the value of an aggregate for each output row.
+    identity
+        Gives the id of the match of each output row; None where none is whole.
     """
 
     columns: Mapping[str, Column]
@@ -130,6 +133,7 @@ class MatchFrame:
     label: Callable[[ReadPlace], pa.Array]
     number: Callable[[], pa.Array]
     aggregate: Callable[[Aggregate], pa.Array]
+    identity: Callable[[], pa.Array] | None = None
 
     def leaf(self, node: BoundExpression) -> pa.Array:
         """Return the values of a leaf."""
@@ -142,6 +146,8 @@ class MatchFrame:
                 return pa.array(self.index(place) >= 0)
             case Number():
                 return self.number()
+            case Identity() if self.identity is not None:
+                return self.identity()
             case Aggregate():
                 return self.aggregate(node)
             case _:

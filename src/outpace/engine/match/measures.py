@@ -23,6 +23,7 @@ from outpace.engine.evaluate.mask import stored_values
 from outpace.engine.evaluate.row import RowContext, compile_row
 from outpace.engine.kernels import reduce
 from outpace.engine.match.contract import Block, BlockMatches, Task
+from outpace.engine.match.identity import match_ids
 from outpace.errors import DataError
 from outpace.pattern import types
 from outpace.pattern.bound import Aggregate, Read, ReadPlace, walk
@@ -52,6 +53,7 @@ def evaluate_measures(
         label=view.labels_of,
         number=view.numbers,
         aggregate=view.aggregate,
+        identity=view.identities,
     )
     measures = {}
     for measure in task.bound.measures:
@@ -126,6 +128,10 @@ class _View:
     def numbers(self) -> pa.Array:
         """Return MATCH_NUMBER."""
         return pa.array(self.found.number[self.match].astype(np.int64))
+
+    def identities(self) -> pa.Array:
+        """Return MATCH_ID."""
+        return match_ids(self.task, self.block, self.found).texts.take(pa.array(self.match))
 
     def aggregate(self, node: Aggregate) -> pa.Array:
         """Return the value of an aggregate."""

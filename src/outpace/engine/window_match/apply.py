@@ -24,6 +24,7 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.event import Events
 from outpace.engine.match.apply import fitted_rows, operator_errors, row_count
+from outpace.engine.match.identity import MatchIds, row_ids
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.state import (
@@ -36,7 +37,6 @@ from outpace.engine.state import (
     require,
     typed,
 )
-from outpace.engine.window_match.identity import MatchIds, row_ids
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.open_windows import require_same
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers

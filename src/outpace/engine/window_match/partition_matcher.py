@@ -32,6 +32,7 @@ from outpace.engine.match.contract import (
     Task,
     TimedOut,
 )
+from outpace.engine.match.identity import identified
 from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (
@@ -52,7 +53,6 @@ from outpace.engine.rows.partition import (
 from outpace.engine.rows.times import time_values, valid_times
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import NATURAL, State, integer, integers, require, typed
-from outpace.engine.window_match.identity import identified
 from outpace.engine.window_match.result import (
     CLOSING,
     COMPLETING,

@@ -1,6 +1,6 @@
 """Which matches came out already, for as long as another window may find them again.
 
-A match is the same where its id is (`outpace.engine.window_match.identity`). Instances ask for the
+A match is the same where its id is (`outpace.engine.match.identity`). Instances ask for the
 windows of their own, the merger for those of all.
 
 Later windows start behind all events that have come, so a match is forgotten once no window may
@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.match.identity import MATCH_ID, MatchIds, Unsigned
 from outpace.engine.rows.partition import one_array
 from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import OPEN
 from outpace.engine.state import NATURAL, integers, require
-from outpace.engine.window_match.identity import MATCH_ID, MatchIds, Unsigned
 from outpace.engine.window_match.result import WindowMatches
 
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 from outpace.engine.arrays import Integers
 from outpace.engine.kernels.find import ORDERED, UNORDERED, order_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
+from outpace.engine.match.identity import MATCH_ID, MatchIds
 from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import column_arrays, gather
 from outpace.engine.state import ANY, NATURAL, integers, require, typed
-from outpace.engine.window_match.identity import MATCH_ID, MatchIds
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.types import is_instant, is_integer
 from outpace.pattern.windows import TimeWindows

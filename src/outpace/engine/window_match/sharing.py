@@ -9,7 +9,7 @@ from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.graph_layout import covered as ends_with_take
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
-from outpace.pattern.bound import Number, walk
+from outpace.pattern.bound import Number
 from outpace.pattern.query import Consume, Per, Selection, Skip
 from outpace.pattern.windows import BetweenWindows
 
@@ -40,7 +40,7 @@ def sharable(task: Task, matcher: Matcher) -> bool:
         return False
     if _closes_freely(task):
         return False
-    return not (any(limit.per is Per.PARTITION for limit in query.limits) or _is_numbered(task))
+    return not (any(limit.per is Per.PARTITION for limit in query.limits) or task.bound.has(Number))
 
 
 def covered(task: Task, matcher: Matcher) -> bool:
@@ -81,7 +81,3 @@ def _closes_freely(task: Task) -> bool:
     """Say whether windows may close in another order than they open."""
     windows = task.bound.query.windows
     return isinstance(windows, BetweenWindows) and windows.predicate is not None
-
-
-def _is_numbered(task: Task) -> bool:
-    return any(isinstance(node, Number) for tree in task.bound.expressions for node in walk(tree))

@@ -9,10 +9,10 @@ import numpy as np
 from outpace.engine.arrays import Integers, pooled
 from outpace.engine.kernels.results import spread_runs
 from outpace.engine.match.contract import Block, BlockMatches, Task
+from outpace.engine.match.identity import MatchIds, identified
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.task import take_matches
 from outpace.engine.split.windows import Windows
-from outpace.engine.window_match.identity import MatchIds, identified
 from outpace.engine.window_match.result import (
     COMPLETING,
     WindowMatches,

@@ -18,11 +18,11 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Block, BlockMatches, Matcher, Resume, Task
+from outpace.engine.match.identity import MatchIds, identified
 from outpace.engine.match.output import match_rows
 from outpace.engine.match.reach import reach_of
 from outpace.engine.rows.partition import gather
 from outpace.engine.split.windows import Windows, take_windows
-from outpace.engine.window_match.identity import MatchIds, identified
 from outpace.engine.window_match.result import (
     CLOSING,
     COMPLETING,

@@ -48,7 +48,7 @@ class ParallelOperator:
         The query.
     schema
         The columns of its input.
-    disorder, sources
+    disorder, sources, brings_ids
         As in `OperatorSpec`.
     memory
         Bytes of shared memory.
@@ -65,13 +65,20 @@ class ParallelOperator:
         *,
         disorder: BoundDisorder | None = None,
         sources: tuple[str, ...] | None = None,
+        brings_ids: bool = False,
         memory: int = MEMORY,
         watch: Callable[[int, WorkResult, Answer], None] = lambda *answered: None,
         aside: Callable[[SetAside], None] = lambda aside: None,
     ) -> None:
         count = query.instance_count
-        alone = query.instances(1, query.scheduler)
-        spec = OperatorSpec(alone, schema, disorder=disorder, sources=sources, instances=count)
+        spec = OperatorSpec(
+            query.instances(1, query.scheduler),
+            schema,
+            disorder=disorder,
+            sources=sources,
+            instances=count,
+            brings_ids=brings_ids,
+        )
         if spec.matcher is not None:
             # Compiled here, once for all instances, which find it on disk.
             compile_when_loaded(spec.matcher)

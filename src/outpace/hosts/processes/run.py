@@ -38,6 +38,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integer
 from outpace.engine.split.number import in_order
+from outpace.engine.whole import with_ids
 from outpace.errors import BindError, UnsupportedError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
@@ -50,6 +51,7 @@ from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
 from outpace.pattern.bind.check import INSTANCES_MAX, check_instances
 from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.bound import Identity
 from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
@@ -152,10 +154,13 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
     check_instances(query)
     query = _within_use(query, max(1, table.num_rows))
     spec = OperatorSpec(query, table.schema)
+    schema, rows = table.schema, table
+    if spec.bound.has(Identity):
+        spec, rows = with_ids(spec, rows)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []
-    with ParallelOperator(query, table.schema) as operator:
-        rows = in_order(spec.bound, table, spec.time)
+    with ParallelOperator(query, schema, brings_ids=spec.brings_ids) as operator:
+        rows = in_order(spec.bound, rows, spec.time)
         for begin in range(0, rows.num_rows, BLOCK_ROWS):
             told(begin, rows.num_rows)
             found += operator.push(EventsArrived(rows.slice(begin, BLOCK_ROWS)))

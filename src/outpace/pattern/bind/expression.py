@@ -23,6 +23,7 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
+    Identity,
     Label,
     Number,
     Origin,
@@ -194,6 +195,8 @@ class _Binder:
                 return self._classifier(node, frame)
             case ex.MatchNumber():
                 return Number(pa.int64())
+            case ex.MatchId():
+                return self._identity(node, frame)
             case ex.Call():
                 return self._call(node, frame)
             case ex.Binary(operator="and" | "or"):
@@ -321,6 +324,13 @@ class _Binder:
         if place == ReadPlace("last") and self.scope.defines is not None:
             return Constant(pa.string(), self.scope.labels[self.scope.defines])
         return Label(pa.string(), place)
+
+    def _identity(self, node: ex.MatchId, frame: _Frame) -> BoundExpression:
+        if self.scope.defines is not None or frame.aggregate:
+            raise self._refusal(
+                "MATCH_ID() is known when the match is whole", node, hint="show it as a measure"
+            )
+        return Identity(pa.string())
 
     def _unknown_variable(self, name: str, node: ex.Expression) -> BindError:
         hint = did_you_mean(name, self.scope.variables)

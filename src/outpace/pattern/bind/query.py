@@ -26,6 +26,7 @@ from outpace.pattern.bound import (
     BoundMeasure,
     BoundQuery,
     Constant,
+    Identity,
     Label,
     Number,
     Predicate,
@@ -90,7 +91,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         *(m.expression for m in measures),
     ]
     _check_partitions(partition_by, order_by, schema)
-    return BoundQuery(
+    bound = BoundQuery(
         query=query,
         schema=schema,
         predicates=predicates,
@@ -106,6 +107,13 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         output=_output(query, schema, partition_by, order_by, measures),
         warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
     )
+    if query.duplicates and bound.has(Identity):
+        raise BindError(
+            "MATCH_ID() is the same for a match in every window that has it",
+            where="measures",
+            hint="leave out duplicates, or MATCH_ID()",
+        )
+    return bound
 
 
 def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
@@ -247,7 +255,7 @@ def classify(expression: BoundExpression) -> PredicateClass:
                     return PredicateClass.PATH
                 if place.shift:
                     found = PredicateClass.OFFSET
-            case Label() | Number() | Aggregate():
+            case Label() | Number() | Identity() | Aggregate():
                 return PredicateClass.PATH
             case _:
                 pass

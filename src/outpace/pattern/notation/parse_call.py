@@ -8,7 +8,7 @@ FOR b) is `substring(x, a, b)`, POSITION(a IN b) is `position(a, b)`, TRIM(LEADI
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 from typing import Literal as OneOf
 
 from outpace.pattern.expression import (
@@ -19,6 +19,7 @@ from outpace.pattern.expression import (
     Classifier,
     Expression,
     Literal,
+    MatchId,
     MatchNumber,
     Navigate,
     Semantics,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from outpace.pattern.notation.parse_expression import ExpressionReader
 
 _NAVIGATION = frozenset({"FIRST", "LAST", "PREV", "NEXT"})
+#: What is known of a whole match.
+_OF_MATCH: Final = {"MATCH_NUMBER": MatchNumber, "MATCH_ID": MatchId}
 #: What Snowflake calls navigation besides.
 _SNOWFLAKE = {"LAG": "PREV", "LEAD": "NEXT"}
 _PARTS = {
@@ -116,11 +119,11 @@ def read_call(reader: ExpressionReader) -> Expression:
         node = Semantics("running", Call("count", (Star(),)))
     elif key == "CLASSIFIER":
         node = _classifier(reader, opener)
-    elif key == "MATCH_NUMBER":
+    elif key in _OF_MATCH:
         if not cursor.at(")"):
-            raise cursor.error("MATCH_NUMBER takes no argument")
+            raise cursor.error(f"{key} takes no argument")
         cursor.advance()
-        node = MatchNumber()
+        node = _OF_MATCH[key]()
     else:
         node = _function(reader, token, opener)
     return replace(node, span=cursor.span_from(token.start))

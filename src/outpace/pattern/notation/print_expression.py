@@ -26,6 +26,7 @@ from outpace.pattern.expression import (
     IsNull,
     Like,
     Literal,
+    MatchId,
     MatchNumber,
     Name,
     Navigate,
@@ -56,7 +57,8 @@ _POWERS = {
 }
 #: Functions whose names the parser gives a meaning of their own: quoted, they are plain calls.
 _SPECIAL = RESERVED | {
-    "FIRST", "LAST", "PREV", "NEXT", "CLASSIFIER", "MATCH_NUMBER", "CAST", "TRY_CAST", "EXTRACT",
+    "FIRST", "LAST", "PREV", "NEXT", "CLASSIFIER", "MATCH_NUMBER", "MATCH_ID", "CAST", "TRY_CAST",
+    "EXTRACT",
 }  # fmt: skip
 
 
@@ -163,6 +165,8 @@ class _Printer:
                 return f"CLASSIFIER({'' if variable is None else self.variable(variable)})"
             case MatchNumber():
                 return "MATCH_NUMBER()"
+            case MatchId():
+                return "MATCH_ID()"
             case Array(items=items):
                 return f"ARRAY[{', '.join(self.text(item) for item in items)}]"
             case Case():

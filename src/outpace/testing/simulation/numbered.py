@@ -163,7 +163,7 @@ class _Course:
             self._fire(random.randint(before, self.clock))
         while (due := self.model.timer) is not None and due <= self.clock:
             if random.random() < 0.4:
-                break  # The next stimulus finds that it is due.
+                break  # The next stimulus finds it due.
             self._fire(random.randint(due, self.clock))
 
     def _fire(self, at: int) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators import written
 
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.merge.merger import Merger
-from outpace.engine.window_match.identity import MatchIds
 from outpace.engine.window_match.matcher import ENDED
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches
 from outpace.errors import StateError

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate import history
 from outpace.engine.speculate.history import History, changes
-from outpace.engine.window_match.identity import MatchIds
 from outpace.engine.window_match.result import WindowMatches
 
 ROWS = pa.schema([("ts", pa.int64())])

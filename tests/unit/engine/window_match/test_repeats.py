@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.window_match.identity import MatchIds
+from outpace.engine.match.identity import MatchIds
 from outpace.engine.window_match.repeats import KnownMatches
 from outpace.engine.window_match.result import COMPLETING, WindowMatches
 

@@ -114,10 +114,13 @@ def shared_bytes() -> int:
 def test_processes_find_what_one_process_finds(
     windows: object, schedule: op.schedulers.Scheduler | None
 ) -> None:
-    query = pairs(windows)
-    expected = op.match(table(), query)
-    assert expected.num_rows
-    assert op.match(table(), query.instances(2, schedule)).equals(expected)
+    query = pairs(windows).measures(first="FIRST(ts)", id=op.match_id())
+    # The ids of rows are their places in the table, whose order is another one.
+    rows = table().take(pa.array(np.random.default_rng(3).permutation(table().num_rows)))
+    for content in (table(), rows):
+        expected = op.match(content, query)
+        assert expected.num_rows
+        assert op.match(content, query.instances(2, schedule)).equals(expected)
 
 
 def test_a_key_stays_with_its_instance() -> None:
@@ -150,9 +153,9 @@ def test_a_small_table_is_not_given_more_processes_than_rows(
 ) -> None:
     asked = []
 
-    def start(query, *args):
+    def start(query, *args, **options):
         asked.append(query.instance_count)
-        return ParallelOperator(query, *args)
+        return ParallelOperator(query, *args, **options)
 
     monkeypatch.setattr("outpace.hosts.processes.run.ParallelOperator", start)
     query = pairs(op.windows.count(2))
@@ -427,6 +430,16 @@ def test_corrections_are_refused() -> None:
     late = op.KSlack(5, late="correct", horizon=10)
     with pytest.raises(op.UnsupportedError, match="goes back in one place"):
         op.run(rises().disorder(late), Listed("a"))
+
+
+def test_a_query_without_windows_has_one_for_each_partition() -> None:
+    query = op.Query().order_by("ts").pattern("A B").define(A="x = 0", B="x = 4")
+    query = query.measures(at="A.ts", id=op.match_id()).partition_by("key").instances(2)
+    with op.run(query, Listed("a"), rate_control=None) as run:
+        found = pa.concat_tables(list(run))
+    expected = op.match(table(), query.instances(1))
+    order = [("at", "ascending"), ("id", "ascending")]
+    assert found.sort_by(order).equals(expected.sort_by(order))
 
 
 def test_a_source_without_events_gives_no_table() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -65,6 +65,14 @@ class MatchIds:
         """The ids as 16 bytes each."""
         content = pa.py_buffer(np.ascontiguousarray(self.words))
         return pa.Array.from_buffers(MATCH_ID, len(self), [None, content])
+
+    @property
+    def texts(self) -> pa.Array:
+        """The ids as MATCH_ID() shows them, 32 hexadecimal digits each."""
+        content = np.ascontiguousarray(self.words).tobytes().hex().encode()
+        ends = np.arange(len(self) + 1, dtype=np.int64) * 32
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
+        return pa.Array.from_buffers(pa.large_string(), len(self), buffers).cast(pa.string())
 
     @staticmethod
     def of_array(start: Integers, array: pa.Array) -> MatchIds:
@@ -175,6 +183,8 @@ def row_ids(
 @lru_cache(maxsize=64)
 def query_words(query: Query) -> Unsigned:
     """Return two numbers that stand for what a query means, however it is run."""
+    if query.windows == LandmarkWindows() and not query.numbered:
+        query = replace(query, windows=None)  # A partition is its only window.
     return np.array(_words_of(print_identity(query)), np.uint64)
 
 
