@@ -3,6 +3,7 @@
 import pyarrow as pa
 from hypothesis import reject
 from hypothesis import strategies as st
+from support.strategies import patterns
 
 from outpace.engine.match.partitions import WholePartitions
 from outpace.engine.match.task import prepare
@@ -10,7 +11,6 @@ from outpace.engine.match.twin import make_twin
 from outpace.errors import OutpaceError
 from outpace.pattern import ast
 from outpace.pattern.query import Query, WithinKind
-from outpace.testing.strategies import patterns
 
 #: Conditions of all classes; the data has a column x of small integers and NULLs.
 CONDITIONS = ("x = 0", "x > 0", "x > PREV(x)", "x >= FIRST(x) AND x < 3", "COUNT(*) < 3", None)

@@ -1,4 +1,4 @@
-"""What tests, examples and users' own tests stand on: oracles, strategies and generated data.
+"""What tests, examples and users' own tests stand on: oracles and the simulator.
 
 - `simulate_operator`: run a query or an operator of your own as hosts do, with faults;
 - `SimulationError`: what it raises.

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.explaining import CONDITIONS
+from support.strategies import patterns
 
 from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.explanation.explain import explain
 from outpace.pattern import ast, query
 from outpace.pattern.query import Query
 from outpace.pattern.windows import BetweenWindows, CountWindows, WindowPredicate
-from outpace.testing.strategies import patterns
 
 TICKS = pa.schema([("ts", pa.timestamp("us")), ("symbol", pa.string()), ("price", pa.float64())])
 DIP = (

@@ -6,13 +6,13 @@ from itertools import combinations
 
 import pytest
 from hypothesis import given
+from support.strategies import patterns
 
 from outpace.engine.match.program import compile_program
 from outpace.explanation.picture import ARCS_MAX, NODES_MAX, SHOWN_MAX, Picture, dot, picture_of
 from outpace.explanation.picture_svg import svg
 from outpace.pattern import ast
 from outpace.pattern.notation.parse_pattern import parse_pattern
-from outpace.testing.strategies import patterns
 
 SVG = "{http://www.w3.org/2000/svg}"
 ODD_NAMES = ('say "hi"', "<b>&amp;", "back\\slash", "zwei\nZeilen", "数据", "x" * 60)

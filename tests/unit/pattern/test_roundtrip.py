@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import strategies
 
 import outpace as op
 from outpace.pattern.expression import Binary, Expression, Name, walk
@@ -17,7 +18,6 @@ from outpace.pattern.notation.print_expression import print_expression
 from outpace.pattern.notation.print_pattern import print_pattern
 from outpace.pattern.notation.print_query import print_fluent, print_match_recognize
 from outpace.pattern.query import Query
-from outpace.testing import strategies
 
 DATA = Path(__file__).parents[2] / "data"
 STATEMENTS = [

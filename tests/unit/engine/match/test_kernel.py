@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.properties import examples
+from support.strategies import patterns
 
 from outpace.compiler.kernel import head_start
 from outpace.engine.arrays import NO_TIME
@@ -23,7 +24,6 @@ from outpace.engine.match.twin_search import StepBudget, TooManyStepsError
 from outpace.errors import BindError, MatchError
 from outpace.pattern.ast import Link, predicates, variables
 from outpace.pattern.query import Query, WithinKind
-from outpace.testing.strategies import patterns
 
 LOCAL = (
     "x = 0",

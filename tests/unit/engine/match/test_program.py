@@ -7,6 +7,7 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.matching import cases
 from support.properties import examples
+from support.strategies import patterns
 
 from outpace.engine.match.program import (
     ACCEPT,
@@ -19,7 +20,6 @@ from outpace.pattern.ast import Link, Repeat, Var
 from outpace.pattern.notation.parse_pattern import parse_pattern
 from outpace.pattern.size import size_of
 from outpace.testing.oracle import answer
-from outpace.testing.strategies import patterns
 
 NAMES = ("A", "B", "C", "D")
 

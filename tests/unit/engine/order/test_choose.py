@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from support.patient_order import ASKED, Patient, PatientOrder, Rounding
 from support.properties import examples
+from support.strategies import disorders
 
 import outpace as op
 from outpace.engine.order.choose import ORDERS
@@ -25,7 +26,6 @@ from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.disorder import Disorder
 from outpace.pattern.notation.disorder import KINDS, disorder_syntax, parse_disorder
 from outpace.plan.stream import plan_stream
-from outpace.testing.strategies import disorders
 
 SECOND = 1_000_000
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import examples
+from support.strategies import queries
 from support.window_queries import KINDS, PATTERNS, Bounded
 
 import outpace as op
@@ -36,7 +37,6 @@ from outpace.engine.wire import instructions_checksum, read_stimulus, write_stim
 from outpace.errors import OutpaceError, StateError
 from outpace.hosts.local.recording import Recorder, StreamRecording
 from outpace.ingest.log.frame import FrameKind
-from outpace.testing.strategies import queries
 
 RISE = (
     op.Query("rise")

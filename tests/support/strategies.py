@@ -1,7 +1,7 @@
 """Hypothesis strategies of random patterns, expressions and queries.
 
 Every tree that they draw can be written in all three notations: as text, as MATCH_RECOGNIZE and as
-fluent Python. Hypothesis is not a dependency of the library; importing this module needs it.
+fluent Python.
 """
 
 from __future__ import annotations
