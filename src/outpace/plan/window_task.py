@@ -23,7 +23,7 @@ from outpace.engine.divide.ranges import pack_slices
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
 from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import column_arrays
 from outpace.engine.rows.times import valid_times
 from outpace.engine.whole import deliveries
 from outpace.engine.wire import read_delivery, write_delivery
@@ -110,7 +110,7 @@ class WindowTask:
 
     def pack_times(self, rows: pa.Table, position: int) -> pa.RecordBatch:
         """Pack rows, in any order, by batch of time, and by key bucket where keys are divided."""
-        columns = _arrays(rows)
+        columns = column_arrays(rows)
         names = () if self.plan.keys_together else self.bound.partition_by
         keys = [columns[name] for name in names]
         return pack_slices(columns, self._times(rows), keys, self._batches.slices, position)
@@ -145,7 +145,7 @@ class WindowTask:
 
     def pack(self, rows: pa.Table, position: int) -> pa.RecordBatch:
         """Pack rows as they come."""
-        cells = block_cells([narrow_rows(_arrays(rows))])
+        cells = block_cells([narrow_rows(column_arrays(rows))])
         return pa.RecordBatch.from_arrays([pa.array([position]), cells], schema=ORDERED)
 
     def unpack(self, blocks: Iterable[pa.Buffer]) -> pa.Table:
@@ -250,7 +250,3 @@ class WindowTask:
 def _stimuli(ordered: Iterable[pa.Table]) -> Iterator[Stimulus]:
     yield from map(EventsArrived, ordered)
     yield SourceEnded()
-
-
-def _arrays(rows: pa.Table) -> dict[str, pa.Array]:
-    return {name: one_array(rows.column(name)) for name in rows.column_names}

@@ -1,4 +1,4 @@
-"""Texts as numbers: those of a column that has few of them."""
+"""Columns as narrower ones: texts of which there are few as numbers, decimals as integers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from outpace.engine.arrays import Integers
 
 #: Places of the table that tells the number of a text, a power of two.
 _PLACES: Final = 1024
+#: Below this, doubles hold every integer.
+_EXACT: Final = 2.0**53
 
 
 @compiled_when_worth
@@ -61,3 +63,23 @@ def number_texts(
             count += 1
         numbers[row] = number
     return count
+
+
+@compiled_when_worth
+def scale_exactly(
+    values: npt.NDArray[np.float64], scale: float, out: npt.NDArray[np.int64]
+) -> bool:
+    """Fill `out` with the values times `scale`; say whether dividing gives back every bit.
+
+    It stops at the first value that does not come back: NaN, an infinity, negative zero, or one
+    with more places than `scale` has.
+    """
+    for row in range(len(values)):
+        value = values[row]
+        scaled = np.rint(value * scale)
+        if not abs(scaled) < _EXACT or scaled / scale != value:
+            return False
+        if value == 0.0 and 1.0 / value < 0.0:
+            return False
+        out[row] = np.int64(scaled)
+    return True

@@ -40,6 +40,7 @@ from outpace.engine.match.program import ACCEPT, Program
 from outpace.engine.match.twin import make_twin, stand_in
 from outpace.engine.match.twin_search import SearchReach
 from outpace.engine.match.twin_time import Arrivals
+from outpace.engine.rows.partition import row_type
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import PredicateClass
@@ -180,16 +181,7 @@ class KernelMatcher:
             if not self._run_search(kernels.search, block, rows, cursor, buffers):
                 return None
         out = buffers.arrays
-        matches, takes = int(out.counts[0]), int(out.counts[1])
-        found = BlockMatches(
-            segment=out.segment[:matches],
-            start=out.start[:matches],
-            number=out.number[:matches],
-            offsets=out.ends[: matches + 1],
-            rows=out.rows[:takes],
-            positions=out.positions[:takes],
-            settled=out.reach[:matches],
-        )
+        found = _found(out, out.reach[: int(out.counts[0])])
         return Sweep(found, cursor.next_row, cursor.looked, self._starts(rows))
 
     def _starts(self, rows: Rows) -> Integers | None:
@@ -417,7 +409,7 @@ class _Buffers:
 
 
 def _room(matches: int, takes: int, size: int) -> Buffers:
-    kind = _row_type(size)
+    kind = row_type(size)
     return Buffers(
         counts=np.zeros(3, np.int64),
         segment=np.empty(matches, kind),
@@ -435,10 +427,6 @@ def _from_zero(size: int) -> Integers:
     values = np.empty(size, np.int64)
     values[0] = 0
     return values
-
-
-def _row_type(size: int) -> type[np.int32] | type[np.int64]:
-    return np.int32 if size <= _INT32_MAX else np.int64
 
 
 def _rows(block: Block, masks: npt.NDArray[Any]) -> Rows:
@@ -482,18 +470,23 @@ def _cursor(block: Block, resume: Resume) -> Cursor:
     )
 
 
-def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
+def _found(out: Buffers, settled: Integers) -> BlockMatches:
+    """Return what a search wrote, and when each match became final."""
     matches, takes = int(out.counts[0]), int(out.counts[1])
-    begin = block.segments[:-1]
-    found = BlockMatches(
+    return BlockMatches(
         segment=out.segment[:matches],
         start=out.start[:matches],
         number=out.number[:matches],
         offsets=out.ends[: matches + 1],
         rows=out.rows[:takes],
         positions=out.positions[:takes],
-        settled=_settled(block, out, matches),
+        settled=settled,
     )
+
+
+def _outcome(block: Block, resume: Resume, cursor: Cursor, out: Buffers) -> Outcome:
+    begin = block.segments[:-1]
+    found = _found(out, _settled(block, out, int(out.counts[0])))
     after = Resume(
         next_start=(block.ordinals[begin] + (cursor.next_row - begin)).astype(np.int64),
         barrier=resume.barrier.copy(),

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import pooled
-from outpace.engine.kernels.scale import scale_exactly
-from outpace.engine.kernels.texts import number_texts
+from outpace.engine.kernels.narrow import number_texts, scale_exactly
 
 _LEAST: Final = b"outpace.least"
 _SCALE: Final = b"outpace.scale"

@@ -80,7 +80,7 @@ def sort_table(table: pa.Table, bound: BoundQuery, names: Sequence[str]) -> Sort
             columns[name] = _repeated(column.take(pa.array(firsts)), segments)
         else:
             columns[name] = place_rows(column, order, codes, segments)
-    ordinals = np.empty(size, _row_type(size))
+    ordinals = np.empty(size, row_type(size))
     number_rows(segments, ordinals)
     return SortedTable(columns, segments, order, ordinals)
 
@@ -215,7 +215,7 @@ def group_codes(codes: npt.NDArray[np.int32], groups: int) -> Grouping:
     """
     if is_ascending(codes):
         return Grouping(None, np.searchsorted(codes, np.arange(groups + 1)).astype(np.int64))
-    order = np.empty(len(codes), _row_type(len(codes)))
+    order = np.empty(len(codes), row_type(len(codes)))
     return Grouping(order, group_rows(codes, groups, order), codes)
 
 
@@ -227,7 +227,8 @@ def _group(table: pa.Table, keys: tuple[str, ...]) -> Grouping:
     return group_codes(codes, len(firsts))
 
 
-def _row_type(size: int) -> type[np.int32] | type[np.int64]:
+def row_type(size: int) -> type[np.int32] | type[np.int64]:
+    """Return the narrowest type for the numbers of so many rows."""
     return np.int32 if size <= _INT32_MAX else np.int64
 
 
@@ -414,4 +415,4 @@ def _ranked(
             sort_by(pc.fill_null(pc.is_nan(column), False), descending)
         sort_by(column, descending)
     ranked = np.asarray(pc.sort_indices(pa.table(fields), sort_keys=keys))
-    return ranked.astype(_row_type(len(ranked)))
+    return ranked.astype(row_type(len(ranked)))
