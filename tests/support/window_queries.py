@@ -14,7 +14,7 @@ from outpace.pattern.windows import (
     OpenWindow,
     TimeWindows,
     WindowPredicate,
-    Windows,
+    WindowSpec,
 )
 from outpace.windows import between, landmark, session
 
@@ -51,7 +51,7 @@ class Bounded(WindowPredicate):
         return Bounded()
 
 
-KINDS: dict[str, Windows] = {
+KINDS: dict[str, WindowSpec] = {
     "count": CountWindows(7, 3),
     "count, offset": CountWindows(6, 4, -3),
     "count, gaps": CountWindows(3, 5),

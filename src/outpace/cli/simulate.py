@@ -28,7 +28,7 @@ from outpace.errors import ScenarioError
 from outpace.pattern.duration import parse_duration
 from outpace.simulate import FirstFit, LoadBalanced, NetworkAware, Optimised, read_scenario
 from outpace.simulate import simulate as simulate_scenario
-from outpace.simulate.placement_choice import Choice
+from outpace.simulate.placement_choice import PlacementRule
 from outpace.simulate.plan import plan as plan_instances
 from outpace.simulate.plan_target import LatencyTarget
 from outpace.simulate.run import Engine
@@ -62,7 +62,7 @@ class PlacementChoice(StrEnum):
     NETWORK_AWARE = "network-aware"
     OPTIMISED = "optimised"
 
-    def choice(self, p99: str | None) -> Choice | None:
+    def choice(self, p99: str | None) -> PlacementRule | None:
         """Return how to place the vertices; None if the file says it."""
         if (p99 is not None) != (self is PlacementChoice.OPTIMISED):
             raise ScenarioError(

@@ -24,7 +24,7 @@ from outpace.ingest.log.reader import Log
 from outpace.ingest.source import Source
 from outpace.ingest.workloads import WORKLOADS, events
 from outpace.pattern.query import Query
-from outpace.simulate.calibration.stream import SETTINGS, Setting
+from outpace.simulate.calibration.stream import SETTINGS, StreamSetting
 from outpace.simulate.calibration.written import MeasuredRun
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _SOURCES: Final[Mapping[DataFormat, Callable[..., Source]]] = {
 }
 
 
-def setting_of(measured: MeasuredRun, folder: Path) -> Setting:
+def setting_of(measured: MeasuredRun, folder: Path) -> StreamSetting:
     """Read a query and its events; paths are looked for from a folder on."""
     if measured.workload:
         return _workload_setting(measured)
@@ -57,7 +57,7 @@ def setting_of(measured: MeasuredRun, folder: Path) -> Setting:
     def matching(session: SparkSession, path: str, most: int) -> DataFrame:
         return found(session, request, _log_input(name or "input", path, most), Additions())
 
-    return Setting(matching, table, time, measured.trigger, measured.events_max)
+    return StreamSetting(matching, table, time, measured.trigger, measured.events_max)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def default_mips() -> float:
     return float(speeds[0]) if speeds and float(speeds[0]) > 0 else 2500.0
 
 
-def _workload_setting(measured: MeasuredRun) -> Setting:
+def _workload_setting(measured: MeasuredRun) -> StreamSetting:
     if measured.workload not in WORKLOADS:
         hint = did_you_mean(measured.workload, WORKLOADS) or f"one of {', '.join(WORKLOADS)}"
         raise BindError(f"there is no workload '{measured.workload}'", hint=hint)
@@ -90,7 +90,7 @@ def _workload_setting(measured: MeasuredRun) -> Setting:
         return op.match(_log_input("input", path, most).blocks(session), query)
 
     held = min(EVENTS_HELD, max(10_000, measured.events_max))
-    return Setting(matching, events(held), "ts", measured.trigger, measured.events_max)
+    return StreamSetting(matching, events(held), "ts", measured.trigger, measured.events_max)
 
 
 def _log_input(name: str, path: str, most: int) -> StreamInput:

@@ -39,7 +39,7 @@ from outpace.engine.window_match.result import (
     found_matches,
 )
 from outpace.engine.window_match.sharing import sharing
-from outpace.pattern.bound import Identity
+from outpace.pattern.bound import MatchIdentity
 
 #: What an instance says of which nobody knows what it finds.
 _TAKEN: Final = Answer(WindowMatches.none(pa.schema([])), pa.table({}), 0, 0)
@@ -78,7 +78,7 @@ def match_whole(
             window=lambda: np.zeros(len(found.start), np.int64),
             partition=lambda: found.segment,
         )
-    if spec.bound.has(Identity):
+    if spec.bound.has(MatchIdentity):
         spec, rows = with_ids(spec, rows)
     tables, events, owners = [], [], []
     for matches in _in_steps(spec, _sorted(spec, rows), progress):

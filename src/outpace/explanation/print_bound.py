@@ -17,9 +17,9 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
-    Identity,
     Label,
-    Number,
+    MatchIdentity,
+    MatchOrdinal,
     Read,
     ReadPlace,
     guarded,
@@ -139,9 +139,9 @@ class BoundPrinter:
             case Label(place=place):
                 inner = "" if place.variables is None else self._variable(place.variables)
                 return _navigated(f"CLASSIFIER({inner})", place)
-            case Number():
+            case MatchOrdinal():
                 return "MATCH_NUMBER()"
-            case Identity():
+            case MatchIdentity():
                 return "MATCH_ID()"
             case Aggregate():
                 return self._aggregate(node)

@@ -25,7 +25,7 @@ from outpace.pattern.windows import (
     LandmarkWindows,
     SessionWindows,
     TimeWindows,
-    Windows,
+    WindowSpec,
 )
 
 #: Enough rows that the matcher compiles rather than leaving them to the twin.
@@ -92,7 +92,7 @@ def _all_queries() -> list[Query]:
     return [pairs, pairs.skip_past_last_row()]
 
 
-def _windows() -> list[Windows]:
+def _windows() -> list[WindowSpec]:
     at = parse_expression("type = 0")
     return [CountWindows(1000, 500), TimeWindows(1000, 500), SessionWindows(1), LandmarkWindows(at)]
 

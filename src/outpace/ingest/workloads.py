@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.pattern.query import Query
-from outpace.pattern.windows import CountWindows, TimeWindows, Windows
+from outpace.pattern.windows import CountWindows, TimeWindows, WindowSpec
 
 Unsigned = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
@@ -133,7 +133,7 @@ def _chain(within: int) -> Query:
     return _sequence().within(within)
 
 
-def _windowed(windows: Windows) -> Query:
+def _windowed(windows: WindowSpec) -> Query:
     """Find the chains of every window, each as often as windows hold it, with their numbers."""
     return _sequence().over(windows, duplicates=True, numbered=True)
 

@@ -97,12 +97,12 @@ class Present(BoundExpression):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(BoundExpression):
+class MatchOrdinal(BoundExpression):
     """The sequence number of the match in its partition."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity(BoundExpression):
+class MatchIdentity(BoundExpression):
     """What tells the match from all others, as text."""
 
 

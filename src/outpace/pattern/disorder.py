@@ -43,7 +43,7 @@ class Late(Enum):
         return self in (Late.DROP, Late.CORRECT)
 
 
-class Aggregate(Enum):
+class WindowAggregate(Enum):
     """What a query computes over the events of a window, for which its errors are estimated."""
 
     COUNT = "count"
@@ -277,7 +277,7 @@ class AQKSlack(AdaptiveSlack):
     Examples
     --------
     >>> AQKSlack(error=0.01, aggregate="sum", column="price").aggregate
-    <Aggregate.SUM: 'sum'>
+    <WindowAggregate.SUM: 'sum'>
     """
 
     described = "an event waits as long as an error of {error} in {aggregate} needs"
@@ -286,8 +286,8 @@ class AQKSlack(AdaptiveSlack):
     confidence: float = field(
         default=0.95, kw_only=True, metadata=setting(Number(least=0.5, most=0.999999))
     )
-    aggregate: Aggregate | str = field(
-        default=Aggregate.SUM, kw_only=True, metadata=setting(Choice(Aggregate))
+    aggregate: WindowAggregate | str = field(
+        default=WindowAggregate.SUM, kw_only=True, metadata=setting(Choice(WindowAggregate))
     )
     column: str | None = field(
         default=None, kw_only=True, metadata=setting(ColumnName(ColumnValues.NUMBERS))

@@ -32,7 +32,7 @@ from outpace.pattern.schedulers import Scheduler
 
 if TYPE_CHECKING:
     from outpace.pattern.builder import Fluent, Steps
-    from outpace.pattern.windows import Span, Windows
+    from outpace.pattern.windows import Span, WindowSpec
 
 
 class RowsPerMatch(Enum):
@@ -148,7 +148,7 @@ class Clauses:
     consumption: Consume = Consume.NONE
     limits: tuple[Limit, ...] = ()
     operator: Callable[[], Operator] | None = None
-    windows: Windows | None = None
+    windows: WindowSpec | None = None
     #: By how much the places of events in windows are uncertain.
     drift: Span | None = None
     duplicates: bool = False
@@ -360,7 +360,7 @@ class Query(Clauses):
 
     def over(
         self,
-        windows: Windows,
+        windows: WindowSpec,
         *,
         drift: str | datetime.timedelta | int | None = None,
         duplicates: bool = False,
@@ -387,10 +387,10 @@ class Query(Clauses):
         numbered
             Add the columns `match_event` (x), `window` (y), `window_start` and `window_end`.
         """
-        from outpace.pattern.windows import Windows, checked_drift
+        from outpace.pattern.windows import WindowSpec, checked_drift
 
         hint = "write over(op.windows.count(1000, slide=50))"
-        windows = an_instance(windows, Windows, "a kind of windows", hint=hint)
+        windows = an_instance(windows, WindowSpec, "a kind of windows", hint=hint)
         every = a_flag(duplicates, "duplicates") or drift is not None
         return replace(
             self,

@@ -129,7 +129,9 @@ class LandmarkWindows:
     at: Expression | None = None
 
 
-Windows: TypeAlias = CountWindows | TimeWindows | SessionWindows | BetweenWindows | LandmarkWindows
+WindowSpec: TypeAlias = (
+    CountWindows | TimeWindows | SessionWindows | BetweenWindows | LandmarkWindows
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ def _check_span(value: object, name: str, where: str, *, least: int | None) -> N
         raise BindError(f"{name} is too large: {_shown(value)}", where=where)
 
 
-def checked_drift(windows: Windows, drift: Span) -> Span:
+def checked_drift(windows: WindowSpec, drift: Span) -> Span:
     """Return by how much the places of events in windows are uncertain, or say why it cannot be.
 
     It is a stretch of what windows are measured by: time, or a number of events. One that is as

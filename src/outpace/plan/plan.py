@@ -19,7 +19,7 @@ from outpace.engine.divide.border import remembers
 from outpace.engine.match.reach import reach_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.errors import UnsupportedError
-from outpace.pattern.bound import Identity
+from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches
@@ -198,7 +198,7 @@ def plan_query(query: Query, schema: pa.Schema) -> Plan:
     """
     crossing = plan_crossing(query, schema)
     bound, windows, width = crossing.bound, crossing.windows, 0
-    if bound.has(Identity):
+    if bound.has(MatchIdentity):
         raise UnsupportedError(
             "MATCH_ID() needs the places of all rows, which the tasks of a batch do not know",
             where="measures",

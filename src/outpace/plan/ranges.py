@@ -11,7 +11,7 @@ from typing import Final
 
 from outpace.engine.match.program import compile_program
 from outpace.pattern import ast
-from outpace.pattern.bound import BoundQuery, Number
+from outpace.pattern.bound import BoundQuery, MatchOrdinal
 from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
 from outpace.plan.division import Division
 
@@ -42,7 +42,7 @@ def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple
         "a match may show none of its rows": (
             query.rows is not RowsPerMatch.ONE and program.matches_unseen and not every_start
         ),
-        "matches are numbered": bound.has(Number),
+        "matches are numbered": bound.has(MatchOrdinal),
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
         "unmatched rows are asked for": query.rows is RowsPerMatch.ALL_WITH_UNMATCHED,

@@ -53,11 +53,11 @@ class Optimised:
         return LatencyTarget(self.seconds, self.percentile)
 
 
-Choice: TypeAlias = PlacementStrategy | Optimised
+PlacementRule: TypeAlias = PlacementStrategy | Optimised
 
 
 def placed(
-    scenario: Scenario, choice: Choice, on_step: Callable[[int], None] = lambda _: None
+    scenario: Scenario, choice: PlacementRule, on_step: Callable[[int], None] = lambda _: None
 ) -> Scenario:
     """Return a scenario with its vertices placed anew; the placement that it has is ignored.
 
@@ -85,7 +85,7 @@ def placed(
     {'in': 'one', 'a': 'one', 'b': 'two', 'out': 'one'}
     """
     checked(scenario, Scenario, "the scenario")
-    checked(choice, Choice, "how to place")
+    checked(choice, PlacementRule, "how to place")
     if not isinstance(choice, Optimised):
         rates = mean_rates(scenario.queries, scenario.duration)
         placement = place(scenario.queries, scenario.vms, choice, rates, scenario.clouds)

@@ -17,7 +17,7 @@ from outpace.files.small_file import read_small
 from outpace.pattern.argument import a_path, a_text
 from outpace.simulate import toml_places
 from outpace.simulate.generators import RecordedTimes
-from outpace.simulate.placement_choice import Choice, placed
+from outpace.simulate.placement_choice import PlacementRule, placed
 from outpace.simulate.scenario import Scenario
 from outpace.simulate.scenario_format import KINDS, PLACEMENTS, TABLES, TEXTS
 
@@ -26,7 +26,7 @@ _BYTES_MAX: Final = 2**20
 _INTEGER_LIMIT: Final = 2**63
 
 
-def read_scenario(path: str | Path, placement: Choice | None = None) -> Scenario:
+def read_scenario(path: str | Path, placement: PlacementRule | None = None) -> Scenario:
     """Read a scenario from a file.
 
     Parameters
@@ -49,7 +49,7 @@ def parse_scenario(
     text: str,
     where: str = "scenario",
     folder: Path | None = None,
-    placement: Choice | None = None,
+    placement: PlacementRule | None = None,
 ) -> Scenario:
     """Make a scenario of the text of a file.
 
@@ -104,7 +104,7 @@ class _Reader:
         self._where = where
         self._folder = folder
 
-    def scenario(self, choice: Choice | None) -> Scenario:
+    def scenario(self, choice: PlacementRule | None) -> Scenario:
         choice = self._choice() if choice is None else choice
         if choice is None:
             scenario: Scenario = self._build(Scenario, self._document, ())
@@ -122,7 +122,7 @@ class _Reader:
         except ScenarioError as error:
             raise self._located(error, ("placement",)) from None
 
-    def _choice(self) -> Choice | None:
+    def _choice(self) -> PlacementRule | None:
         """Make what the file has in the place of a placement; None if it has a placement."""
         raw = self._document.get("placement", {})
         names_vertex = any(
@@ -130,7 +130,7 @@ class _Reader:
             for path, table in _tables(self._document, ())
         )
         if isinstance(raw, str) or (isinstance(raw, dict) and "kind" in raw and not names_vertex):
-            choice: Choice = self._kind(PLACEMENTS, raw, ("placement",))
+            choice: PlacementRule = self._kind(PLACEMENTS, raw, ("placement",))
             return choice
         return None
 

@@ -30,7 +30,7 @@ from outpace.pattern.windows import (
     CountWindows,
     SessionWindows,
     TimeWindows,
-    Windows,
+    WindowSpec,
 )
 from outpace.testing.stream_chain import BatchOutput, Chain
 from outpace.windows import between
@@ -313,7 +313,7 @@ def test_counters_say_what_each_stage_holds() -> None:
 
 # The numbers of sessions go on where a key comes again, those of time windows are given by time.
 @pytest.mark.parametrize(("windows", "known"), [(TimeWindows(10, 10), 1), (SessionWindows(9), 3)])
-def test_keys_are_counted_where_something_is_held_of_them(windows: Windows, known: int) -> None:
+def test_keys_are_counted_where_something_is_held_of_them(windows: WindowSpec, known: int) -> None:
     query = PAIRS.partition_by("key").over(windows, numbered=True).instances(2)
     simulation = Simulation(query, SCHEMA)
     given = simulation.run([events(ts=[1, 2, 3], key=[7, 8, 9], kind=["a", "a", "x"])])

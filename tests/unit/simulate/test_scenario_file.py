@@ -43,7 +43,7 @@ from outpace.simulate import (
     scenario_text,
     write_scenario,
 )
-from outpace.simulate.placement_choice import Choice
+from outpace.simulate.placement_choice import PlacementRule
 from outpace.simulate.toml_places import toml_places
 
 TEXT = """\
@@ -105,7 +105,7 @@ UNPLACED = TEXT.replace('[placement]\nin = "one"\n"out" = "two"\n', "").replace(
         ('{ kind = "optimised", seconds = 2, steps = 3 }', Optimised(2.0, steps=3)),
     ],
 )
-def test_a_strategy_may_stand_for_a_placement(written: str, choice: Choice) -> None:
+def test_a_strategy_may_stand_for_a_placement(written: str, choice: PlacementRule) -> None:
     assert "[placement]" not in UNPLACED
     scenario = parse_scenario(f"placement = {written}\n{UNPLACED}")
     # Five events a second for the consumer: 1500 of 2500 MIPS.

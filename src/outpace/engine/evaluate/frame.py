@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from outpace.pattern.bound import (
     Aggregate,
     BoundExpression,
-    Identity,
     Label,
-    Number,
+    MatchIdentity,
+    MatchOrdinal,
     Present,
     Read,
     ReadPlace,
@@ -144,9 +144,9 @@ class MatchFrame:
                 return self.label(place)
             case Present(place=place):
                 return pa.array(self.index(place) >= 0)
-            case Number():
+            case MatchOrdinal():
                 return self.number()
-            case Identity() if self.identity is not None:
+            case MatchIdentity() if self.identity is not None:
                 return self.identity()
             case Aggregate():
                 return self.aggregate(node)

@@ -18,7 +18,7 @@ from outpace.pattern.bound import (
     BoundExpression,
     Constant,
     Label,
-    Number,
+    MatchOrdinal,
     Present,
     Read,
     ReadPlace,
@@ -127,7 +127,7 @@ def _leaf(node: BoundExpression) -> Evaluate:
             return lambda context: _label(place, context)
         case Present(place=place):
             return lambda context: locate(place, context) is not None
-        case Number():
+        case MatchOrdinal():
             return lambda context: context.match_number
         case Aggregate():
             return _aggregate(node)

@@ -28,7 +28,7 @@ from outpace.pattern.bound import (
     BoundExpression,
     BoundQuery,
     Constant,
-    Number,
+    MatchOrdinal,
     Predicate,
     PredicateClass,
     Read,
@@ -161,7 +161,7 @@ def counts_unused(bound: BoundQuery, windows: BoundWindows | None) -> bool:
     """
     if windows is None:
         return False
-    numbers = (isinstance(n, Number) for m in bound.measures for n in walk(m.expression))
+    numbers = (isinstance(n, MatchOrdinal) for m in bound.measures for n in walk(m.expression))
     query = bound.query
     shown = query.numbered or (not query.duplicates and any(numbers))
     return shown or not isinstance(windows.kind, ByTime)

@@ -12,14 +12,14 @@ from outpace.pattern.query import Selection
 
 
 @dataclass(frozen=True)
-class Choice:
+class MatcherChoice:
     """A matcher and what it is, for `explain()`."""
 
     name: str
     matcher: Matcher
 
 
-def choose_matcher(task: Task) -> Choice:
+def choose_matcher(task: Task) -> MatcherChoice:
     """Return the fastest matcher that covers the query.
 
     The graph shares the work of all matches that overlap, the kernel searches for the preferred
@@ -31,9 +31,9 @@ def choose_matcher(task: Task) -> Choice:
 
             graph = make_graph_matcher(task)
             if graph is not None:
-                return Choice("graph", graph)
+                return MatcherChoice("graph", graph)
         else:
             kernel = make_kernel(task)
             if kernel is not None:
-                return Choice("kernel", kernel)
-    return Choice("twin", make_twin(task))
+                return MatcherChoice("kernel", kernel)
+    return MatcherChoice("twin", make_twin(task))

@@ -43,7 +43,7 @@ def reach_of(task: Task) -> Reach:
             if isinstance(node, bound.Read | bound.Label | bound.Present):
                 back = max(back, -node.place.shift)
                 ahead = max(ahead, node.place.shift)
-            numbered = numbered or isinstance(node, bound.Number)
+            numbered = numbered or isinstance(node, bound.MatchOrdinal)
     anchored = any(move.at_start for move in task.program.initial)
     awaits_row = any(
         move.at_end or any(negation.immediate for negation in move.negations)

@@ -10,16 +10,16 @@ import numpy as np
 from outpace.engine.kernels import slack as kernel
 from outpace.engine.order.clock import SlackRule, fixed
 from outpace.pattern.bind.disorder import BoundDisorder
-from outpace.pattern.disorder import Aggregate
+from outpace.pattern.disorder import WindowAggregate
 
 _LAST: Final = int(np.iinfo(np.int64).max)
 
 _AGGREGATES: Final = {
-    Aggregate.COUNT: kernel.COUNT_OF,
-    Aggregate.SUM: kernel.SUM_OF,
-    Aggregate.AVG: kernel.AVERAGE_OF,
-    Aggregate.MIN: kernel.EXTREME_OF,
-    Aggregate.MAX: kernel.EXTREME_OF,
+    WindowAggregate.COUNT: kernel.COUNT_OF,
+    WindowAggregate.SUM: kernel.SUM_OF,
+    WindowAggregate.AVG: kernel.AVERAGE_OF,
+    WindowAggregate.MIN: kernel.EXTREME_OF,
+    WindowAggregate.MAX: kernel.EXTREME_OF,
 }
 
 
@@ -59,9 +59,9 @@ def window_coverage(disorder: BoundDisorder) -> SlackRule:
     aggregate, confidence = disorder["aggregate"], disorder["confidence"]
     # A sum of fewer events is too small; an average may be too small or too large.
     sure = {
-        Aggregate.AVG: NormalDist().inv_cdf((1 + confidence) / 2),
-        Aggregate.MIN: confidence,
-        Aggregate.MAX: confidence,
+        WindowAggregate.AVG: NormalDist().inv_cdf((1 + confidence) / 2),
+        WindowAggregate.MIN: confidence,
+        WindowAggregate.MAX: confidence,
     }
     return SlackRule(
         kernel.COVERAGE,

@@ -26,8 +26,7 @@ from outpace.engine.state import NATURAL, State, integer, integers
 from outpace.errors import BindError, StateError
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, ByKey, Candidate, Scheduler
-from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows
-from outpace.pattern.windows import Windows as WindowSpec
+from outpace.pattern.windows import BetweenWindows, CountWindows, TimeWindows, WindowSpec
 
 #: The rows of an instance that gets windows alone, and their number.
 NO_ROWS: Final = np.zeros((0, 2), np.int64), 0

@@ -23,10 +23,10 @@ from outpace.engine.arrays import Booleans, Integers
 from outpace.engine.event import Events
 from outpace.engine.kernels.find import find_pairs
 from outpace.engine.match.contract import Matcher, Resume, Task
+from outpace.engine.match.identity import MatchIds, identified
 from outpace.engine.match.output import match_rows
 from outpace.engine.rows.partition import one_array
 from outpace.engine.split.windows import OPEN, Windows, take_windows
-from outpace.engine.window_match.identity import MatchIds, identified
 from outpace.engine.window_match.open_windows import OpenWindows
 from outpace.engine.window_match.result import CLOSING, COMPLETING, WindowMatches, with_numbers
 from outpace.engine.window_match.rows import places

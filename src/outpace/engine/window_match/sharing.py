@@ -9,7 +9,7 @@ from outpace.engine.match.graph import GraphMatcher
 from outpace.engine.match.graph_layout import covered as ends_with_take
 from outpace.engine.match.kernel import KernelMatcher
 from outpace.engine.match.reach import reach_of
-from outpace.pattern.bound import Number
+from outpace.pattern.bound import MatchOrdinal
 from outpace.pattern.query import Consume, Per, Selection, Skip
 from outpace.pattern.windows import BetweenWindows
 
@@ -40,7 +40,9 @@ def sharable(task: Task, matcher: Matcher) -> bool:
         return False
     if _closes_freely(task):
         return False
-    return not (any(limit.per is Per.PARTITION for limit in query.limits) or task.bound.has(Number))
+    return not (
+        any(limit.per is Per.PARTITION for limit in query.limits) or task.bound.has(MatchOrdinal)
+    )
 
 
 def covered(task: Task, matcher: Matcher) -> bool:

@@ -51,7 +51,7 @@ from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
 from outpace.pattern.bind.check import INSTANCES_MAX, check_instances
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.bound import Identity
+from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.disorder import Late
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
@@ -155,7 +155,7 @@ def match_in_processes(query: Query, table: pa.Table, progress: Progress | None 
     query = _within_use(query, max(1, table.num_rows))
     spec = OperatorSpec(query, table.schema)
     schema, rows = table.schema, table
-    if spec.bound.has(Identity):
+    if spec.bound.has(MatchIdentity):
         spec, rows = with_ids(spec, rows)
     told = progress or (lambda done, total: None)
     found: list[pa.Table] = []

@@ -29,8 +29,8 @@ from outpace.files.plan import FilesPlan, Way, plan_files
 from outpace.files.windows import FileWindows
 from outpace.hosts.spark.frame import (
     BATCH_ROWS,
-    Batches,
     Change,
+    RecordBatches,
     in_batches,
     match_frame,
     match_packed,
@@ -56,7 +56,7 @@ def match_files(files: ParquetFiles, query: Query) -> DataFrame:
     plan = plan_session_files(session, files, query)
     divided, tasks, sent = plan.query_plan, plan.query_plan.tasks, plan.for_tasks()
     one = session.range(0, 1, 1, 1)
-    work: Callable[[FilesPlan, Batches], Iterator[pa.RecordBatch]]
+    work: Callable[[FilesPlan, RecordBatches], Iterator[pa.RecordBatch]]
     match plan.way:
         case Way.ROWS:
             return match_frame(rows_frame(session, plan.files, plan.columns), query)
@@ -118,13 +118,15 @@ def rows_frame(session: SparkSession, files: FileList, columns: Sequence[str]) -
     return _mapped(session.range(0, len(files.groups)), read, schema)
 
 
-def _read(files: FileList, columns: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+def _read(
+    files: FileList, columns: Sequence[str], batches: RecordBatches
+) -> Iterator[pa.RecordBatch]:
     for number in _ids(batches):
         for piece in files.batches(files.groups[number], columns):
             yield from piece.to_batches()
 
 
-def _ids(batches: Batches) -> Iterator[int]:
+def _ids(batches: RecordBatches) -> Iterator[int]:
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
@@ -143,7 +145,7 @@ def _measured(session: SparkSession, files: FileList, column: str) -> FileList:
     return replace(files, groups=tuple(groups))
 
 
-def _measure(files: FileList, column: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _measure(files: FileList, column: str, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     schema = _measures(files, column)
     for number in _ids(batches):
         known = measure_group(files, files.groups[number], column).statistics[column]
@@ -162,54 +164,54 @@ def _measures(files: FileList, column: str) -> pa.Schema:
     return pa.schema([*numbers, ("least", kind), ("greatest", kind)])
 
 
-def _match_core(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_core(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     # A partition of a range has consecutive numbers: together they are one core.
     units = list(_ids(batches))
     if units:
         yield from in_batches(match_core(plan, units[0], units[-1] + 1))
 
 
-def _match_shares(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_shares(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(map(FileWindows(plan).match_share, _ids(batches)))
 
 
-def _match_in_order(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_in_order(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         yield from in_batches(match_in_order(plan))
 
 
-def _describe(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _describe(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         yield from FileWindows(plan).split()
 
 
-def _match_described(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_described(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(FileWindows(plan).match_described(batches))
 
 
-def _number(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _number(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     for _ in _ids(batches):
         yield from FileWindows(plan).number()
 
 
-def _match_numbered(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_numbered(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(plan.task().match_numbered(batches))
 
 
-def _pack(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _pack(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     packer = plan.packer()
     for number in _ids(batches):
         yield packer.pack(plan.read(plan.units[number]), number)
 
 
-def _pack_ranges(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _pack_ranges(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     packer = plan.packer()
     ranges = Ranges(plan.query_plan.task, plan.query_plan.width)
     for number in _ids(batches):
         yield pack_ranges(ranges, packer.select(plan.read(plan.units[number])), number)
 
 
-def _match_bucket(plan: FilesPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_bucket(plan: FilesPlan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     blocks = [
         (position.as_py(), block.as_buffer())
         for batch in batches

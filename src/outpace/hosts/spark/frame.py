@@ -35,8 +35,8 @@ from outpace.plan.crossing import Crossing, quoted
 from outpace.plan.plan import Plan, plan_query
 from outpace.plan.windows import by_windows
 
-Batches = Iterable[pa.RecordBatch]
-Change = Callable[[Batches], Iterator[pa.RecordBatch]]
+RecordBatches = Iterable[pa.RecordBatch]
+Change = Callable[[RecordBatches], Iterator[pa.RecordBatch]]
 
 #: Matches go back to Spark in batches of this many rows.
 BATCH_ROWS: Final = 65_536
@@ -155,12 +155,12 @@ def map_rows(frame: DataFrame, change: Change, given: pa.Schema, output: pa.Sche
     return with_schema(frame.mapInArrow(change, schema=output_type), output_type)
 
 
-def _renamed(change: Change, names: list[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+def _renamed(change: Change, names: list[str], batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     return change(batch.rename_columns(names) for batch in batches)
 
 
 def match_sorted(
-    work: Callable[[], tuple[PartitionWork, pa.Schema]], batches: Batches
+    work: Callable[[], tuple[PartitionWork, pa.Schema]], batches: RecordBatches
 ) -> Iterator[pa.RecordBatch]:
     """Match rows that come sorted; what is to be done, with which types, is asked of the first."""
     groups: SortedGroups | None = None
@@ -185,20 +185,20 @@ def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
     return PartitionWork(plan.operator, bound.partition_by), bound.schema
 
 
-def _pack(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _pack(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     ranges = Ranges(plan.task, plan.width)
     for position, table in pieces(batches):
         yield pack_ranges(ranges, as_planned(table, ranges.task.bound.schema), position)
 
 
-def pieces(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
+def pieces(batches: RecordBatches) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of a partition in pieces to be packed, each with its place among all rows."""
     context = TaskContext.get()
     position = (0 if context is None else context.partitionId()) * _BLOCKS_MAX
     yield from enumerate(_collected(batches), position)
 
 
-def _collected(batches: Batches) -> Iterator[pa.Table]:
+def _collected(batches: RecordBatches) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -226,17 +226,17 @@ def as_planned(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _match_ranges(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_ranges(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     matcher = RangeMatcher(Ranges(plan.task, plan.width))
     yield from in_batches(matcher.matches(_blocks(batches)))
 
 
-def _possible_matches(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _possible_matches(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     matcher = RangeMatcher(Ranges(plan.task, plan.width))
     yield from matcher.possible_matches(_blocks(batches))
 
 
-def _blocks(batches: Batches) -> Iterator[PackedRange]:
+def _blocks(batches: RecordBatches) -> Iterator[PackedRange]:
     for batch in batches:
         buckets, numbers, _, blocks = batch.columns
         for bucket, number, block in zip(
@@ -246,7 +246,7 @@ def _blocks(batches: Batches) -> Iterator[PackedRange]:
 
 
 def _merge(
-    query: Query, keys: tuple[str, ...], output: pa.Schema, batches: Batches
+    query: Query, keys: tuple[str, ...], output: pa.Schema, batches: RecordBatches
 ) -> Iterator[pa.RecordBatch]:
     schema = merged_schema(output)
     bucket: int | None = None

@@ -27,7 +27,7 @@ from outpace.engine.codec.pack import PACKED
 from outpace.engine.divide.groups import PartitionWork
 from outpace.errors import DataError
 from outpace.hosts.spark.frame import (
-    Batches,
+    RecordBatches,
     as_planned,
     in_batches,
     map_rows,
@@ -143,19 +143,19 @@ def _work(plan: Plan) -> tuple[PartitionWork, pa.Schema]:
     return task.work(), task.rows
 
 
-def _pack(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _pack(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     task = window_task(plan)
     for position, table in pieces(batches):
         yield task.pack_times(as_planned(table, task.rows), position)
 
 
-def _count(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _count(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     task = window_task(plan)
     for _, table in pieces(batches):
         yield task.count_times(as_planned(table, task.rows))
 
 
-def _match_times(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_times(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     blocks = groupby(_packed(batches), key=itemgetter(0, 1))
     packed = (
         (number, before, (block for _, _, block in same)) for (number, before), same in blocks
@@ -163,7 +163,7 @@ def _match_times(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(window_task(plan).match_times(packed))
 
 
-def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
+def _packed(batches: RecordBatches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
     """Yield blocks with the number of their batch, and how many rows come before it."""
     for batch in batches:
         _, numbers, _, blocks, *counted = batch.columns
@@ -177,29 +177,29 @@ def _packed(batches: Batches) -> Iterator[tuple[int, int | None, pa.Buffer]]:
             yield number, rows, block.as_buffer()
 
 
-def _pack_in_order(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _pack_in_order(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     task = window_task(plan)
     for position, table in pieces(batches):
         yield task.pack(as_planned(table, task.rows), position)
 
 
-def _split(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _split(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     task = window_task(plan)
     yield from task.split(_ordered(task, batches))
 
 
-def _number(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _number(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     task = window_task(plan)
     yield from task.number(_ordered(task, batches), task.plan.numbered_buckets)
 
 
-def _ordered(task: WindowTask, batches: Batches) -> Iterator[pa.Table]:
+def _ordered(task: WindowTask, batches: RecordBatches) -> Iterator[pa.Table]:
     return (task.unpack([block.as_buffer()]) for part in batches for block in part.column(1))
 
 
-def _match_numbered(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_numbered(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(window_task(plan).match_numbered(batches))
 
 
-def _match_split(plan: Plan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _match_split(plan: Plan, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     yield from in_batches(window_task(plan).match_split(batches))

@@ -25,7 +25,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.packing import Packing
 from outpace.engine.stage import StageSpec, restore_stage, run_step, save_stage
 from outpace.hosts.background import compile_when_loaded
-from outpace.hosts.spark.frame import Batches, as_planned, pieces
+from outpace.hosts.spark.frame import RecordBatches, as_planned, pieces
 
 #: The outputs of a stream by their names.
 OUTPUTS: Final = {
@@ -97,13 +97,13 @@ class PackTask:
             position += len(cells)
 
 
-def pack_rows(task: PackTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+def pack_rows(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Pack the rows of a DataFrame."""
     schema = task.packing.value.rows
     return task.pack((as_planned(rows, schema), NO_TIME) for _, rows in pieces(batches))
 
 
-def pack_blocks(task: PackTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+def pack_blocks(task: PackTask, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Pack rows that come as blocks, as from a log."""
     schema = task.packing.value.reads
     return task.pack(
@@ -113,7 +113,7 @@ def pack_blocks(task: PackTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     )
 
 
-def pack_matches(task: PackTask, timed: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+def pack_matches(task: PackTask, timed: bool, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Pack the matches of another query, and hand on what it knows of time where it is the same."""
 
     def parts() -> Parts:
@@ -225,14 +225,14 @@ def _from_pandas(part: pd.DataFrame) -> Iterator[Cell]:
         yield cell_of(0, *row)
 
 
-def unpack(output: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+def unpack(output: pa.Schema, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Return the rows of cells of one kind."""
     for batch in batches:
         for block in batch.column("block"):
             yield from read_table(block.as_buffer()).cast(output).to_batches()
 
 
-def unpack_all(output: pa.Schema, batches: Batches) -> Iterator[pa.RecordBatch]:
+def unpack_all(output: pa.Schema, batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Return the rows of cells of all kinds, each in the column of its kind."""
     names = {int(kind): name for name, kind in OUTPUTS.items()}
     for batch in batches:

@@ -23,9 +23,9 @@ from outpace.pattern.bound import (
     Apply,
     BoundExpression,
     Constant,
-    Identity,
     Label,
-    Number,
+    MatchIdentity,
+    MatchOrdinal,
     Origin,
     Read,
     ReadPlace,
@@ -194,7 +194,7 @@ class _Binder:
             case ex.Classifier():
                 return self._classifier(node, frame)
             case ex.MatchNumber():
-                return Number(pa.int64())
+                return MatchOrdinal(pa.int64())
             case ex.MatchId():
                 return self._identity(node, frame)
             case ex.Call():
@@ -330,7 +330,7 @@ class _Binder:
             raise self._refusal(
                 "MATCH_ID() is known when the match is whole", node, hint="show it as a measure"
             )
-        return Identity(pa.string())
+        return MatchIdentity(pa.string())
 
     def _unknown_variable(self, name: str, node: ex.Expression) -> BindError:
         hint = did_you_mean(name, self.scope.variables)

@@ -20,8 +20,8 @@ def fold(node: BoundExpression) -> BoundExpression:
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Number
-    >>> fold(Apply(pa.bool_(), "or", (Constant(pa.bool_(), True), Number(pa.bool_())))).value
+    >>> from outpace.pattern.bound import MatchOrdinal
+    >>> fold(Apply(pa.bool_(), "or", (Constant(pa.bool_(), True), MatchOrdinal(pa.bool_())))).value
     True
     """
     if not isinstance(node, Apply):

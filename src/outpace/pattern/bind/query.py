@@ -26,9 +26,9 @@ from outpace.pattern.bound import (
     BoundMeasure,
     BoundQuery,
     Constant,
-    Identity,
     Label,
-    Number,
+    MatchIdentity,
+    MatchOrdinal,
     Predicate,
     PredicateClass,
     Present,
@@ -107,7 +107,7 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         output=_output(query, schema, partition_by, order_by, measures),
         warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
     )
-    if query.duplicates and bound.has(Identity):
+    if query.duplicates and bound.has(MatchIdentity):
         raise BindError(
             "MATCH_ID() is the same for a match in every window that has it",
             where="measures",
@@ -223,7 +223,7 @@ def _predicates(
 
 def _check_numbers(query: Query, expression: BoundExpression, where: str) -> None:
     """Refuse conditions on a number that matches only get after all of them are known."""
-    counted = any(isinstance(node, Number) for node in walk(expression))
+    counted = any(isinstance(node, MatchOrdinal) for node in walk(expression))
     if counted and query.effective_selection is Selection.ALL:
         raise BindError(
             "MATCH_NUMBER() in a definition needs one match for each start",
@@ -255,7 +255,7 @@ def classify(expression: BoundExpression) -> PredicateClass:
                     return PredicateClass.PATH
                 if place.shift:
                     found = PredicateClass.OFFSET
-            case Label() | Number() | Identity() | Aggregate():
+            case Label() | MatchOrdinal() | MatchIdentity() | Aggregate():
                 return PredicateClass.PATH
             case _:
                 pass
@@ -295,7 +295,7 @@ def _default_measures(
     """
     if query.rows is not RowsPerMatch.ONE or query.partitions:
         return ()
-    columns: dict[str, BoundExpression] = {"match_number": Number(pa.int64())}
+    columns: dict[str, BoundExpression] = {"match_number": MatchOrdinal(pa.int64())}
     if order_by:
         kind = types.value_type(schema.field(order_by[0]).type)
         columns["first_time"] = Read(kind, order_by[0], (), ReadPlace("first", final=True))

@@ -321,8 +321,8 @@ def unify(arguments: Sequence[BoundExpression]) -> pa.DataType:
 
     Examples
     --------
-    >>> from outpace.pattern.bound import Number
-    >>> unify([Number(pa.int8()), Constant(pa.int32(), 3)])
+    >>> from outpace.pattern.bound import MatchOrdinal
+    >>> unify([MatchOrdinal(pa.int8()), Constant(pa.int32(), 3)])
     DataType(int8)
     """
     found: pa.DataType = pa.null()

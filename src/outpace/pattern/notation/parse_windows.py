@@ -31,11 +31,11 @@ from outpace.pattern.windows import (
     SessionWindows,
     Span,
     TimeWindows,
-    Windows,
+    WindowSpec,
 )
 
 
-def read_windows(cursor: TokenCursor) -> Windows:
+def read_windows(cursor: TokenCursor) -> WindowSpec:
     """Read what follows OVER, without its options.
 
     Examples
@@ -44,7 +44,7 @@ def read_windows(cursor: TokenCursor) -> Windows:
     >>> read_windows(TokenCursor(SourceText("COUNT (1000 SLIDE 50)")))
     CountWindows(size=1000, slide=50, offset=0)
     """
-    kinds: dict[str, Callable[[TokenCursor], Windows]] = {
+    kinds: dict[str, Callable[[TokenCursor], WindowSpec]] = {
         "COUNT": _count_windows,
         "TIME": _time_windows,
         "SESSION": _session_windows,

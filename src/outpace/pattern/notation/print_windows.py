@@ -20,7 +20,7 @@ from outpace.pattern.windows import (
     SessionWindows,
     Span,
     TimeWindows,
-    Windows,
+    WindowSpec,
 )
 
 
@@ -66,7 +66,7 @@ def window_calls(query: Query) -> Iterable[str]:
         yield f"instances({query.instance_count}{named})"
 
 
-def _windows_text(windows: Windows, dialect: str) -> str:
+def _windows_text(windows: WindowSpec, dialect: str) -> str:
     match windows:
         case CountWindows(size=size, slide=slide, offset=offset):
             return f"COUNT ({_sliding(size, slide, offset)})"
@@ -114,7 +114,7 @@ def _scheduler_text(scheduler: Scheduler) -> str:
             )
 
 
-def _windows_call(windows: Windows) -> str:
+def _windows_call(windows: WindowSpec) -> str:
     match windows:
         case CountWindows(size=size, slide=slide, offset=offset):
             return f"count({_sliding_arguments(size, slide, offset)})"

@@ -24,7 +24,7 @@ from outpace.simulate.calibration.stream import (
     LiveStream,
     RateStretch,
     RowCounts,
-    Setting,
+    StreamSetting,
     counting,
     latency_of,
     live_stream,
@@ -91,7 +91,7 @@ class CalibrationResult:
 
 def measure_costs(
     session: SparkSession,
-    setting: Setting,
+    setting: StreamSetting,
     pace: CalibrationPace,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> CalibrationResult:
@@ -141,7 +141,7 @@ def measure_costs(
 
 def measure_rates(
     session: SparkSession,
-    setting: Setting,
+    setting: StreamSetting,
     pace: CalibrationPace,
     rates: Sequence[tuple[float, bool]],
     repeat: int,
@@ -180,7 +180,10 @@ def measure_rates(
 
 
 def _warm(
-    session: SparkSession, setting: Setting, pace: CalibrationPace, on_step: Callable[[str], None]
+    session: SparkSession,
+    setting: StreamSetting,
+    pace: CalibrationPace,
+    on_step: Callable[[str], None],
 ) -> None:
     """Run the query with batches right after each other, so that Java compiles sooner."""
     on_step("warm-up")
@@ -189,17 +192,17 @@ def _warm(
         live.at_rate(_low_rate(setting), pace.warm)
 
 
-def _begin(live: LiveStream, setting: Setting) -> None:
+def _begin(live: LiveStream, setting: StreamSetting) -> None:
     """Let a query that has just started load what it needs."""
     live.at_full_speed(1)
     live.at_rate(_low_rate(setting), setting.trigger)
 
 
-def _low_rate(setting: Setting) -> float:
+def _low_rate(setting: StreamSetting) -> float:
     return _WARM_AT * setting.events_max / setting.trigger
 
 
-def _full(live: LiveStream, setting: Setting, count: int) -> list[TimedBatch]:
+def _full(live: LiveStream, setting: StreamSetting, count: int) -> list[TimedBatch]:
     """Return the batches at full speed that are as large as they may be, or nearly."""
     # The first of them may begin before all events are there, and is not counted.
     stretch = live.at_full_speed(count + 2)

@@ -65,7 +65,7 @@ Matching = Callable[["SparkSession", str, int], "DataFrame"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class StreamSetting:
     """What runs.
 
     Parameters
@@ -110,7 +110,11 @@ class LiveStream:
     """A query that runs; see `live_stream`."""
 
     def __init__(
-        self, query: StreamingQuery, feeder: subprocess.Popen[bytes], folder: Path, setting: Setting
+        self,
+        query: StreamingQuery,
+        feeder: subprocess.Popen[bytes],
+        folder: Path,
+        setting: StreamSetting,
     ) -> None:
         self._query = query
         self._feeder = feeder
@@ -214,7 +218,7 @@ class LiveStream:
 
 
 @contextmanager
-def live_stream(session: SparkSession, setting: Setting) -> Iterator[LiveStream]:
+def live_stream(session: SparkSession, setting: StreamSetting) -> Iterator[LiveStream]:
     """Start a query and the process that feeds it; both end with the block."""
     with tempfile.TemporaryDirectory(
         # Spark may still be tidying up in it.

@@ -24,7 +24,7 @@ from outpace.pattern.operator import (
 )
 from outpace.pattern.query import Query, Selection
 from outpace.pattern.schedulers import Candidate, Scheduler
-from outpace.pattern.windows import OpenWindow, WindowPredicate, Windows
+from outpace.pattern.windows import OpenWindow, WindowPredicate, WindowSpec
 from outpace.testing.oracle import Run
 
 Row: TypeAlias = "dict[str, Any]"
@@ -218,7 +218,7 @@ class BoundedWindows(WindowPredicate):
         assert data == b""
 
 
-def draw_windows(random: Random, span: Span) -> Windows:
+def draw_windows(random: Random, span: Span) -> WindowSpec:
     """Draw windows of any kind."""
     kinds = ["count", "count", "time", "time", "session", "between", "predicate", "landmark"]
     kind = random.choice(kinds)

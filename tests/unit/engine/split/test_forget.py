@@ -11,7 +11,7 @@ from support.operators import FedOperator, match_windows
 from support.window_queries import KINDS, PATTERNS, tables
 
 from outpace.pattern.query import Query
-from outpace.pattern.windows import TimeWindows, Windows
+from outpace.pattern.windows import TimeWindows, WindowSpec
 from outpace.windows import landmark, session
 
 #: A predicate that cannot be saved is left out; the first event of a key may be a landmark alone.
@@ -59,7 +59,7 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("windows", [session(3), TimeWindows(8, 2), TimeWindows(3, 9)])
-def test_the_state_is_that_of_the_keys_that_live(windows: Windows) -> None:
+def test_the_state_is_that_of_the_keys_that_live(windows: WindowSpec) -> None:
     query = PATTERNS["next"].partition_by("key").over(windows)
     schema = pa.schema(
         [("ts", pa.int64()), ("id", pa.int64()), ("kind", pa.string()), ("key", pa.int64())]

@@ -15,7 +15,7 @@ from outpace.pattern.bound import (
     BoundQuery,
     Constant,
     Label,
-    Number,
+    MatchOrdinal,
     PredicateClass,
     Present,
     Read,
@@ -428,7 +428,7 @@ def test_any_is_fine_when_something_bounds_it() -> None:
 
 
 def test_match_number_is_a_number() -> None:
-    assert measure("MATCH_NUMBER()") == Number(pa.int64())
+    assert measure("MATCH_NUMBER()") == MatchOrdinal(pa.int64())
 
 
 def test_bound_nodes_are_hashable() -> None:
