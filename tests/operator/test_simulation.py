@@ -138,7 +138,8 @@ def test_operators_of_users_are_run_with_faults() -> None:
 
 def test_queries_of_users_are_run_with_faults() -> None:
     pairs = op.Query("q").order_by("ts").pattern("A -> B").define(B="v > A.v").measures(at="B.ts")
-    queries = [pairs, pairs.partition_by("key").over(op.windows.session(3), duplicates=True)]
+    windows = pairs.partition_by("key").over(op.windows.session(3), duplicates=True)
+    queries = [pairs.measures(at="B.ts", id="MATCH_ID()"), windows]
     for seed in range(20):
         for query in queries:
             assert simulate_operator(query, EVENTS, seed=seed).query.tree == pairs.tree

@@ -24,6 +24,7 @@ from outpace.engine.split.number import in_order
 from outpace.errors import DataError, OutpaceError, UnsupportedError
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.expression import MatchId, walk
 from outpace.pattern.operator import EventOperator, Operator
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.pattern.windows import CountWindows, SessionWindows, TimeWindows
@@ -226,7 +227,9 @@ def _draw_for(random: Random, given: Query | Make, events: TableLike | None) -> 
     if events is None:
         raise DataError("a query is simulated with events", hint="pass some as the second argument")
     if isinstance(given, Query):
-        query = checked_query(replace(given, order_of_arrival=None))
+        # Ids follow the order in which events arrive, which the seed decides.
+        shown = [one for one in given.outputs if not any(type(n) is MatchId for n in walk(one[1]))]
+        query = checked_query(replace(given, order_of_arrival=None, outputs=tuple(shown)))
         if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
             raise UnsupportedError(
                 "a stream cannot return unmatched rows",
