@@ -38,20 +38,24 @@ _COLUMNS: Final = ("stock_time_ms", "price")
 #: Reorderers by family, each with what tells it from the others of its family.
 TRIED: Final[dict[str, dict[str, Disorder]]] = {
     "K-slack": {
-        f"K = {slack} ms": KSlack(slack, arrival=ARRIVED) for slack in (0, 100, 300, 600, 800, 890)
+        f"K = {slack} ms": KSlack(slack, arrival=ARRIVED) for slack in (890, 800, 600, 300, 100, 0)
     },
-    "MP-K-slack": {"": MPKSlack(arrival=ARRIVED)},
+    "MP-K-slack": {
+        "": MPKSlack(arrival=ARRIVED),
+        "at most 1 s": MPKSlack(at_most=1000, arrival=ARRIVED),
+    },
     "Quantile": {
         f"share {share}": Quantile(share, arrival=ARRIVED) for share in (0.9, 0.99, 0.999, 0.9999)
     },
     "AQ-K-slack": {
-        f"error {error}": AQKSlack(
+        f"error {error}, at most 1 s": AQKSlack(
             error=error,
             aggregate="sum",
             column="price",
             window=1000,
             proportional=1.0,
             derivative=1.0,
+            at_most=1000,
             arrival=ARRIVED,
         )
         for error in (0.1, 0.01, 0.001)

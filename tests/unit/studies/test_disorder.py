@@ -29,6 +29,7 @@ from outpace.studies.disorder_stream import (
     football,
 )
 from outpace.studies.disorder_ticks import read_ticks, ticks
+from outpace.studies.page import plot_of
 
 SECOND = 1_000_000 * PICOSECONDS
 
@@ -171,6 +172,9 @@ def test_ticks_go_through_every_reorderer(tick_file):
         < value["K-slack, K = 300 ms: latency"]
     )
     assert len({row.curve for row in rows if row.at is not None}) == 6
+    loss = plot_of(TICKS, rows).layout.xaxis
+    assert loss.type == "linear"
+    assert loss.autorange != "reversed", "the fewest lost events are on the left"
 
 
 def test_ticks_are_numbered_in_the_order_of_their_times(tick_file):

@@ -148,6 +148,32 @@ def test_figure_2_8() -> None:
     assert found == [(1.0, 40), (0.8875, 35), (0.8375, 33)]
 
 
+def test_equations_2_4_and_2_5_by_hand() -> None:
+    """Rajendran 2019: the latency distance of ten events, in stretches of 10, times a factor of 2.
+
+    Delays so far:  3 is 2 late, 4 is 4 late:  2 * 2, then 2 * 6 / 2;  in the stretch from 10 on
+    also 11, by 1: 2 * 7 / 3, and 9, by 6: 2 * 13 / 4;  from 20 on the first two count no more.
+    """
+    kernel = Kernel(SlackOracle("distance", length=10, low=2.0, high=2.0))
+    found = []
+    for time in [1, 5, 3, 8, 4, 12, 11, 15, 9, 25]:
+        (fate,) = kernel.follow([time], [1.0])
+        k, watermark = kernel.numbers[[slack.SLACK, slack.WATERMARK]]
+        found.append((time, int(k), int(watermark), fate == slack.LATE))
+    assert found == [
+        (1, 0, 1, False),
+        (5, 0, 5, False),
+        (3, 4, 5, True),
+        (8, 4, 5, False),
+        (4, 6, 5, True),
+        (12, 6, 6, False),
+        (11, 5, 7, False),
+        (15, 5, 10, False),
+        (9, 7, 10, True),
+        (25, 7, 18, False),
+    ]
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_ends_of_time(rule: str) -> None:
     last = np.iinfo(np.int64).max
