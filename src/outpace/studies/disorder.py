@@ -7,7 +7,7 @@ stream moves, so they are the same on every machine; see `disorder_runs`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -73,6 +73,8 @@ class DisorderScale:
         Steps of the clock, in milliseconds: with one source, and with several.
     sources
         Their numbers, beyond one.
+    drifts
+        How far the clock of a source is off, in milliseconds; see `PAPER_DRIFTS`.
     ticks
         How many ticks are taken at most.
     """
@@ -81,14 +83,25 @@ class DisorderScale:
     step: int
     source_step: int
     sources: tuple[int, ...]
+    drifts: tuple[int, ...]
     ticks: int | None
 
 
 QUICK: Final = DisorderScale(
-    parts=(0.15, 0.05, 0.05), step=5, source_step=20, sources=(2,), ticks=2000
+    parts=(0.15, 0.05, 0.05),
+    step=5,
+    source_step=20,
+    sources=(2,),
+    drifts=(0, 5, 3_600_000),
+    ticks=2000,
 )
 WHOLE: Final = DisorderScale(
-    parts=(1, 1, 1), step=1, source_step=10, sources=(2, 5, 10, 20), ticks=None
+    parts=(1, 1, 1),
+    step=1,
+    source_step=10,
+    sources=(2, 5, 10, 20),
+    drifts=tuple(figures.PAPER_DRIFTS),
+    ticks=None,
 )
 
 
@@ -114,6 +127,7 @@ def disorder_study(scale: DisorderScale, ticks_path: Path | None = None) -> Stud
             (f"5.2.2.2 sources: {count}", partial(many_sources, profiles[-1], count, source_step))
             for count in scale.sources
         ),
+        ("5.2.2.3 clocks that are off", partial(drifting, profiles[-1], scale.drifts, source_step)),
     ]
     shown: tuple[Figure, ...] = figures.FIGURES
     if ticks_path is not None:
@@ -143,7 +157,8 @@ def datasets(profiles: list[Profile]) -> Iterator[Row]:
         table = figures.DATASETS.name
         yield Row(table, f"{name}: all", len(times), "events", whole.events, "all", name)
         found = disordered(times)
-        yield Row(table, f"{name}: late", found, "events", whole.disordered, "out of order", name)
+        words = f"{name}: out of order"
+        yield Row(table, words, found, "events", whole.disordered, "out of order", name)
         happened = (times - KICKOFF) // PICOSECONDS
         delays = (stream[ARRIVED].to_numpy() - happened) / _MILLISECOND
         late, figure = delays > 0, figures.DELAYS.name
@@ -204,10 +219,7 @@ def _first_dataset(runs: dict[str, OrderedRun]) -> Iterator[Row]:
 def many_sources(profile: Profile, sources: int, step: int) -> Iterator[Row]:
     """Bring the events of several sources into one order, with each reorderer."""
     stream = stream_of(profile)
-    apart = [
-        shifted(stream, ts=number * _APART * PICOSECONDS, arrived=number * _APART)
-        for number in range(sources)
-    ]
+    apart = _sources(stream, sources)
     runs = {
         kind: run_order(disorder, apart, time="ts", step=step, apart=kind == SEQUENCE)
         for kind, disorder in REORDERERS.items()
@@ -223,3 +235,30 @@ def _of_sources(sources: int, runs: dict[str, OrderedRun], count: int) -> Iterat
         yield Row(figures.SOURCES_LATENCY.name, setting, run.latency, "ms", latency, kind, sources)
         found = run.accuracy(count)
         yield Row(figures.SOURCES_ACCURACY.name, setting, found, "%", accuracy, kind, sources)
+
+
+def drifting(profile: Profile, drifts: tuple[int, ...], step: int) -> Iterator[Row]:
+    """Bring two sources into one order, of which one has a clock that is off."""
+    disorder = replace(REORDERERS[SEQUENCE], late="pass")
+    own, other = (
+        stream.append_column("driftedTs", stream["ts"])
+        for stream in _sources(stream_of(profile), 2)
+    )
+    for drift in drifts:
+        words, said = figures.PAPER_DRIFTS[drift]
+        off = shifted(other, driftedTs=drift * _MILLISECOND * PICOSECONDS)
+        run = run_order(
+            disorder, [own, off], time="driftedTs", step=step, apart=True, happened="ts"
+        )
+        setting = f"{words}, nothing corrected"
+        yield Row(
+            figures.DRIFTS.name, setting, run.behind, "events", said, "nothing corrected", words
+        )
+
+
+def _sources(stream: pa.Table, count: int) -> list[pa.Table]:
+    """Return the same events of several sources, each a little behind the one before it."""
+    return [
+        shifted(stream, ts=number * _APART * PICOSECONDS, arrived=number * _APART)
+        for number in range(count)
+    ]

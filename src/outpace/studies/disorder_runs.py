@@ -34,9 +34,13 @@ class OrderedRun:
     ----------
     late
         Events that came late, which it could not bring into order.
+    behind
+        Events that were let go directly behind one that happened later.
     """
 
     late: int = 0
+    behind: int = 0
+    _last: int | None = None
     _counts: dict[int, int] = field(default_factory=dict)
     _sums: dict[int, int] = field(default_factory=dict)
     _greatest: dict[int, int] = field(default_factory=dict)
@@ -60,12 +64,16 @@ class OrderedRun:
         """Return the part of the events out of order that came into order, in percent."""
         return 100.0 * (1 - self.late / disordered)
 
-    def take(self, released: ReleasedEvents, arrival: str, now: int) -> None:
-        """Count what was let go at a time."""
+    def take(self, released: ReleasedEvents, happened: str, arrival: str, now: int) -> None:
+        """Count what was let go at a time; columns tell when it happened, and arrived."""
         self.late += 0 if released.late is None else released.late.num_rows
         if not released.rows.num_rows:
             return
         waited = now - released.rows.column(arrival).to_numpy()
+        times = released.rows.column(happened).to_numpy()
+        self.behind += int((times[1:] < times[:-1]).sum())
+        self.behind += self._last is not None and bool(times[0] < self._last)
+        self._last = int(times[-1])
         second = now // _SECOND
         self._counts[second] = self._counts.get(second, 0) + len(waited)
         self._sums[second] = self._sums.get(second, 0) + int(waited.sum())
@@ -79,6 +87,7 @@ def run_order(
     time: str,
     step: int,
     apart: bool = False,
+    happened: str | None = None,
 ) -> OrderedRun:
     """Bring streams into one order.
 
@@ -94,6 +103,9 @@ def run_order(
         How far the clock goes at a time, in microseconds.
     apart
         Whether the reorderer is told which source sends what; otherwise all are one stream.
+    happened
+        The column with the times at which events happened, where the clocks of sources are off; by
+        default that of event times.
 
     Examples
     --------
@@ -127,8 +139,9 @@ def run_order(
         if not apart:
             pieces = [("", pa.concat_tables([rows for _, rows in pieces]))]
         for name, rows in pieces:
-            run.take(order.push(EventsArrived(rows, name or None)), arrival, now)
-    run.take(order.finish(), arrival, now)
+            released = order.push(EventsArrived(rows, name or None))
+            run.take(released, happened or time, arrival, now)
+    run.take(order.finish(), happened or time, arrival, now)
     return run
 
 

@@ -90,6 +90,12 @@ def test_latency_lasts_from_arrival_to_the_step_that_lets_an_event_go():
     assert run.accuracy(1) == 100.0
 
 
+def test_an_event_is_behind_if_the_one_before_it_happened_later():
+    stream = pa.table({"ts": [1, 3, 2, 9], "at": [0, 1, 2, 3], "true": [5, 4, 6, 1]})
+    run = run_order(op.KSlack(2, arrival="at"), [stream], time="ts", step=1, happened="true")
+    assert run.behind == 2, "4 behind 6, and 1 behind 4"
+
+
 def test_a_finer_step_changes_no_decision():
     profile = PROFILES[0].scaled(0.01)
     stream = arriving(football(profile.events), profile).select(["ts", ARRIVED, "seqNum"])
@@ -133,6 +139,8 @@ def test_the_quick_study_has_rows_for_every_table(tmp_path):
     sequence = [row for row in rows if row["unit"] == "%" and row["setting"].endswith("Sequence")]
     assert len(sequence) == 5
     assert all(row["value"] > 99 for row in sequence)
+    left = [value["Table 5.10", f"{drift}, nothing corrected"] for drift in ("0 ms", "5 ms")]
+    assert left[0] < 40 < 10_000 < left[1], "a clock that is off undoes the order"
     page = (tmp_path / "disorder.html").read_text(encoding="utf-8")
     assert all(f'id="figure-{figure.name}"' in page for figure in FIGURES)
     assert '<script src="http' not in page
