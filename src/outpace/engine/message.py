@@ -30,7 +30,7 @@ class EventsArrived:
     rows
         The rows.
     source
-        Who sent them; None where there is one sender.
+        Who sent them; None where there is one sender, or where a column `source` says it.
     spans
         All times that the stream had in this piece, also of events that others take, as stretches:
         see `Clock.follow_spans`; None where the rows are all.
@@ -49,10 +49,19 @@ class EventsArrived:
 
 @dataclass(frozen=True)
 class TimeTold:
-    """A source, or the only one, promises that no later event of it has a time before this."""
+    """A source, or the only one, promises that no later event of it has a time before this.
+
+    Parameters
+    ----------
+    watermark, source
+        The time, and who promises.
+    arrival
+        When that was told, in microseconds of the clock of the host; NO_TIME where it has none.
+    """
 
     watermark: int
     source: str | None = None
+    arrival: int = NO_TIME
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 from __future__ import annotations
 
 import copy
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Final, TypeAlias
@@ -69,7 +69,7 @@ from outpace.engine.window_match.matcher import ENDED, WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, missing_column, other_type
-from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.disorder import Watermark
 from outpace.pattern.operator import SharedOperator
 from outpace.pattern.schedulers import Scheduler
@@ -160,7 +160,7 @@ class Front(Stateful):
         self._unanswered = [0] * (spec.instances or 1)
         self._loads = [0] * (spec.instances or 1)
         #: How many events came late, by source.
-        self._late: dict[str | None, int] = {}
+        self._late: Counter[str | None] = Counter()
         #: How many came late and corrected what had come out.
         self._corrected = 0
         self._nothing = spec.events.empty_table()
@@ -233,7 +233,7 @@ class Front(Stateful):
             case EventsArrived():
                 released = self._arrive(message)
             case TimeTold():
-                released = self._order.tell(message.watermark, message.source)
+                released = self._order.tell(message.watermark, message.source, message.arrival)
             case TimerFired():
                 released = self._order.fire(message.at)
             case SourceEnded():
@@ -243,7 +243,7 @@ class Front(Stateful):
         if late is not None:
             late, correcting = self._parted(late, before)
             source = message.source if isinstance(message, EventsArrived) else None
-            self._late = {**self._late, source: self._late.get(source, 0) + late.num_rows}
+            self._count_late(late, source)
         aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
         said: list[SetAside | Deliver | Routed | Correct] = [
             SetAside(kind, self._shown(rows))
@@ -292,14 +292,24 @@ class Front(Stateful):
         """Return how it goes with the order of all events, or of those of a source."""
         order, late = self._order, sum(self._late.values())
         if source is None or not isinstance(order, _SOURCES):
-            return OrderCounters(order.slack, order.buffered, late, self._corrected)
-        own = self._late.get(source, 0)
-        return OrderCounters(order.slack_of(source), order.waiting(source), own)
+            silent = len(order.silent)
+            return OrderCounters(
+                order.slack, order.buffered, late, silent, order.unawaited, self._corrected
+            )
+        own, silent = self._late.get(source, 0), int(source in order.silent)
+        return OrderCounters(order.slack_of(source), order.waiting(source), own, silent)
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""
         if self._lost:
             raise DataError("an earlier push failed", hint="resume the query from a saved state")
+
+    def _count_late(self, rows: pa.Table, source: str | None) -> None:
+        """Count late events by source, where somebody says who sent them."""
+        counts = Counter({source: rows.num_rows})
+        if source is None and self._spec.sources is not None and SOURCE in rows.column_names:
+            counts = Counter(rows.column(SOURCE).cast(pa.string()).to_pylist())
+        self._late = Counter(self._late) + counts
 
     def lose(self) -> None:
         """Take no more: the instance beside has begun to take what nobody can take back."""
@@ -419,7 +429,7 @@ class Front(Stateful):
             self._order, self._follows = before
             raise
         if self._spec.identified:
-            self._ids.accept(source, rows.num_rows)
+            self._ids.accept(source, rows)
         return released
 
     def _follow(self) -> None:

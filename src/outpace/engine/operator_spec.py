@@ -15,6 +15,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare
 from outpace.engine.split.schedule import overlapping, scheduler_of
+from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator
@@ -91,6 +92,15 @@ class OperatorSpec:
     checked: bool = True
     brings_ids: bool = False
     choose: Callable[[Task], Matcher] = fastest
+
+    def __post_init__(self) -> None:
+        patience = None if self.disorder is None else self.disorder["patience"]
+        if patience is not None and self.sources is None:
+            raise BindError(
+                "patience is for sources that are silent, but the stream has no sources",
+                where="disorder",
+                hint='name them: sources=["east", "west"], or leave patience out',
+            )
 
     def __getstate__(self) -> dict[str, object]:
         return {one.name: getattr(self, one.name) for one in fields(self)}

@@ -2,7 +2,8 @@
 
 Every instance gets a cell for every piece of rows, with the times of all of them, so that each
 knows how far time has come although it has only the events of its own keys. Where several sources
-send the rows, each has cells of its own, as time comes by source. Of rows that no step
+send the rows, each has cells of its own, as time comes by source, unless one instance has them all.
+Of rows that no step
 can use only the times go on, to one instance, which counts those that are late. Rows without a time
 are refused, or set aside, and so are those of an unknown source. Where the order needs the events
 of all keys it needs those without a time, too: one with a sequence number is no gap.
@@ -29,6 +30,7 @@ from outpace.engine.codec.times import write_times
 from outpace.engine.match.bits import BitTask
 from outpace.engine.order.clock import spans_of
 from outpace.engine.order.contract import REASON, quarantine_hint
+from outpace.engine.order.sources import owners_of, stray_reason
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
@@ -74,6 +76,11 @@ class Packing:
     sources: tuple[str, ...] | None = None
 
     @property
+    def mixed(self) -> bool:
+        """Whether the events of all sources travel together, and a column says whose they are."""
+        return self.sources is not None and not self.disorder.divisible
+
+    @property
     def rows(self) -> pa.Schema:
         """The columns of rows that come, and of bits that they may bring."""
         return self.schema if self.bits is None else self.bits.task.bound.schema
@@ -107,7 +114,7 @@ class Packing:
         packer = Packer(self.keys, self.columns, self.instances, bits)
         (columns, used), bucket = packer.computed(good), packer.buckets(good)
         senders, buckets = [(-1, times, used)], self.instances
-        if self.sources is not None:
+        if self.sources is not None and not self.mixed:
             owners = self._owners(good)
             bucket += owners * np.int32(self.instances)
             senders, buckets = _by_owner(owners, times, used), len(self.sources) * self.instances
@@ -173,7 +180,7 @@ class Packing:
             if corrupt[row]
             else reason_of(times, self.disorder.time, int(row))
             if missing[row]
-            else _stray_reason(table.column(SOURCE)[int(row)].as_py())
+            else stray_reason(table.column(SOURCE)[int(row)].as_py())
             for row in bad
         ]
         if self.disorder.invalid is not Invalid.QUARANTINE:
@@ -192,13 +199,8 @@ class Packing:
 
     def _owners(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the number of the source of each row; -1 where there is no such source."""
-        named = one_array(table.column(SOURCE)).cast(pa.string())
-        found = pc.index_in(named, value_set=pa.array(self.sources, pa.string()))
-        return np.asarray(found.fill_null(-1), np.int32)
-
-
-def _stray_reason(source: str | None) -> str:
-    return f"'{SOURCE}' is NULL" if source is None else f"there is no source '{source}'"
+        assert self.sources is not None
+        return owners_of(table.column(SOURCE), self.sources)
 
 
 def _by_owner(

@@ -117,24 +117,29 @@ class _Arriving:
         self._schema = spec.schema
         self._front = front
         self._sources = spec.sources
+        self._mixed = spec.sources is not None and not spec.disorder.divisible
+        self._patient = spec.disorder["patience"] is not None
+        self._unawaited = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._to_side = spec.disorder.late is Late.SIDE
 
     def stimuli(self, cells: Sequence[Cell], now: int) -> list[EventsArrived | TimerFired]:
         """Return the cells of a batch as one piece of the stream, or of each source that has any.
 
-        What is told of time holds for every source. A timer that is due comes before all events.
+        What is told of time holds for every source. A timer that is due comes before all events,
+        but behind them where it tells who is silent: those that speak in the batch are not.
         """
         timer = self._front.timer
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
-        return [*fired, *(self._pieces(cells, now) if cells or not fired else [])]
+        pieces = self._pieces(cells, now) if cells or not fired else []
+        return [*pieces, *fired] if self._patient else [*fired, *pieces]
 
     def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
         events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
         # Each sender promises for itself; all that ever do so take part in every batch.
         promised = [cell.watermark for cell in events if cell.watermark != NO_TIME]
         told = min(promised, default=int(NO_TIME))
-        if self._sources is None:
+        if self._sources is None or self._mixed:
             return [self._piece(events, None, told, now)]
         own: dict[int, list[Cell]] = {}
         for cell in events:
@@ -186,6 +191,7 @@ class _Arriving:
         """Return what became of the events of a batch, how many wait, and all keys."""
         sizes = {kind: rows.num_rows for kind, rows in aside.items()}
         counters = self._front.counters()
+        unawaited, self._unawaited = self._unawaited, counters.order.unawaited
         return Counters(
             events=sum(one.rows.num_rows for one in stimuli if isinstance(one, EventsArrived)),
             released=counters.events - before,
@@ -193,6 +199,8 @@ class _Arriving:
             invalid=sizes.get(Aside.INVALID, 0),
             buffered=counters.order.buffered,
             slack=counters.order.slack,
+            silent=counters.order.silent,
+            unawaited=counters.order.unawaited - unawaited,
             keys=counters.partitions,
         )
 

@@ -234,7 +234,7 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     Examples
     --------
     >>> read_stimulus(pa.py_buffer(write_stimulus(TimeTold(7, "east"))))
-    TimeTold(watermark=7, source='east')
+    TimeTold(watermark=7, source='east', arrival=-9223372036854775808)
     """
     flags, watermark = _STIMULI.index(type(stimulus)), 0
     rows: pa.Buffer | bytes = b""
@@ -245,10 +245,10 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
         flags, source = flags | _SOURCE, stimulus.source.encode()
     if not isinstance(stimulus, SourceEnded):
         watermark = int(stimulus.watermark)
-    if isinstance(stimulus, EventsArrived):
-        rows = write_table(stimulus.rows)
         if stimulus.arrival != NO_TIME:
             flags, times = flags | _CLOCK, np.array([stimulus.arrival], "<i8").tobytes()
+    if isinstance(stimulus, EventsArrived):
+        rows = write_table(stimulus.rows)
         if stimulus.spans is not None:
             flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
     return _STIMULUS.join((watermark, flags), [rows, source, times])
@@ -265,12 +265,12 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
         source = text.to_pybytes().decode() if flags & _SOURCE else None
         if kind == _STIMULI.index(SourceEnded):
             return SourceEnded(source)
-        if kind == _STIMULI.index(TimeTold):
-            return TimeTold(watermark, source)
         times = np.frombuffer(clock, "<i8").astype(np.int64)
         arrival, spans = NO_TIME, None
         if flags & _CLOCK:
             arrival, times = int(times[0]), times[1:]
+        if kind == _STIMULI.index(TimeTold):
+            return TimeTold(watermark, source, arrival)
         if flags & _SPANS:
             spans = times.reshape(-1, 2)
         return EventsArrived(read_table(rows), source, spans, watermark, arrival)

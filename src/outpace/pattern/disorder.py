@@ -85,6 +85,10 @@ class Disorder:
         How far behind the watermark an event that comes late still corrects what came out, with
         late="correct". The result has a column `diff`: a match that is wrong now comes again with
         -1, one that is new with 1. Later events are dropped and counted.
+    patience
+        Where there are several sources: how long, by the clock or by `arrival`, the others wait for
+        one that says nothing: "2 s". By default they wait until it speaks. What a source sends that
+        lies behind the others, when it speaks again, is late.
     """
 
     #: What `explain` says of a kind; the names of settings in braces become their values.
@@ -106,6 +110,9 @@ class Disorder:
     horizon: Duration | str | None = field(
         default=None, kw_only=True, metadata=setting(EventSpan())
     )
+    patience: Duration | str | None = field(
+        default=None, kw_only=True, metadata=setting(ClockSpan(lasting=True))
+    )
 
     def __post_init__(self) -> None:
         name = f"op.{type(self).__name__}"
@@ -125,7 +132,7 @@ class Disorder:
         Examples
         --------
         >>> list(KSlack(5, late="pass").options)
-        ['late', 'invalid', 'ahead', 'arrival', 'horizon']
+        ['late', 'invalid', 'ahead', 'arrival', 'horizon', 'patience']
         """
         return {one.name: getattr(self, one.name) for one in settings_of(Disorder)}
 

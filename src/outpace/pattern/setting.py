@@ -51,9 +51,12 @@ class ClockSpan:
     ----------
     least
         The name of another setting that it must not be below.
+    lasting
+        Whether it must be longer than nothing.
     """
 
     least: str | None = None
+    lasting: bool = False
 
     def checked(self, value: Any, name: str) -> Duration:
         """Return a duration that is not negative."""
@@ -63,6 +66,8 @@ class ClockSpan:
                 f"{name} is a duration by the clock, not {shown(value)}",
                 hint=f"write a duration such as '{abs(duration)} s'",
             )
+        if self.lasting and not duration:
+            raise BindError(f"{name} must be longer than nothing")
         return _not_negative(duration, name)
 
 
@@ -177,7 +182,7 @@ def settings_of(declaring: type) -> tuple[Setting, ...]:
     --------
     >>> from outpace.pattern.disorder import KSlack
     >>> [setting.name for setting in settings_of(KSlack)]
-    ['slack', 'late', 'invalid', 'ahead', 'arrival']
+    ['slack', 'late', 'invalid', 'ahead', 'arrival', 'patience']
     """
     declared = sorted(fields(declaring), key=lambda one: one.kw_only is True)
     return tuple(_setting(one.name, one.metadata[_KIND], one.default) for one in declared)

@@ -9,6 +9,7 @@ splits, several match, one merges.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder, setting_text
 from outpace.pattern.disorder import Invalid, Late
+from outpace.pattern.duration import print_duration
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import Query, RowsPerMatch
 from outpace.pattern.types import is_string, type_name, value_type
@@ -116,6 +118,9 @@ class StreamPlan(Crossing):
         order = [f"order: {_of_sources(packing.sources)}{disorder!s}"]
         if self.bound.partition_by and not disorder.divisible:
             order.append("events of all keys are brought into order in one place")
+        if isinstance(disorder.value.patience, datetime.timedelta):
+            span = print_duration(disorder.value.patience)
+            order.append(f"a source that is silent for {span} holds the others back no longer")
         if disorder.value.clocked:
             order.append(
                 "events arrive at the time of their batch; batches run without events, too"
@@ -178,6 +183,8 @@ def plan_stream(
     known = schema if bits is None else bits.task.bound.schema
     side = disorder.late is Late.SIDE or disorder.invalid is Invalid.QUARANTINE
     stay = set() if side else {*schema.names} - {*crossing.columns, *disorder.columns}
+    if sources is not None and not disorder.divisible:
+        stay.discard(SOURCE)  # One place brings the events of all sources into order.
     events = pa.schema([field for field in known if field.name not in stay])
     stages = _stages(
         OperatorSpec(

@@ -53,6 +53,10 @@ class Counters:
     slack
         How far the watermark stays behind the greatest time after the step, in units of time; of
         several instances the greatest counts.
+    silent
+        Sources that say nothing, so that the others do not wait for them any more.
+    unawaited
+        Events that went on in this step although a silent source had not come so far.
     buffered, kept, partials, open_windows, keys
         Held after the step: events that wait for their turn, events that undecided matches may
         still need, events that an undecided match may start with, open windows, and keys: those
@@ -70,6 +74,8 @@ class Counters:
     late: int = 0
     invalid: int = 0
     slack: int = 0
+    silent: int = 0
+    unawaited: int = 0
     buffered: int = 0
     kept: int = 0
     partials: int = 0

@@ -55,11 +55,18 @@ class OrderCounters:
     late, corrected
         Events that came late since the part that counts them was made: those that are lost or set
         aside, and those that corrected what had come out.
+    silent
+        Sources that say nothing, so that the others do not wait for them any more.
+    unawaited
+        Events that went on although a silent source had not come so far, since the part that
+        counts them was made.
     """
 
     slack: int = 0
     buffered: int = 0
     late: int = 0
+    silent: int = 0
+    unawaited: int = 0
     corrected: int = 0
 
 
@@ -91,16 +98,35 @@ class Order(Stateful, ABC):
         return 0
 
     @property
+    def silent(self) -> frozenset[str]:
+        """The sources that nobody waits for because they say nothing."""
+        return frozenset()
+
+    @property
+    def unawaited(self) -> int:
+        """How many events went on although a silent source had not come so far."""
+        return 0
+
+    @property
     def timer(self) -> int | None:
         """When, by the clock of the host, it wants to be asked again; None where never."""
         return None
+
+    @property
+    def due(self) -> int | None:
+        """When events go on that wait for missing ones, by the clock by which they arrive.
+
+        None where none is missing. What it says of `timer` is enough where no column tells when
+        events arrived.
+        """
+        return self.timer
 
     @abstractmethod
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
 
     @abstractmethod
-    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise; see `TimeTold`."""
 
     @abstractmethod

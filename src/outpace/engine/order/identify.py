@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS
+from outpace.engine.order.sources import owners_of
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integers, require
 from outpace.errors import UnsupportedError
+from outpace.pattern.bind.disorder import SOURCE
 
 
 class EventIds(Stateful):
@@ -33,7 +35,7 @@ class EventIds(Stateful):
     --------
     >>> ids = EventIds(("a", "b"))
     >>> rows = pa.table({"x": [7, 8]})
-    >>> ids.accept("b", 2)
+    >>> ids.accept("b", rows)
     >>> [hex(id) for id in ids.give(rows, "b")["__outpace_id"].to_pylist()]
     ['0x1000000000002', '0x1000000000003']
     """
@@ -54,17 +56,38 @@ class EventIds(Stateful):
         self._counts: Integers = np.zeros(len(names), np.int64)
 
     def give(self, rows: pa.Table, source: str | None) -> pa.Table:
-        """Return the next events of a source with their ids; they count from `take` on."""
+        """Return the next events of a source with their ids; they count from `accept` on.
+
+        Where there are several and none is named, the column `source` says whose each event is.
+        """
         # The order says it better where there is no such source.
         number = self._numbers.get(source, 0)
+        if source is None and None not in self._numbers:
+            owners = np.maximum(self._owners(rows), 0)
+            order = np.argsort(owners, kind="stable")
+            starts = np.concatenate([[0], np.cumsum(np.bincount(owners))])[:-1]
+            place = np.empty(len(owners), np.int64)
+            place[order] = np.arange(len(owners)) - starts[owners[order]]
+            ids = ((self._first + owners) << SEQUENCE_BITS) + self._counts[owners] + place
+            return rows.append_column(EVENT_ID, pa.array(ids))
         begin = ((self._first + number) << SEQUENCE_BITS) + int(self._counts[number])
         ids = np.arange(begin, begin + rows.num_rows)
         return rows.append_column(EVENT_ID, pa.array(ids))
 
-    def accept(self, source: str | None, events: int) -> None:
-        """Count events of a source that were taken."""
+    def accept(self, source: str | None, rows: pa.Table) -> None:
+        """Count events of a source, or of those that the column `source` names, that were taken."""
         self._counts = self._counts.copy()
-        self._counts[self._numbers[source]] += events
+        if source is None and None not in self._numbers:
+            owners = self._owners(rows)
+            self._counts += np.bincount(owners[owners >= 0], minlength=len(self._counts))
+        else:
+            self._counts[self._numbers[source]] += rows.num_rows
+
+    def _owners(self, rows: pa.Table) -> Integers:
+        if SOURCE not in rows.column_names:
+            return np.zeros(rows.num_rows, np.int64)
+        names = [name for name in self._numbers if name is not None]
+        return owners_of(rows.column(SOURCE), names).astype(np.int64)
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

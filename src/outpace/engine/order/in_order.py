@@ -94,7 +94,7 @@ class OrderedInput(Order):
             self._arrival.accept(rows)
         self._next = self._nothing, self._watermark
 
-    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later row has a time before this."""
         return self.push(EventsArrived(self._nothing, watermark=time))
 

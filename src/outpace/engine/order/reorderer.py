@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import Booleans, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.kernels.slack import INVALID, LATE, Floats
 from outpace.engine.match.bits import BitTask
@@ -203,7 +203,7 @@ class Reorderer(Order):
         values: Floats = column.to_numpy(zero_copy_only=False)
         return np.nan_to_num(values, posinf=0.0, neginf=0.0)
 
-    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event has a time before this."""
         return self.push(EventsArrived(self._runs.nothing.rows, watermark=time))
 

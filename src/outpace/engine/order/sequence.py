@@ -88,8 +88,13 @@ class SequenceOrder(Order):
     @property
     def timer(self) -> int | None:
         """When the time of a held event is up, unless a column tells the time."""
+        return None if self._arrival is not None else self.due
+
+    @property
+    def due(self) -> int | None:
+        """When the time of a held event is up."""
         due = int(self._whole[kernel.DUE])
-        return None if self._arrival is not None or due == kernel.NEVER else due
+        return None if due == kernel.NEVER else due
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events as they arrive; after an error nothing is taken."""
@@ -107,7 +112,7 @@ class SequenceOrder(Order):
             released = replace(released, invalid=pa.concat_tables(both))
         return released
 
-    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that the source sends no event with a time before this any more."""
         return self._pass(self._now, max(self._told, time))
 

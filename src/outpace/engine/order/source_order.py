@@ -7,27 +7,38 @@ that source alone, however the sources are mixed. Then they wait for those of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import accumulate, islice, pairwise
 
+import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.contract import Order, ReleasedEvents
-from outpace.engine.order.runs import SortedRun, SortedRuns, joined, sorted_run
-from outpace.engine.order.sources import CAPACITY, SourceMerge, no_source, ticks_of
+from outpace.engine.order.contract import Order, ReleasedEvents, with_reasons
+from outpace.engine.order.reorderer import arrivals_of
+from outpace.engine.order.runs import SortedRun, SortedRuns, joined, moved, sorted_run
+from outpace.engine.order.silence import Silence
+from outpace.engine.order.sources import (
+    CAPACITY,
+    Owners,
+    SourceMerge,
+    no_source,
+    owners_of,
+    stray_reason,
+    ticks_of,
+)
 from outpace.engine.order.total import TotalOrder
-from outpace.engine.rows.partition import one_array
-from outpace.engine.rows.rearranged import as_table
+from outpace.engine.rows.partition import group_codes, one_array
+from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.state import NATURAL, State, integer, require, typed
 from outpace.errors import BindError, DataError, StateError
-from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
 from outpace.pattern.bound import BoundQuery
-from outpace.pattern.disorder import Late
+from outpace.pattern.disorder import Invalid, Late
 
 
 class SourceOrder(Order):
@@ -84,13 +95,18 @@ class SourceOrder(Order):
         return self._merge.wants(source)
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
-        """Take the next events of a source; after an error nothing is taken."""
-        self._merge.push(events.source or "", events.rows)
+        """Take the next events of a source, or of all that the column `source` names.
+
+        After an error nothing is taken.
+        """
+        if events.source is None:
+            return self._push_mixed(events.rows)
+        self._merge.push(events.source, events.rows)
         if events.watermark == NO_TIME:
             return self._released()
         return self.tell(events.watermark, events.source)
 
-    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
         self._merge.heartbeat(source or "", time * self._ticks)
         return self._released()
@@ -114,6 +130,18 @@ class SourceOrder(Order):
         self._watermark = integer(state.numbers, "watermark")
         self._merge.restore(state.part("merge"))
 
+    def _push_mixed(self, rows: pa.Table) -> ReleasedEvents:
+        rows, owners, _ = owned(rows, self._merge.sources, None)
+        before = self._merge.snapshot()
+        try:
+            for number in np.unique(owners).tolist():
+                own = rows.filter(pa.array(owners == number))
+                self._merge.push(self._merge.sources[number], own)
+        except BaseException:
+            self._merge = before
+            raise
+        return self._released()
+
     def _released(self) -> ReleasedEvents:
         ordered = self._merge.pop()
         if ordered.watermark != NO_TIME:
@@ -130,6 +158,11 @@ class ReorderedSources(Order):
     the watermarks of all sources have passed its time. Events of the same time are in the query's
     order, then in that of the columns that break ties, then of their sources, then as they came.
 
+    Where the disorder says how patient it is, nobody waits for a source that is silent longer
+    (`outpace.engine.order.silence`): it is told how far the others have come, lets go of its own
+    events before that, and those that it sends later are late by its own order. Where all are
+    silent, all that waits goes on. A source that waits for missing events of its own is not silent.
+
     Memory: the events that wait, at most twice. Nobody is refused who is far ahead of the others: a
     host that runs a piece again would be refused again. `wants` tells who is.
 
@@ -145,7 +178,7 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = ("_each", "_waiting", "_first", "_watermarks", "_finished")
+    CHANGED = ("_each", "_waiting", "_first", "_watermarks", "_finished", "_silence")
 
     def __init__(
         self,
@@ -155,17 +188,23 @@ class ReorderedSources(Order):
         schema: pa.Schema,
     ) -> None:
         self._order = TotalOrder(bound, disorder)
-        self._corrects = disorder.late is Late.CORRECT
+        self._disorder = disorder
         self._schema = schema
+        self._arrival: str | None = disorder["arrival"]
         #: In the order of identifiers, which decides between events that nothing else tells apart.
         self._each = dict(sorted(each.items()))
+        self._names = tuple(self._each)
         self._waiting = {source: SortedRuns(schema) for source in self._each}
         #: The first time that waits of each source that has any.
         self._first: dict[str, int] = {}
-        #: How far time has come for each source.
+        #: How far time has come for each source, as far as it says so itself.
         self._watermarks = dict.fromkeys(self._each, int(NO_TIME))
         self._finished: set[str] = set()
         self._watermark = int(NO_TIME)
+        patience = disorder["patience"]
+        self._silence = None if patience is None else Silence(self._each, patience)
+        #: Events that went on although a silent source had not come so far.
+        self._unawaited = 0
 
     @property
     def kind(self) -> str:
@@ -178,9 +217,19 @@ class ReorderedSources(Order):
         return sum(map(self.waiting, self._each))
 
     @property
+    def silent(self) -> frozenset[str]:
+        """The sources that nobody waits for because they say nothing."""
+        return frozenset(() if self._silence is None else self._silence.silent)
+
+    @property
+    def unawaited(self) -> int:
+        """How many events went on although a silent source had not come so far."""
+        return self._unawaited
+
+    @property
     def holding(self) -> str | None:
         """The source that the others wait for; None when all have finished."""
-        running = [source for source in self._each if source not in self._finished]
+        running = self._live() or [one for one in self._each if one not in self._finished]
         return min(running, key=lambda source: self._watermarks[source], default=None)
 
     def waiting(self, source: str) -> int:
@@ -203,8 +252,10 @@ class ReorderedSources(Order):
 
     @property
     def timer(self) -> int | None:
-        """When the order of any source wants to be asked again."""
-        timers = [order.timer for one, order in self._each.items() if one not in self._finished]
+        """When the order of any source wants to be asked again, or a source is silent."""
+        timers = [self._each[source].timer for source in self._live()]
+        if self._silence is not None and self._arrival is None:
+            timers.append(self._silence.timer)
         return min((timer for timer in timers if timer is not None), default=None)
 
     def watermark_of(self, source: str) -> int:
@@ -217,29 +268,49 @@ class ReorderedSources(Order):
         return source not in self._finished and waiting < CAPACITY
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
-        """Take events of a source; after an error nothing is taken."""
-        name = self._known(events.source)
-        if name in self._finished:
-            raise DataError(f"source '{name}' has finished and cannot send more events")
-        return self._pass_on({name: self._each[name].push(events)})
+        """Take events of a source, or of all that the column `source` names.
 
-    def tell(self, time: int, source: str | None = None) -> ReleasedEvents:
+        After an error nothing is taken.
+        """
+        if events.source is not None:
+            self._check_open(self._known(events.source))
+            return self._undone(self._take, events, None)
+        rows, owners, stray = owned(events.rows, self._names, self._disorder)
+        for number in np.unique(owners).tolist():
+            self._check_open(self._names[number])
+        released = self._undone(self._take, replace(events, rows=rows), owners)
+        return (
+            released
+            if stray is None
+            else _joined([released, ReleasedEvents(self._nothing, self._watermark, invalid=stray)])
+        )
+
+    def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that no later event of a source has a time before this."""
         name = self._known(source)
-        told = {} if name in self._finished else {name: self._each[name].tell(time)}
-        return self._pass_on(told)
+        if name in self._finished:
+            return self._released()
+        before = self._come_to(arrival, {name: arrival})
+        told = self._hand_over(name, self._each[name].tell(time))
+        return _joined([*before, told, self._released()])
 
     def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time, for every source."""
-        running = [one for one in self._each if one not in self._finished]
-        return self._pass_on({one: self._each[one].fire(at) for one in running})
+        given = [self._hand_over(source, self._each[source].fire(at)) for source in self._live()]
+        if self._silence is not None:
+            self._silence.find(at, self._missing())
+        return _joined([*given, self._released()])
 
     def finish(self, source: str | None = None) -> ReleasedEvents:
         """Say that a source, or every one, sends no more events."""
-        ending = {*self._each} if source is None else {self._known(source)}
-        last = {one: self._each[one].finish() for one in sorted(ending - self._finished)}
-        self._finished |= ending
-        return self._pass_on(last)
+        given = []
+        for one in self._each if source is None else [self._known(source)]:
+            if one not in self._finished:
+                given.append(self._hand_over(one, self._each[one].finish()))
+                self._finished.add(one)
+                if self._silence is not None:
+                    self._silence.end(one)
+        return _joined([*given, self._released()])
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -252,8 +323,10 @@ class ReorderedSources(Order):
         }
         runs = [run.rows for runs in self._waiting.values() for run in runs]
         rows = pa.concat_tables([self._schema.empty_table(), *runs])
-        each = {f"source {name}": order.state() for name, order in self._each.items()}
-        return State(numbers, [rows], parts=each)
+        parts = {f"source {name}": order.state() for name, order in self._each.items()}
+        if self._silence is not None:
+            parts["silence"] = self._silence.state()
+        return State(numbers, [rows], parts=parts)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
@@ -286,38 +359,172 @@ class ReorderedSources(Order):
             self._each[name].restore(state.part(f"source {name}"))
         self._watermark = integer(numbers, "watermark")
         self._finished = set(finished)
+        # The patience may have been given since: then its count begins now.
+        if self._silence is not None and "silence" in state.parts:
+            self._silence.restore(state.part("silence"), finished)
+
+    @property
+    def _nothing(self) -> pa.Table:
+        return self._schema.empty_table()
 
     def _known(self, source: str | None) -> str:
         if source is None or source not in self._each:
             raise no_source(source, list(self._each))
         return source
 
-    def _pass_on(self, released: Mapping[str, ReleasedEvents]) -> ReleasedEvents:
-        """Let events that sources let go wait for those of the others."""
-        if self._corrects:
-            released = {source: self._in_time(one) for source, one in released.items()}
-        for source, one in released.items():
-            self._watermarks[source] = max(self._watermarks[source], one.watermark)
-            if one.rows.num_rows:
-                self._waiting[source].add(sorted_run(one.rows, self._order.ticks(one.rows)))
-                self._note_first(source)
-        return replace(
-            self._released(),
-            late=_together([one.late for one in released.values()]),
-            invalid=_together([one.invalid for one in released.values()]),
-        )
+    def _check_open(self, source: str) -> None:
+        if source in self._finished:
+            raise DataError(f"source '{source}' has finished and cannot send more events")
 
-    def _in_time(self, released: ReleasedEvents) -> ReleasedEvents:
-        """Let those go on that are late for their source alone: the others are not so far."""
+    def _live(self) -> list[str]:
+        """Return the sources that others wait for."""
+        if self._silence is not None:
+            return self._silence.live
+        return [source for source in self._each if source not in self._finished]
+
+    def _missing(self) -> dict[str, int]:
+        """Return the sources that wait for missing events of their own, and until when."""
+        due = ((one, self._each[one].due) for one in self._live())
+        return {source: at for source, at in due if at is not None}
+
+    def _undone(
+        self, take: Callable[..., ReleasedEvents], events: EventsArrived, owners: Owners | None
+    ) -> ReleasedEvents:
+        """Take events; after an error stand where nothing of them was taken."""
+        if owners is None and self._silence is None:
+            return take(events, owners)  # One order takes them, or does not.
+        before = self.snapshot()
+        try:
+            return take(events, owners)
+        except BaseException:
+            self.become(before)
+            raise
+
+    def _take(self, events: EventsArrived, owners: Owners | None) -> ReleasedEvents:
+        """Take events by what the clock says, stretch by stretch of it where that matters."""
+        if self._silence is None or self._arrival is None:
+            return self._take_stretch(events, owners, None)
+        now = self._silence.now
+        clock = np.maximum(arrivals_of(events.rows.column(self._arrival)), now)
+        if not is_ascending(clock):
+            order = np.argsort(clock, kind="stable")
+            events = replace(events, rows=moved(events.rows, order))
+            clock, owners = clock[order], None if owners is None else owners[order]
+        return self._take_stretch(events, owners, clock)
+
+    def _take_stretch(
+        self, events: EventsArrived, owners: Owners | None, clock: Integers | None
+    ) -> ReleasedEvents:
+        """Take events at once if it stays the same who is silent, else in halves.
+
+        Parameters
+        ----------
+        events, owners
+            Those of one source, or the numbers of their sources.
+        clock
+            When each arrived, rising; None where the host says when all did.
+        """
+        shares = self._shares(events, owners)
+        spoken: dict[str, Integers] = {}
+        if self._silence is not None:
+            spoken = {
+                name: np.full(1, events.arrival) if clock is None else clock[share]
+                for name, (_, share) in shares.items()
+                if len(share)
+            }
+        if clock is not None and len(clock) and clock[0] < clock[-1]:
+            assert self._silence is not None
+            if self._silence.changes(spoken, int(clock[-1]), self._missing()):
+                return self._take_halves(events, owners, clock)
+        first = int(clock[0]) if clock is not None and len(clock) else events.arrival
+        given = self._come_to(first, {name: int(at[-1]) for name, at in spoken.items()})
+        released = {name: self._each[name].push(piece) for name, (piece, _) in shares.items()}
+        aside = [self._hand_over(name, one) for name, one in released.items()]
+        given += filter(_sets_aside, aside)
+        if clock is not None and len(clock) and clock[0] < clock[-1]:
+            # As if what arrived at the last moment had come by itself.
+            before = int(clock[int(np.searchsorted(clock, clock[-1])) - 1])
+            for source, due in self._missing().items():
+                given += self._let_go(source, due, before)
+        return _joined([*given, self._released()])
+
+    def _take_halves(
+        self, events: EventsArrived, owners: Owners | None, clock: Integers
+    ) -> ReleasedEvents:
+        """Take events in two stretches; those that arrived at one time stay together."""
+        middle = clock[len(clock) // 2]
+        cut = int(np.searchsorted(clock, middle)) or int(np.searchsorted(clock, middle, "right"))
+        halves = []
+        for part in (slice(0, cut), slice(cut, len(clock))):
+            rows = events.rows.slice(part.start, part.stop - part.start)
+            own = None if owners is None else owners[part]
+            halves.append(self._take_stretch(replace(events, rows=rows), own, clock[part]))
+        return _joined(halves)
+
+    def _shares(
+        self, events: EventsArrived, owners: Owners | None
+    ) -> dict[str, tuple[EventsArrived, Integers]]:
+        """Return the events of each source that has any, and which ones they are."""
+        if owners is None:
+            assert events.source is not None
+            return {events.source: (events, np.arange(events.rows.num_rows))}
+        grouping = group_codes(owners, len(self._names))
+        order = grouping.order
+        rows = events.rows if order is None else moved(events.rows, np.asarray(order))
+        places = np.arange(rows.num_rows) if order is None else np.asarray(order)
+        told = events.watermark != NO_TIME
+        shares = {}
+        for name, (low, high) in zip(
+            self._names, pairwise(grouping.segments.tolist()), strict=True
+        ):
+            # What is told of time holds for every source.
+            if low < high or (told and name not in self._finished):
+                own = rows.slice(low, high - low)
+                piece = replace(events, rows=own, source=name, spans=None)
+                shares[name] = piece, places[low:high]
+        return shares
+
+    def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:
+        """Let the clock come to a time at which sources speak; return what that lets go."""
+        silence = self._silence
+        if silence is None or (not spoken and clock == NO_TIME):
+            return []
+        given = []
+        if clock > silence.now:
+            for source, until in self._missing().items():
+                given += self._let_go(source, until, silence.now)
+            if silence.find(silence.now, self._missing()):
+                given.append(self._released())
+        clock = max(clock, silence.now)
+        for source in silence.hear({one: max(at, clock) for one, at in spoken.items()}, clock):
+            # What it sends from now on is late where the others have passed it.
+            given.append(self._hand_over(source, self._each[source].tell(self._watermark)))
+        return given
+
+    def _let_go(self, source: str, due: int | None, now: int) -> list[ReleasedEvents]:
+        """Let a source go on whose missing events were waited for long enough."""
+        given = []
+        while due is not None and due <= now:
+            given.append(self._hand_over(source, self._each[source].fire(due)))
+            due = self._each[source].due
+        return given
+
+    def _hand_over(self, source: str, released: ReleasedEvents) -> ReleasedEvents:
+        """Let events that a source lets go wait for those of the others; return the rest."""
+        self._watermarks[source] = max(self._watermarks[source], released.watermark)
+        self._keep(source, released.rows)
         late = released.late
-        if late is None:
-            return released
-        behind = as_integers(one_array(late.column(self._order.time))) < self._watermark
-        return replace(
-            released,
-            rows=pa.concat_tables([as_table(released.rows), late.filter(pa.array(~behind))]),
-            late=late.filter(pa.array(behind)) if behind.any() else None,
-        )
+        if late is not None and self._disorder.late is Late.CORRECT:
+            # Those go on that are late for their source alone: the others are not so far.
+            behind = as_integers(one_array(late.column(self._order.time))) < self._watermark
+            self._keep(source, late.filter(pa.array(~behind)))
+            late = late.filter(pa.array(behind)) if behind.any() else None
+        return replace(released, rows=self._nothing, late=late)
+
+    def _keep(self, source: str, rows: pa.Table | RearrangedRows) -> None:
+        if rows.num_rows:
+            self._waiting[source].add(sorted_run(rows, self._order.ticks(rows)))
+            self._note_first(source)
 
     def _note_first(self, source: str) -> None:
         first = min((int(run.times[0]) for run in self._waiting[source]), default=None)
@@ -328,23 +535,79 @@ class ReorderedSources(Order):
 
     def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""
-        open_sources = [time for one, time in self._watermarks.items() if one not in self._finished]
-        bound = None
-        if open_sources:
-            self._watermark = max(self._watermark, min(open_sources))
-            bound = self._order.in_ticks(self._watermark)
+        live, silent = self._live(), self.silent
+        if live:
+            self._watermark = max(self._watermark, min(self._watermarks[one] for one in live))
+        elif silent:
+            self._watermark = max(self._watermark, *self._watermarks.values())
         else:
             self._watermark = max(self._watermarks.values())
+        bound = self._order.in_ticks(self._watermark) if live else None
+        aside = []
+        for source in silent:
+            if self._each[source].buffered:
+                told = self._each[source].tell(self._watermark)
+                self._keep(source, told.rows)
+                aside.append(replace(told, rows=self._nothing))
         due = []
         for source, runs in self._waiting.items():
             if source in self._first and (bound is None or self._first[source] < bound):
                 due.append(runs.pop(bound))
                 self._note_first(source)
-        rows = self._order.without_ties(joined(due)) if due else self._schema.empty_table()
-        return ReleasedEvents(rows, self._watermark)
+        if not due:
+            return _joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
+        run = joined(due)
+        if silent:
+            passed = self._order.in_ticks(min(self._watermarks[one] for one in silent))
+            self._unawaited += len(run) - int(np.searchsorted(run.times, passed))
+        released = ReleasedEvents(self._order.without_ties(run), self._watermark)
+        return _joined([*aside, released])
 
 
-def _together(aside: Iterable[pa.Table | None]) -> pa.Table | None:
-    """Return what several sources set aside; None where none did."""
-    there = [rows for rows in aside if rows is not None]
-    return pa.concat_tables(there) if there else None
+def owned(
+    rows: pa.Table, sources: tuple[str, ...], disorder: BoundDisorder | None
+) -> tuple[pa.Table, Owners, pa.Table | None]:
+    """Return rows with the numbers of their sources, and those of no source with the reason.
+
+    Raises
+    ------
+    DataError
+        The rows do not say who sent them, or an unknown one did and such are not set aside.
+    """
+    if SOURCE not in rows.column_names:
+        raise DataError(
+            "the source of the rows is missing",
+            hint=f"name it, or give the rows a column '{SOURCE}'",
+        )
+    column = rows.column(SOURCE)
+    owners = owners_of(column, sources)
+    stray = np.flatnonzero(owners < 0)
+    if not len(stray):
+        return rows, owners, None
+    if disorder is None or disorder.invalid is Invalid.FAIL:
+        raise no_source(column[int(stray[0])].as_py(), sources)
+    reasons = [stray_reason(column[int(row)].as_py()) for row in stray]
+    aside = with_reasons(rows.take(pa.array(stray)), reasons)
+    return rows.filter(pa.array(owners >= 0)), owners[owners >= 0], aside
+
+
+def _sets_aside(released: ReleasedEvents) -> bool:
+    return released.late is not None or released.invalid is not None
+
+
+def _joined(given: list[ReleasedEvents]) -> ReleasedEvents:
+    """Return what is let go one after the other as one."""
+    if len(given) == 1:
+        return given[0]
+
+    def of(tables: list[pa.Table | None]) -> pa.Table | None:
+        there = [table for table in tables if table is not None]
+        return pa.concat_tables(there) if there else None
+
+    rows = [as_table(one.rows) for one in given if one.rows.num_rows]
+    return ReleasedEvents(
+        rows[0] if len(rows) == 1 else pa.concat_tables(rows or [as_table(given[-1].rows)]),
+        given[-1].watermark,
+        of([one.late for one in given]),
+        of([one.invalid for one in given]),
+    )

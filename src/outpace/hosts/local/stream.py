@@ -59,7 +59,7 @@ from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses
-from outpace.pattern.bind.disorder import bind_disorder
+from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.plan.late_events import LateEvents
@@ -110,7 +110,7 @@ def open_query(
     sources
         The identifiers of several sources, whose events are ordered by time (the first column of
         the query's order), sequence number (the column `seq`, else they are counted) and source.
-        Each push then names its source.
+        Each push then names its source, or its rows have a column `source` that does.
     schema
         The input's schema; without it the first push brings it.
     timeouts
@@ -340,7 +340,7 @@ class StreamMatcher:
             source where there are several. One event may come as a dictionary of its values,
             some as a list of dictionaries.
         source
-            Which one.
+            Which one; where it is left out, a column `source` says who sent each row.
         """
         told = _told.get(id(data))
         table = to_arrow(data, self._query, self._schema)
@@ -353,7 +353,8 @@ class StreamMatcher:
             ids = told.matches.ids.of_rows(told.matches.offsets)
             table = table.append_column(EVENT_ID, pa.array(ids))
         if self._identifiers is not None or source is not None:
-            self._check_source(source)
+            if source is not None or SOURCE not in table.column_names:
+                self._check_source(source)
             found = self._step(EventsArrived(table, source, arrival=clock_time()))
         elif self._query.order_of_arrival is not None:
             found = self._step(EventsArrived(table, arrival=clock_time()))
@@ -369,7 +370,7 @@ class StreamMatcher:
         """Promise that no later row of a source has a time before `time`; return what is final."""
         kind = _time_type(self._bound("take a heartbeat").spec.bound)
         self._check_source(source)
-        return self._step(TimeTold(as_integer(time, kind), source))
+        return self._step(TimeTold(as_integer(time, kind), source, clock_time()))
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""
@@ -438,7 +439,8 @@ class StreamMatcher:
     def order(self) -> OrderCounters:
         """How it goes with the order of the rows: slack, rows that wait, and rows that came late.
 
-        Late rows are counted since the stream was opened or resumed.
+        Late rows are counted since the stream was opened or resumed, and so are those that went on
+        without waiting for a source that is silent.
         """
         if self._operator is None:
             return OrderCounters()
@@ -577,7 +579,10 @@ class StreamMatcher:
                 hint='open it with op.open(query, sources=["a", "b"])',
             )
         if source is None:
-            raise DataError("the source of the rows is missing", hint='push(data, source="a")')
+            raise DataError(
+                "the source of the rows is missing",
+                hint=f"""push(data, source="a"), or rows with a column '{SOURCE}'""",
+            )
         a_text(source, "the identifier of a source", error=DataError)
 
     def _bound(self, action: str) -> WholeOperator:

@@ -39,6 +39,8 @@ class SourceMetrics:
         Those that wait to be ordered.
     slack
         How far the watermark of the source stays behind its greatest time, in units of time.
+    silent
+        1 while it says nothing and the others do not wait for it any more, else 0.
     """
 
     events: int = 0
@@ -46,6 +48,7 @@ class SourceMetrics:
     slack: int = 0
     late: int = 0
     invalid: int = 0
+    silent: int = 0
 
 
 @dataclass(slots=True)
@@ -88,6 +91,8 @@ class OperatorMetrics:
         shared memory, where each lies once.
     open_windows
         Windows that are open.
+    unawaited
+        Events that went on although a silent source had not come so far.
     waiting_matches, remembered_matches
         What the merger holds: matches that wait for an instance that is behind, and those that may
         be found again.
@@ -100,6 +105,7 @@ class OperatorMetrics:
     sent: int = 0
     bytes: int = 0
     open_windows: int = 0
+    unawaited: int = 0
     waiting_matches: int = 0
     remembered_matches: int = 0
     rate_limit: float = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -98,6 +98,15 @@ class SourceReader:
     def ready(self) -> Iterator[str]:
         """Yield the sources that are not quiet."""
         return (source for source, lane in self._lanes.items() if lane.items)
+
+    def earliest(self, wanted: Callable[[str], bool]) -> str | None:
+        """Return the wanted source whose next came first; None where all are quiet."""
+        ready = [(lane.items[0][1], one) for one, lane in self._lanes.items() if lane.items]
+        return min((one for one in ready if wanted(one[1])), default=(0, None))[1]
+
+    def came(self, source: str) -> int:
+        """Return when the next came that a source sends."""
+        return self._lanes[source].items[0][1]
 
     def pop(self, source: str, rows: int = 0) -> int:
         """Take the next that a source sends, of events so many, and return when it came."""

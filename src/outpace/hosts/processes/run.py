@@ -207,6 +207,9 @@ class Run:
         #: Whether the time of the sources is that of the query, and its type.
         self._tells_time = _orders_by(query, sources[0].time)
         self._kind: pa.DataType = pa.null()
+        #: Whether sources that are silent are not waited for.
+        arriving = query.order_of_arrival
+        self._patient = arriving is not None and arriving.patience is not None
         #: How the front knows the sources, where there are several; and how many have ended.
         self._names = tuple(source.id for source in sources) if len(sources) > 1 else None
         self._ended = 0
@@ -269,10 +272,12 @@ class Run:
         while not self._stopped.is_set():
             reader.listen()
             now, timer, item = clock_time(), operator.front.timer, None
-            if timer is not None and timer <= now:
+            source = self._next_source(operator, reader) if self._reading else ""
+            # What came before the time of a timer is not late for it.
+            soon = self._patient and self._reading and reader.next(source) is not None
+            if timer is not None and timer <= (min(now, reader.came(source)) if soon else now):
                 yield from operator.push(TimerFired(now))
             if self._reading:
-                source = self._holding(operator)
                 item = reader.next(source)
                 size = self._readable(operator, item)
                 if item is not None and size is not None:
@@ -331,8 +336,15 @@ class Run:
         )
         self._began = time.perf_counter()
 
-    def _holding(self, operator: ParallelOperator) -> str:
-        """Return the source that is read next: no event goes on before more comes from it."""
+    def _next_source(self, operator: ParallelOperator, reader: SourceReader) -> str:
+        """Return the source that is read next.
+
+        No event goes on before more comes from it; or it spoke first, where somebody counts for how
+        long each is silent.
+        """
+        spoken = reader.earliest(operator.front.wants) if self._patient else None
+        if spoken is not None:
+            return spoken
         holding = operator.front.holding if self._names is not None else self._sources[0].id
         assert holding is not None, "a source is read as long as one has not ended"
         return holding
@@ -376,7 +388,8 @@ class Run:
                 if not self._reading:
                     yield from operator.push(SourceEnded())
             case Heartbeat() if self._tells_time:
-                yield from operator.push(TimeTold(as_integer(item.time, self._kind), name))
+                told = as_integer(item.time, self._kind)
+                yield from operator.push(TimeTold(told, name, arrival))
             case pa.RecordBatch() if size:
                 if self._controller is not None:
                     self._controller.spend(size)
@@ -418,11 +431,12 @@ class Run:
         for source, counted in self.metrics.sources.items():
             order = operator.front.order_counters(source)
             counted.buffered, counted.slack = order.buffered, order.slack
+            counted.silent = order.silent
         for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
         total = self.metrics.operator
         total.events, total.sent, total.bytes = front.events, front.sent, operator.bytes_written
-        total.open_windows = front.open_windows
+        total.open_windows, total.unawaited = front.open_windows, front.order.unawaited
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
         self.metrics.sample(seconds)

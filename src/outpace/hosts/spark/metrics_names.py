@@ -56,6 +56,9 @@ STAGE_TOTALS: Final = {
     "timed_out": _stage_counter("timed_out", "Partial matches that WITHIN ended."),
     "late": _stage_counter("late", "Events that came after the watermark had passed their time."),
     "invalid": _stage_counter("invalid", "Events without a time, or with one too far ahead."),
+    "unawaited": _stage_counter(
+        "unawaited", "Events that went on although a silent source had not come so far."
+    ),
 }
 
 #: For the counters of a stage that say what is held after a step.
@@ -63,6 +66,7 @@ STAGE_HELD: Final = {
     "slack": _stage_gauge(
         "slack", "How far the watermark stays behind: microseconds, or units of an integer time."
     ),
+    "silent": _stage_gauge("silent", "Sources that nobody waits for because they say nothing."),
     "buffered": _stage_gauge("buffered", "Events that wait for their turn."),
     "kept": _stage_gauge("kept", "Events that undecided matches may still need."),
     "partials": _stage_gauge("partials", "Events that an undecided match may start with."),

@@ -179,6 +179,8 @@ def test_settings_are_bound_by_their_kinds(patient: op.Query) -> None:
         "invalid": FULL.invalid,
         "ahead": 9,
         "arrival": None,
+        "horizon": None,
+        "patience": None,
     }
     assert bound.columns == ("ts", "seq")
     assert str(bound) == (

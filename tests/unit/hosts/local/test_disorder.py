@@ -442,3 +442,53 @@ def test_a_stream_that_has_ended_is_resumed_as_such():
     matcher.finish()
     with pytest.raises(op.DataError, match="the matcher is finished"):
         op.resume(query, matcher.state()).push({"ts": [2], "id": [1], "kind": ["b"]})
+
+
+def test_rows_of_several_sources_come_in_one_push():
+    query = op.Query("q").order_by("ts").pattern("A B").define(B="x > A.x").measures(at="B.ts")
+    query = query.disorder(op.KSlack(0))
+    mixed = pa.table({"ts": [3, 1, 2, 4], "x": [3, 1, 2, 4], "source": ["b", "a", "a", "b"]})
+    stream = op.open(query, sources=["a", "b"])
+    found = [*stream.push(mixed)["at"].to_pylist()]
+    found += stream.finish()["at"].to_pylist()
+    assert found == [2, 4]
+    apart = op.open(query, sources=["a", "b"])
+    again = [*apart.push(mixed.slice(1, 2), source="a")["at"].to_pylist()]
+    again += apart.push(mixed.take([0, 3]), source="b")["at"].to_pylist()
+    assert again + apart.finish()["at"].to_pylist() == found
+    # Without disorder each source sends its rows in order.
+    in_order = op.open(
+        op.Query("q").order_by("ts").pattern("A").measures(at="A.ts"), sources=["a", "b"]
+    )
+    assert in_order.push(mixed)["at"].to_pylist() == [1, 2]
+    with pytest.raises(op.DataError, match="late"):
+        in_order.push(mixed)
+    assert in_order.push(mixed.slice(0, 0)).num_rows == 0
+    assert in_order.finish()["at"].to_pylist() == [3, 4]
+
+
+def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
+    now = [0]
+    monkeypatch.setattr("outpace.hosts.local.stream.clock_time", lambda: now[0])
+    query = op.Query("q").order_by("ts").pattern("A").measures(at="A.ts")
+    query = query.disorder(op.InOrder(patience="2 s", late="side"))
+    stream = op.open(query, sources=["a", "b"], record=tmp_path / "run")
+    stream.push({"ts": [1, 5, 7]}, source="a")
+    assert stream.timer == 2_000_000
+    now[0] = 1_000_000
+    stream.heartbeat("b", 2)
+    now[0] = 2_500_000
+    stream.push({"ts": [8]}, source="a")
+    assert (stream.timer, stream.order.silent) == (3_000_000, 0)
+    now[0] = 3_000_000
+    assert stream.wake()["at"].to_pylist() == [5, 7]
+    assert (stream.order.silent, stream.order.unawaited) == (1, 2)
+    resumed = op.resume(query, stream.state())
+    assert resumed.order.silent == 1
+    for one in (stream, resumed):
+        one.push({"ts": [3]}, source="b")
+        assert one.late["ts"].to_pylist() == [3]
+        assert (one.order.late, one.order.silent) == (1, 0)
+    *_, silent, last = op.replay(tmp_path / "run")
+    assert silent.matches["at"].to_pylist() == [5, 7]
+    assert last.late["ts"].to_pylist() == [3]

@@ -314,6 +314,31 @@ def test_a_source_that_is_quiet_promises_that_nothing_comes() -> None:
         over.set()
 
 
+def test_nobody_waits_long_for_a_source_that_is_silent() -> None:
+    over = threading.Event()
+
+    @dataclass(frozen=True)
+    class Quiet(Listed):
+        def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
+            yield from Listed("quiet", size=3).batches(rows)
+            over.wait(30)
+            # What lies behind the others is late.
+            yield from Listed("quiet", first=3, size=200).batches(rows)
+
+    query = pairs(op.windows.count(10)).disorder(op.InOrder(patience="0.2 s"))
+    try:
+        with op.run(query, [Quiet("quiet"), Listed("camera", size=50)]) as run:
+            assert next(run).num_rows
+            assert run.metrics.sources["quiet"].events == 3
+            over.set()
+            list(run)
+        assert run.metrics.operator.unawaited > 0
+        assert run.metrics.sources["quiet"].late == 46
+        assert run.metrics.sources["quiet"].silent == 0
+    finally:
+        over.set()
+
+
 def test_a_source_that_breaks_is_told_while_another_is_quiet() -> None:
     over = threading.Event()
 

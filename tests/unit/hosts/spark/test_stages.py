@@ -198,3 +198,34 @@ def test_a_process_that_has_a_part_of_a_plan_has_it_still(name):
     received = sent(part)
     assert sent(part) is received
     assert sent(part).value.matcher is received.value.matcher
+
+
+def test_a_batch_is_one_moment_for_all_its_sources() -> None:
+    schema = pa.schema({"ts": pa.int64(), "x": pa.int64(), "source": pa.string()})
+    asked = ASKED.disorder(op.KSlack(0, patience="10 s", late="side"))
+    plan = plan_stream(asked, schema, 2, sources=("a", "b"))
+    stage = plan.stages[0].make()
+
+    def step(now: int, *events: tuple[int, str]) -> list[list[int]]:
+        rows = [{"ts": ts, "x": ts, "source": source} for ts, source in events]
+        cells = plan.packing.pack(pa.Table.from_pylist(rows, schema)) if events else []
+        given = run_step(stage, cells, 0, 1, now * SECOND)
+        return [
+            read_table(cell.block).column(0).to_pylist()
+            for cell in given
+            if cell.kind in (CellKind.MATCHES, CellKind.LATE)
+        ]
+
+    assert step(0, (1, "a"), (2, "b"), (3, "a"), (4, "b")) == [[2]]
+    assert stage.timer == 10 * SECOND
+    # Who speaks in a batch is not silent in it, however long ago the last one was.
+    assert step(3600, (9, "a"), (5, "b")) == [[4]]
+    assert (stage.counters.silent, stage.counters.late) == (0, 0)
+    assert step(3605, (10, "a")) == []
+    # `b` is silent, and what it sends later is late.
+    assert step(3612) == [[9]]
+    assert (stage.counters.silent, stage.counters.unawaited) == (1, 2)
+    assert step(3613, (7, "b"), (11, "a"), (12, "b")) == [[7]]
+    assert (stage.counters.silent, stage.counters.late) == (0, 1)
+    lines = plan.lines()
+    assert "  a source that is silent for 10 seconds holds the others back no longer" in lines

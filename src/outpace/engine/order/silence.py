@@ -1,0 +1,148 @@
+"""Which of several sources are silent: they have said nothing for longer than others wait for them.
+
+Time is that of the clock by which events arrive. A source speaks with its events and heartbeats.
+Whether one is silent is seen at a moment when something arrives or a timer fires, after all that
+came at that moment, so what arrives together counts together, however it is cut. Where every source
+has been silent, nobody is behind the others: the next word begins a new count for all that have
+spoken in the last one, and those that have not stay silent.
+
+Memory: a number for each source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+import numpy as np
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State, integer, require
+
+
+class Silence(Stateful):
+    """Tells which sources are silent.
+
+    Parameters
+    ----------
+    sources
+        Their identifiers.
+    patience
+        How long others wait for a source that says nothing, in microseconds.
+
+    Examples
+    --------
+    >>> silence = Silence(["east", "west"], 10)
+    >>> _ = silence.hear({"east": 0, "west": 0}, 0)
+    >>> _ = silence.hear({"east": 9}, 9)
+    >>> silence.timer, silence.find(10), silence.silent
+    (10, True, {'west'})
+    """
+
+    CHANGED = ("_heard", "silent", "_open")
+
+    def __init__(self, sources: Iterable[str], patience: int) -> None:
+        self._patience = patience
+        #: The sources that have not ended.
+        self._open = dict.fromkeys(sources, True)
+        #: How far the clock has come, and where the count began.
+        self.now = self._began = int(NO_TIME)
+        #: When each source spoke last, of those that have since the count began.
+        self._heard: dict[str, int] = {}
+        self.silent: set[str] = set()
+
+    @property
+    def live(self) -> list[str]:
+        """The sources that others wait for."""
+        return [source for source in self._open if source not in self.silent]
+
+    @property
+    def timer(self) -> int | None:
+        """When the next source is silent, if it does not speak."""
+        return min(map(self._ends, self.live), default=None) if self._counts else None
+
+    def find(self, clock: int, missing: Container[str] = ()) -> bool:
+        """Find out who is silent at a time, but those that wait; say whether any has become so."""
+        self.now = max(self.now, clock)
+        if not self._counts:
+            return False
+        found = {one for one in self.live if self._ends(one) <= self.now and one not in missing}
+        self.silent |= found
+        return bool(found)
+
+    def changes(self, spoken: dict[str, Integers], until: int, waits: dict[str, int]) -> bool:
+        """Say whether it may change who is silent that sources speak, each at some times.
+
+        Parameters
+        ----------
+        spoken
+            When each one speaks, rising.
+        until
+            How far the clock comes.
+        waits
+            Sources that wait for events of their own, and how long.
+        """
+        if not self._counts or not self.silent.isdisjoint(spoken):
+            return True
+        for source in self.live:
+            at = np.concatenate([[self._ends(source) - self._patience], spoken.get(source, [])])
+            alone = source not in spoken and waits.get(source, int(NO_TIME)) > until
+            if not alone and (np.diff(np.append(at, until)) >= self._patience).any():
+                return True
+        return False
+
+    def hear(self, spoken: dict[str, int], clock: int) -> set[str]:
+        """Let sources speak, the first of them at a time; return those that were silent before.
+
+        Where all were silent, a new count begins.
+        """
+        if clock == NO_TIME and not self._counts:
+            return set()
+        before, self.now = self.silent, max(self.now, clock, *spoken.values())
+        if not spoken:
+            return set()
+        if not self._counts:
+            self._began = clock
+        elif all(self._ends(one) <= clock for one in self.live):
+            self.silent = {one for one in self._open if one not in self._heard}
+            self._began, self._heard = clock, {}
+        self.silent = self.silent - set(spoken)
+        self._heard.update(spoken)
+        return before - self.silent
+
+    def end(self, source: str) -> None:
+        """Let nobody wait any more for a source that has ended."""
+        self._open.pop(source, None)
+        self.silent.discard(source)
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        return State(
+            {
+                "now": self.now,
+                "began": self._began,
+                "heard": self._heard,
+                "silent": sorted(self.silent),
+            }
+        )
+
+    def restore(self, state: State, finished: Iterable[str]) -> None:
+        """Go on from what `state` returned, where some sources have ended."""
+        numbers = state.numbers
+        heard, silent = numbers.get("heard", {}), numbers.get("silent", [])
+        require(isinstance(heard, dict) and isinstance(silent, list), "nobody knows who spoke")
+        known = {*self._open}
+        require(known >= {*heard, *silent}, "a source is unknown")
+        self.now, self._began = integer(numbers, "now"), integer(numbers, "began")
+        self._heard = {source: integer(heard, source) for source in heard}
+        self.silent = set(silent)
+        for source in finished:
+            self.end(source)
+
+    @property
+    def _counts(self) -> bool:
+        return self._began != NO_TIME
+
+    def _ends(self, source: str) -> int:
+        """Return when a source is silent, if it does not speak."""
+        return self._heard.get(source, self._began) + self._patience
