@@ -53,46 +53,80 @@ NOTHING: Final = int(np.iinfo(np.int64).min)
 
 
 @compiled_when_worth
-def order_sequence(
+def order_sequences(
+    bounds: Integers,
     numbers: Integers,
     arrivals: Integers,
     due: Integers,
-    held: int,
-    now: int,
+    held: Integers,
+    now: Integers,
     settings: Floats,
     whole: Integers,
     fractions: Floats,
     fates: Bytes,
     order: Integers,
-) -> int:
-    """Take events as they arrive, then let the clock come to a time.
+    entered: Integers,
+) -> None:
+    """Take the events of sources as they arrive, then let the clock come to a time.
 
     Parameters
     ----------
+    bounds
+        Where the events of each source begin, and where the last ones end.
     numbers, arrivals
         Of events that were held, by number, then of those that come, as they arrive.
     due
         When their time is up, for those that were held; it is filled for those that are.
     held
-        How many were held.
+        How many were held, of each source.
     now
-        Time by the clock at the end; it is not before the last arrival.
+        Time by the clock at the end, for each source; it is not before the last arrival.
     settings
         See above.
     whole, fractions
-        What is known of the source, which is changed.
-    fates, order
-        Are filled: what becomes of each event, and those that are let in, in turn; behind them
-        those that stay held, by number.
-
-    Returns
-    -------
-    int
-        How many are let in.
+        What is known of each source, which is changed.
+    fates, order, entered
+        Are filled: what becomes of each event; those of each source that are let in, in turn, and
+        behind them those that stay held, by number; how many of each are let in.
     """
+    links = np.empty((2, len(numbers) + 1), np.int64)
+    for source in range(len(bounds) - 1):
+        low, high = bounds[source], bounds[source + 1]
+        links[:, : high - low + 1] = -1
+        entered[source] = _order_one(
+            links[0, : high - low + 1],
+            links[1, : high - low + 1],
+            numbers[low:high],
+            arrivals[low:high],
+            due[low:high],
+            held[source],
+            now[source],
+            settings,
+            whole[source],
+            fractions[source],
+            fates[low:high],
+            order[low:high],
+        )
+        order[low:high] += low
+
+
+@compiled_within
+def _order_one(
+    after: Any,
+    before: Any,
+    numbers: Any,
+    arrivals: Any,
+    due: Any,
+    held: int,
+    now: int,
+    settings: Any,
+    whole: Any,
+    fractions: Any,
+    fates: Any,
+    order: Any,
+) -> int:
+    """Take the events of one source; return how many are let in."""
     count, entered = len(numbers), 0
-    after = np.full(count + 1, -1, np.int64)
-    before = np.full(count + 1, -1, np.int64)
     # The last place of both arrays links the first and the last event that is held.
     for row in range(held):
         fates[row] = HELD

@@ -200,6 +200,12 @@ class Clock(Stateful):
         self._numbers[kernel.GREATEST] = reached[beyond]
         self.tell(max(self.greatest - self.rule.at_least, int(NO_TIME)))
 
+    def reach(self, time: int) -> None:
+        """Take a time that is not before the greatest one, where K is fixed and none is too far."""
+        assert self.rule is not None
+        self._numbers[kernel.GREATEST] = max(self.greatest, time)
+        self.tell(max(self.greatest - self.rule.at_least, int(NO_TIME)))
+
     def tell(self, time: int) -> None:
         """Take a promise that no later event has a time before this."""
         self._numbers[kernel.WATERMARK] = max(self.watermark, int(time))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.message import EventsArrived
 from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
@@ -70,6 +71,28 @@ class OrderCounters:
     corrected: int = 0
 
 
+@dataclass(frozen=True)
+class AdmittedEvents:
+    """Events of several sources that may go on, each in the order of its source.
+
+    Parameters
+    ----------
+    rows, places
+        A table that has them, and where they are in it, source after source; None where they are
+        all of it.
+    owners, ticks
+        The number of the source of each, and its time.
+    late
+        Those that came late; None where none did.
+    """
+
+    rows: pa.Table
+    places: Integers | None
+    owners: Integers
+    ticks: Integers
+    late: pa.Table | None = None
+
+
 class Order(Stateful, ABC):
     """How the events of a stream come into the order of the query.
 
@@ -124,6 +147,27 @@ class Order(Stateful, ABC):
     @abstractmethod
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events; after an error nothing is taken."""
+
+    @classmethod
+    def push_all(
+        cls, orders: Sequence[Order], events: EventsArrived, places: Integers, bounds: Integers
+    ) -> AdmittedEvents | None:
+        """Let several orders of this kind, one for each source, take events at once.
+
+        Parameters
+        ----------
+        orders, events
+            The orders, and the events of all.
+        places, bounds
+            Which events each one takes, as they came, and where those of each begin and end.
+
+        Returns
+        -------
+        AdmittedEvents or None
+            What each would release; None where each is to take its own by itself, as nothing is
+            taken yet.
+        """
+        return None
 
     @abstractmethod
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:

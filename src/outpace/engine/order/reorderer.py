@@ -159,6 +159,29 @@ class Reorderer(Order):
         self._clock = clock
         return ReleasedEvents(ready, clock.watermark, late, invalid)
 
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """The columns by which events are ordered, in turn."""
+        return self._order.columns
+
+    def ticks(self, rows: pa.Table) -> Integers:
+        """Return the times of events as exactly as their column has them."""
+        return self._order.ticks(rows)
+
+    def takes_next(self, first: int) -> bool:
+        """Say whether events from a tick on, in the order of time, would pass as they are."""
+        last = int(self._order.ticks(self._last)[0]) if self._last.num_rows else None
+        tied = first == last and len(self._order.columns) > 1
+        late = first < self._order.in_ticks(self._clock.watermark)
+        return not (late or tied or (last is not None and first < last))
+
+    def note_passed(self, last: pa.Table | None, time: int, told: int) -> None:
+        """Take note of events that passed as they are: the last one, and what was promised."""
+        if last is not None:
+            self._clock.reach(time)
+            self._last = last
+        self._clock.tell(told)
+
     def _follow(
         self, clock: Clock, rows: pa.Table, events: EventsArrived
     ) -> tuple[Booleans, Booleans, Integers]:
@@ -332,6 +355,8 @@ def _with_values(rows: pa.Table, values: dict[str, pa.Array], where: Booleans) -
 
 def arrivals_of(column: pa.ChunkedArray) -> Integers:
     """Return when events arrived; one that does not say it came with the one before it."""
+    if not column.null_count:
+        return as_integers(one_array(column))
     return as_integers(pc.fill_null(pc.fill_null_forward(column), 0))
 
 

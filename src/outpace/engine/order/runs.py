@@ -37,8 +37,9 @@ class SortedRun:
 
     def cut(self, place: int) -> tuple[SortedRun, SortedRun]:
         """Return the rows before a place, and the others."""
-        if place == len(self):
-            return self, SortedRun(self.rows.slice(0, 0), self.times[:0])
+        if place in (0, len(self)):
+            none = SortedRun(self.rows.slice(0, 0), self.times[:0])
+            return (self, none) if place else (none, self)
         rest = self.rows.slice(place)
         return (
             SortedRun(self.rows.slice(0, place), self.times[:place]),

@@ -10,21 +10,29 @@ Memory: the events that arrive while a gap is waited for, at most for the timeou
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels import sequence as kernel
+from outpace.engine.kernels.grouping import is_ascending_in_groups
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.clock import finite_numbers, fixed
-from outpace.engine.order.contract import Order, ReleasedEvents, quarantine_hint, with_reasons
+from outpace.engine.order.contract import (
+    AdmittedEvents,
+    Order,
+    ReleasedEvents,
+    quarantine_hint,
+    with_reasons,
+)
 from outpace.engine.order.reorderer import Reorderer, arrivals_of
 from outpace.engine.order.runs import moved
 from outpace.engine.rows.partition import one_array
-from outpace.engine.rows.times import as_integers
+from outpace.engine.rows.times import as_integers, invalid_times
 from outpace.engine.state import ANY, State, integer, integers, require, typed
 from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
@@ -112,6 +120,99 @@ class SequenceOrder(Order):
             released = replace(released, invalid=pa.concat_tables(both))
         return released
 
+    @classmethod
+    def push_all(
+        cls, orders: Sequence[Order], events: EventsArrived, places: Integers, bounds: Integers
+    ) -> AdmittedEvents | None:
+        """Let the gates of several sources take events at once, in one pass over all of them."""
+        gates = [order for order in orders if isinstance(order, SequenceOrder)]
+        one, rows = gates[0], events.rows
+        disorder = one._disorder
+        usual = disorder.late is not Late.PASS and disorder.ahead is None
+        if not usual or rows.column(one._number).null_count:
+            return None
+        if invalid_times(rows.column(one._time)).any():
+            return None
+        every = pa.concat_tables([rows, *(gate._held for gate in gates if gate._held.num_rows)])
+        held = np.array([gate._held.num_rows for gate in gates], np.int64)
+        numbers = as_integers(one_array(every.column(one._number)))
+        latest = np.array([gate._now for gate in gates], np.int64)
+        sizes = np.diff(bounds)
+        arrived = np.full(rows.num_rows, events.arrival)
+        if one._arrival is not None:
+            arrived = arrivals_of(rows.column(one._arrival))
+        arrived = np.maximum(arrived[places], np.repeat(latest, sizes))
+        places = _in_turn(places, arrived, numbers, bounds)
+        # Held events of each source, then those that come.
+        ends = np.cumsum(held + sizes)
+        starts = ends - held - sizes
+        index, clock = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
+        comes = np.ones(len(numbers), np.bool_)
+        waited = np.repeat(starts - (np.cumsum(held) - held), held) + np.arange(held.sum())
+        comes[waited] = False
+        index[waited] = rows.num_rows + np.arange(held.sum())
+        index[comes], clock[comes] = places, arrived
+        due = np.zeros(len(numbers), np.int64)
+        clock[waited], due[waited] = np.concatenate([gate._waits for gate in gates], axis=1)
+        now = np.maximum(latest, clock[ends - 1])
+        if one._arrival is None:
+            now = np.maximum(now, events.arrival)
+        whole, fractions = (np.stack([getattr(gate, name) for gate in gates]) for name in _KNOWN)
+        fates, order = np.zeros(len(index), np.int8), np.zeros(len(index), np.int64)
+        entered = np.zeros(len(gates), np.int64)
+        own_numbers = numbers[index]
+        # As those of a table are, so that the kernel is compiled once.
+        own_numbers.setflags(write=False)
+        kernel.order_sequences(
+            np.append(starts, len(index)),
+            own_numbers,
+            clock,
+            due,
+            held,
+            now,
+            one._settings,
+            whole,
+            fractions,
+            fates,
+            order,
+            entered,
+        )
+        place = np.arange(len(index)) - np.repeat(starts, held + sizes)
+        let_in = place < np.repeat(entered, held + sizes)
+        taken, owners = index[order[let_in]], np.repeat(np.arange(len(gates)), entered)
+        ticks = one._inner.ticks(every)
+        steps = np.concatenate([[0], np.cumsum(entered)])
+        spoke = np.flatnonzero(entered)
+        first = ticks[taken[steps[spoke]]].tolist()
+        rises = is_ascending_in_groups(ticks, taken, steps)
+        if not rises or not all(
+            gates[gate]._inner.takes_next(tick) for gate, tick in zip(spoke, first, strict=True)
+        ):
+            return None
+        stay = np.add.reduceat(fates == kernel.HELD, starts, dtype=np.int64)
+        stays = order[~let_in & (place < np.repeat(entered + stay, held + sizes))]
+        last_places = taken[steps[1:][spoke] - 1]
+        last_rows = moved(every.select(one._inner.order_columns), last_places)
+        last_times = as_integers(one_array(last_rows.column(one._time))).tolist()
+        passed = {
+            int(gate): (last_rows.slice(place, 1), time)
+            for place, (gate, time) in enumerate(zip(spoke, last_times, strict=True))
+        }
+        waiting, behind = moved(every, index[stays]), np.cumsum(stay).tolist()
+        for number, gate in enumerate(gates):
+            low, high = behind[number] - int(stay[number]), behind[number]
+            own = stays[low:high]
+            gate._held = waiting.slice(low, high - low)
+            gate._waits = np.stack([clock[own], due[own]])
+            gate._whole, gate._fractions = whole[number], fractions[number]
+            gate._now, gate._told = int(now[number]), max(gate._told, events.watermark)
+            told = min(gate._told, gate._least(gate._held)) if high > low else gate._told
+            gate._inner.note_passed(*passed.get(number, (None, 0)), told)
+        late = index[fates == kernel.LATE]
+        return AdmittedEvents(
+            every, taken, owners, ticks[taken], moved(every, late) if len(late) else None
+        )
+
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise that the source sends no event with a time before this any more."""
         return self._pass(self._now, max(self._told, time))
@@ -197,18 +298,22 @@ class SequenceOrder(Order):
         now = max(now, int(arrivals[-1])) if len(arrivals) else now
         whole, fractions = self._whole.copy(), self._fractions.copy()
         fates, order = np.zeros(len(due), np.int8), np.zeros(len(due), np.int64)
-        entered = kernel.order_sequence(
+        counts = np.zeros(1, np.int64)
+        kernel.order_sequences(
+            np.array([0, len(due)]),
             as_integers(one_array(every.column(self._number))),
             arrived,
             due,
-            held,
-            now,
+            np.array([held]),
+            np.array([now]),
             self._settings,
-            whole,
-            fractions,
+            whole[None],
+            fractions[None],
             fates,
             order,
+            counts,
         )
+        entered = int(counts[0])
         stays = order[entered : entered + int((fates == kernel.HELD).sum())]
         late = None
         admitted = order[:entered]
@@ -237,3 +342,35 @@ class SequenceOrder(Order):
     def _least(self, rows: pa.Table) -> int:
         times: Any = as_integers(rows.column(self._time).drop_null())
         return int(times.min()) if len(times) else int(np.iinfo(np.int64).max)
+
+
+def _in_turn(places: Integers, arrived: Integers, numbers: Integers, bounds: Integers) -> Integers:
+    """Return events of each source as they arrived; those of one time by their numbers.
+
+    Parameters
+    ----------
+    places, arrived
+        Which events, source after source, and when they arrived, which is put in order.
+    numbers
+        Those of all events.
+    bounds
+        Where the events of each source begin and end.
+    """
+    step = np.diff(arrived)
+    within = np.ones(len(step), np.bool_)
+    within[bounds[1:-1] - 1] = False
+    owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    some: Any = slice(None)
+    if not (within & (step < 0)).any():
+        same = within & (step == 0)
+        some = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        if not len(some):
+            return places
+    order = np.lexsort([numbers[places[some]], arrived[some], owners[some]])
+    places = places.copy()
+    places[some], arrived[some] = places[some][order], arrived[some][order]
+    return places
+
+
+#: What is known of a source.
+_KNOWN: Final = ("_whole", "_fractions")

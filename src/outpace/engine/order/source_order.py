@@ -7,9 +7,10 @@ that source alone, however the sources are mixed. Then they wait for those of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from itertools import accumulate, islice, pairwise
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,9 @@ import pyarrow as pa
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import EventsArrived
-from outpace.engine.order.contract import Order, ReleasedEvents, with_reasons
+from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_reasons
 from outpace.engine.order.reorderer import arrivals_of
-from outpace.engine.order.runs import SortedRun, SortedRuns, joined, moved, sorted_run
+from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.sources import (
     CAPACITY,
@@ -34,11 +35,19 @@ from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import group_codes, one_array
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
-from outpace.engine.state import NATURAL, State, integer, require, typed
+from outpace.engine.state import NATURAL, State, integer, integers, require, typed
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
+
+_NEVER: Final = int(np.iinfo(np.int64).max)
+
+#: So many pieces of events wait before they are put in order.
+_PIECES: Final = 256
+
+#: The number of the source of an event that waits for those of other sources.
+OWNER: Final = pa.field("__outpace_source", pa.int64())
 
 
 class SourceOrder(Order):
@@ -178,7 +187,7 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = ("_each", "_waiting", "_first", "_watermarks", "_finished", "_silence")
+    CHANGED = ("_each", "_waiting", "_counts", "_fresh", "_watermarks", "_finished", "_silence")
 
     def __init__(
         self,
@@ -187,16 +196,21 @@ class ReorderedSources(Order):
         each: Mapping[str, Order],
         schema: pa.Schema,
     ) -> None:
-        self._order = TotalOrder(bound, disorder)
+        # The order of identifiers decides between events that nothing else tells apart.
+        self._order = TotalOrder(bound, replace(disorder, ties=(*disorder.ties, OWNER.name)))
         self._disorder = disorder
         self._schema = schema
         self._arrival: str | None = disorder["arrival"]
-        #: In the order of identifiers, which decides between events that nothing else tells apart.
         self._each = dict(sorted(each.items()))
         self._names = tuple(self._each)
-        self._waiting = {source: SortedRuns(schema) for source in self._each}
-        #: The first time that waits of each source that has any.
-        self._first: dict[str, int] = {}
+        self._numbers = {source: number for number, source in enumerate(self._names)}
+        #: The events that wait for other sources, and how many each source has.
+        self._waiting = SortedRuns(schema.append(OWNER))
+        self._counts = np.zeros(len(self._names), np.int64)
+        #: Those that sources have let go lately, as they lie: what waits is put in order at once.
+        self._fresh: list[AdmittedEvents] = []
+        #: The first of their times.
+        self._first = _NEVER
         #: How far time has come for each source, as far as it says so itself.
         self._watermarks = dict.fromkeys(self._each, int(NO_TIME))
         self._finished: set[str] = set()
@@ -234,7 +248,7 @@ class ReorderedSources(Order):
 
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
-        return len(self._waiting[source]) + self._each[source].buffered
+        return int(self._counts[self._numbers[source]]) + self._each[source].buffered
 
     @property
     def watermark(self) -> int:
@@ -264,8 +278,8 @@ class ReorderedSources(Order):
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""
-        waiting = len(self._waiting[self._known(source)])
-        return source not in self._finished and waiting < CAPACITY
+        waiting = self._counts[self._numbers[self._known(source)]]
+        return source not in self._finished and bool(waiting < CAPACITY)
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
         """Take events of a source, or of all that the column `source` names.
@@ -273,12 +287,16 @@ class ReorderedSources(Order):
         After an error nothing is taken.
         """
         if events.source is not None:
-            self._check_open(self._known(events.source))
-            return self._undone(self._take, events, None)
+            name = self._known(events.source)
+            self._check_open(name)
+            if self._silence is not None:
+                return self._take(events, None)
+            aside = self._hand_over(name, self._each[name].push(events))
+            return _joined([*filter(_sets_aside, [aside]), self._released()])
         rows, owners, stray = owned(events.rows, self._names, self._disorder)
-        for number in np.unique(owners).tolist():
+        for number in np.flatnonzero(np.bincount(owners)):
             self._check_open(self._names[number])
-        released = self._undone(self._take, replace(events, rows=rows), owners)
+        released = self._take(replace(events, rows=rows), owners)
         return (
             released
             if stray is None
@@ -314,15 +332,15 @@ class ReorderedSources(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
+        self._settle()
         numbers = {
             "sources": list(self._each),
             "watermark": self._watermark,
             "watermarks": list(self._watermarks.values()),
             "finished": sorted(self._finished),
-            "runs": [[len(run) for run in runs] for runs in self._waiting.values()],
+            "runs": [len(run) for run in self._waiting],
         }
-        runs = [run.rows for runs in self._waiting.values() for run in runs]
-        rows = pa.concat_tables([self._schema.empty_table(), *runs])
+        rows = pa.concat_tables([self._waiting.nothing.rows, *(run.rows for run in self._waiting)])
         parts = {f"source {name}": order.state() for name, order in self._each.items()}
         if self._silence is not None:
             parts["silence"] = self._silence.state()
@@ -340,21 +358,20 @@ class ReorderedSources(Order):
         watermarks, runs, finished = (
             numbers.get(name, []) for name in ("watermarks", "runs", "finished")
         )
-        require(len(watermarks) == len(runs) == len(names), "a source is missing")
+        require(len(watermarks) == len(names), "a source is missing")
         require(set(finished) <= set(names), "a source is unknown")
-        rows = typed(rows, self._schema)
+        rows = typed(rows, self._waiting.nothing.rows.schema)
         require(not rows.column(self._order.time).null_count, "an event has no time")
-        sizes = [
-            integer({"run": size}, "run", range(1, NATURAL.stop)) for one in runs for size in one
-        ]
+        (owners,) = integers(rows.select([OWNER.name]), **{OWNER.name: range(len(names))})
+        self._counts = np.bincount(owners, minlength=len(names))
+        sizes = [integer({"run": size}, "run", range(1, NATURAL.stop)) for size in runs]
         ends = [0, *accumulate(sizes)]
         require(ends[-1] == rows.num_rows, "events are missing")
-        parts = (rows.slice(low, high - low) for low, high in pairwise(ends))
-        for name, watermark, own in zip(names, watermarks, runs, strict=True):
-            waiting = [SortedRun(part, self._order.ticks(part)) for part in islice(parts, len(own))]
-            require(all(is_ascending(run.times) for run in waiting), "events are out of order")
-            self._waiting[name].replace(waiting)
-            self._note_first(name)
+        parts = [rows.slice(low, high - low) for low, high in pairwise(ends)]
+        waiting = [SortedRun(part, self._order.ticks(part)) for part in parts]
+        require(all(is_ascending(run.times) for run in waiting), "events are out of order")
+        self._waiting.replace(waiting)
+        for name, watermark in zip(names, watermarks, strict=True):
             self._watermarks[name] = integer({"watermark": watermark}, "watermark")
             self._each[name].restore(state.part(f"source {name}"))
         self._watermark = integer(numbers, "watermark")
@@ -387,24 +404,23 @@ class ReorderedSources(Order):
         due = ((one, self._each[one].due) for one in self._live())
         return {source: at for source, at in due if at is not None}
 
-    def _undone(
-        self, take: Callable[..., ReleasedEvents], events: EventsArrived, owners: Owners | None
-    ) -> ReleasedEvents:
+    def _take(self, events: EventsArrived, owners: Owners | None) -> ReleasedEvents:
         """Take events; after an error stand where nothing of them was taken."""
-        if owners is None and self._silence is None:
-            return take(events, owners)  # One order takes them, or does not.
+        if self._silence is None:
+            return self._take_stretch(events, owners, None)
         before = self.snapshot()
         try:
-            return take(events, owners)
+            return self._take_by_clock(events, owners, self._silence.now)
         except BaseException:
             self.become(before)
             raise
 
-    def _take(self, events: EventsArrived, owners: Owners | None) -> ReleasedEvents:
+    def _take_by_clock(
+        self, events: EventsArrived, owners: Owners | None, now: int
+    ) -> ReleasedEvents:
         """Take events by what the clock says, stretch by stretch of it where that matters."""
-        if self._silence is None or self._arrival is None:
+        if self._arrival is None:
             return self._take_stretch(events, owners, None)
-        now = self._silence.now
         clock = np.maximum(arrivals_of(events.rows.column(self._arrival)), now)
         if not is_ascending(clock):
             order = np.argsort(clock, kind="stable")
@@ -424,13 +440,12 @@ class ReorderedSources(Order):
         clock
             When each arrived, rising; None where the host says when all did.
         """
-        shares = self._shares(events, owners)
+        shares = _Shares.of(events, owners, self._names)
         spoken: dict[str, Integers] = {}
         if self._silence is not None:
             spoken = {
                 name: np.full(1, events.arrival) if clock is None else clock[share]
-                for name, (_, share) in shares.items()
-                if len(share)
+                for name, share in shares.each()
             }
         if clock is not None and len(clock) and clock[0] < clock[-1]:
             assert self._silence is not None
@@ -438,15 +453,49 @@ class ReorderedSources(Order):
                 return self._take_halves(events, owners, clock)
         first = int(clock[0]) if clock is not None and len(clock) else events.arrival
         given = self._come_to(first, {name: int(at[-1]) for name, at in spoken.items()})
-        released = {name: self._each[name].push(piece) for name, (piece, _) in shares.items()}
-        aside = [self._hand_over(name, one) for name, one in released.items()]
-        given += filter(_sets_aside, aside)
+        given += self._push_each(events, shares)
         if clock is not None and len(clock) and clock[0] < clock[-1]:
             # As if what arrived at the last moment had come by itself.
             before = int(clock[int(np.searchsorted(clock, clock[-1])) - 1])
             for source, due in self._missing().items():
                 given += self._let_go(source, due, before)
         return _joined([*given, self._released()])
+
+    def _push_each(self, events: EventsArrived, shares: _Shares) -> list[ReleasedEvents]:
+        """Let sources take their events, all at once where that is possible."""
+        told = events.watermark != NO_TIME
+        if len(shares.names) > 1 and not told and self._disorder.late is not Late.CORRECT:
+            orders = [self._each[name] for name in shares.names]
+            kind = type(orders[0])
+            admitted = kind.push_all(orders, events, shares.places, shares.bounds)
+            if admitted is not None:
+                numbers = np.array([self._numbers[name] for name in shares.names])
+                self._add(replace(admitted, owners=numbers[admitted.owners]))
+                for name, order in zip(shares.names, orders, strict=True):
+                    self._watermarks[name] = max(self._watermarks[name], order.watermark)
+                late = admitted.late
+                return [] if late is None else [self._aside(ReleasedEvents(late, 0, late))]
+        pieces = {}
+        if events.source is not None:
+            pieces[events.source] = events
+        elif len(shares.names):
+            rows = moved(events.rows, shares.places)
+            for name, (low, high) in zip(shares.names, pairwise(shares.bounds), strict=True):
+                own = rows.slice(low, high - low)
+                pieces[name] = replace(events, rows=own, source=name, spans=None)
+        if told and events.source is None:
+            # What is told of time holds for every source.
+            none = replace(events, rows=self._nothing, spans=None)
+            silent = [one for one in self._live() if one not in pieces]
+            pieces |= {one: replace(none, source=one) for one in silent}
+        before = {name: self._each[name].snapshot() for name in pieces} if len(pieces) > 1 else {}
+        try:
+            released = {name: self._each[name].push(piece) for name, piece in pieces.items()}
+        except BaseException:
+            self._each.update(before)
+            raise
+        aside = [self._hand_over(name, one) for name, one in released.items()]
+        return list(filter(_sets_aside, aside))
 
     def _take_halves(
         self, events: EventsArrived, owners: Owners | None, clock: Integers
@@ -460,29 +509,6 @@ class ReorderedSources(Order):
             own = None if owners is None else owners[part]
             halves.append(self._take_stretch(replace(events, rows=rows), own, clock[part]))
         return _joined(halves)
-
-    def _shares(
-        self, events: EventsArrived, owners: Owners | None
-    ) -> dict[str, tuple[EventsArrived, Integers]]:
-        """Return the events of each source that has any, and which ones they are."""
-        if owners is None:
-            assert events.source is not None
-            return {events.source: (events, np.arange(events.rows.num_rows))}
-        grouping = group_codes(owners, len(self._names))
-        order = grouping.order
-        rows = events.rows if order is None else moved(events.rows, np.asarray(order))
-        places = np.arange(rows.num_rows) if order is None else np.asarray(order)
-        told = events.watermark != NO_TIME
-        shares = {}
-        for name, (low, high) in zip(
-            self._names, pairwise(grouping.segments.tolist()), strict=True
-        ):
-            # What is told of time holds for every source.
-            if low < high or (told and name not in self._finished):
-                own = rows.slice(low, high - low)
-                piece = replace(events, rows=own, source=name, spans=None)
-                shares[name] = piece, places[low:high]
-        return shares
 
     def _come_to(self, clock: int, spoken: dict[str, int]) -> list[ReleasedEvents]:
         """Let the clock come to a time at which sources speak; return what that lets go."""
@@ -519,19 +545,72 @@ class ReorderedSources(Order):
             behind = as_integers(one_array(late.column(self._order.time))) < self._watermark
             self._keep(source, late.filter(pa.array(~behind)))
             late = late.filter(pa.array(behind)) if behind.any() else None
-        return replace(released, rows=self._nothing, late=late)
+        return self._aside(replace(released, late=late))
 
     def _keep(self, source: str, rows: pa.Table | RearrangedRows) -> None:
         if rows.num_rows:
-            self._waiting[source].add(sorted_run(rows, self._order.ticks(rows)))
-            self._note_first(source)
+            rows = as_table(rows)
+            owners = np.full(rows.num_rows, self._numbers[source])
+            self._add(AdmittedEvents(rows, None, owners, self._order.ticks(rows)))
 
-    def _note_first(self, source: str) -> None:
-        first = min((int(run.times[0]) for run in self._waiting[source]), default=None)
-        if first is None:
-            self._first.pop(source, None)
-        else:
-            self._first[source] = first
+    def _add(self, admitted: AdmittedEvents) -> None:
+        if len(admitted.ticks):
+            self._fresh.append(admitted)
+            self._first = min(self._first, int(admitted.ticks.min()))
+            self._counts += np.bincount(admitted.owners, minlength=len(self._counts))
+
+    def _aside(self, released: ReleasedEvents) -> ReleasedEvents:
+        """Return what a source sets aside, without what it lets go."""
+        return replace(released, rows=self._nothing, watermark=self._watermark)
+
+    def _due(self, bound: int | None) -> SortedRun:
+        """Take the events before a time, of those that waited and those that come."""
+        fresh = self._fresh
+        if bound is not None and self._first >= bound:
+            if len(fresh) > _PIECES:
+                self._settle()
+            return self._waiting.pop(bound)
+        self._fresh, self._first = [], _NEVER
+        if not fresh:
+            return self._waiting.pop(bound)
+        if len(fresh) == 1 and fresh[0].places is None:
+            rows = fresh[0].rows.append_column(OWNER, pa.array(fresh[0].owners))
+            return self._waiting.pop(bound, sorted_run(rows, fresh[0].ticks))
+        # All that is due is moved once, wherever it lies.
+        due = self._waiting.pop(bound)
+        waited = due.rows.column(OWNER.name).to_numpy()
+        plain = due.rows.drop_columns([OWNER.name])
+        every = [*fresh, AdmittedEvents(plain, None, waited, due.times)]
+        rows = pa.concat_tables([one.rows for one in every])
+        starts = [0, *accumulate(one.rows.num_rows for one in every)]
+        place, time, owner = (
+            np.concatenate(parts)
+            for parts in (
+                [
+                    np.arange(low, high) if one.places is None else one.places + low
+                    for one, (low, high) in zip(every, pairwise(starts), strict=True)
+                ],
+                [one.ticks for one in every],
+                [one.owners for one in every],
+            )
+        )
+        order = np.argsort(time, kind="stable")
+        ready = len(order)
+        if bound is not None:
+            ready = int(np.searchsorted(time, bound, sorter=order))
+
+        def run(part: Integers) -> SortedRun:
+            whose = pa.array(owner[part])
+            return SortedRun(moved(rows, place[part]).append_column(OWNER, whose), time[part])
+
+        if ready < len(order):
+            self._waiting.add(run(order[ready:]))
+        return run(order[:ready])
+
+    def _settle(self) -> None:
+        """Put events that sources have let go among those that wait."""
+        if self._fresh:
+            self._waiting.add(self._due(None))
 
     def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""
@@ -548,20 +627,53 @@ class ReorderedSources(Order):
             if self._each[source].buffered:
                 told = self._each[source].tell(self._watermark)
                 self._keep(source, told.rows)
-                aside.append(replace(told, rows=self._nothing))
-        due = []
-        for source, runs in self._waiting.items():
-            if source in self._first and (bound is None or self._first[source] < bound):
-                due.append(runs.pop(bound))
-                self._note_first(source)
-        if not due:
+                aside.append(self._aside(told))
+        run = self._due(bound)
+        if not len(run):
             return _joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
-        run = joined(due)
+        self._counts -= np.bincount(
+            run.rows.column(OWNER.name).to_numpy(), minlength=len(self._counts)
+        )
         if silent:
             passed = self._order.in_ticks(min(self._watermarks[one] for one in silent))
             self._unawaited += len(run) - int(np.searchsorted(run.times, passed))
-        released = ReleasedEvents(self._order.without_ties(run), self._watermark)
-        return _joined([*aside, released])
+        rows = self._order.without_ties(run).drop_columns([OWNER.name])
+        return _joined([*aside, ReleasedEvents(rows, self._watermark)])
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Which events of a piece are of which source.
+
+    Parameters
+    ----------
+    names
+        The sources that have any.
+    places, bounds
+        Their events, source after source, and where those of each begin and end.
+    """
+
+    names: tuple[str, ...]
+    places: Integers
+    bounds: Integers
+
+    @staticmethod
+    def of(events: EventsArrived, owners: Owners | None, names: tuple[str, ...]) -> _Shares:
+        """Return the shares of a piece of one source, or of several with their numbers."""
+        if owners is None:
+            assert events.source is not None
+            size = events.rows.num_rows
+            return _Shares((events.source,) if size else (), np.arange(size), np.array([0, size]))
+        grouping = group_codes(owners, len(names))
+        there = np.flatnonzero(np.diff(grouping.segments))
+        places = np.arange(len(owners)) if grouping.order is None else grouping.order
+        bounds = np.append(grouping.segments[there], len(owners))
+        return _Shares(tuple(names[number] for number in there), places.astype(np.int64), bounds)
+
+    def each(self) -> Iterator[tuple[str, Integers]]:
+        """Yield each source with its events."""
+        for name, (low, high) in zip(self.names, pairwise(self.bounds), strict=False):
+            yield name, self.places[low:high]
 
 
 def owned(

@@ -37,16 +37,20 @@ class Kernel:
         columns = np.ascontiguousarray(np.concatenate([self.held, new], axis=1))
         count = columns.shape[1]
         fates, order = np.zeros(count, np.int8), np.zeros(count, np.int64)
-        entered = sequence.order_sequence(
+        counts = np.zeros(1, np.int64)
+        sequence.order_sequences(
+            np.array([0, count]),
             *columns[:3],
-            self.held.shape[1],
-            now,
+            np.array([self.held.shape[1]]),
+            np.array([now]),
             self.settings,
-            self.whole,
-            self.fractions,
+            self.whole[None],
+            self.fractions[None],
             fates,
             order,
+            counts,
         )
+        entered = int(counts[0])
         self.order += columns[3, order[:entered]].tolist()
         self.late += columns[3, fates == sequence.LATE].tolist()
         assert (fates[order[:entered]] == sequence.ADMITTED).all()
