@@ -6,9 +6,10 @@ A block is an Arrow IPC stream of one record batch, with its integers as narrow 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.rows.narrow import is_text, narrow, widen
@@ -47,23 +48,52 @@ def block_cells(blocks: Sequence[pa.RecordBatch]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(blocks), [None, pa.py_buffer(offsets), space])
 
 
-def read_block(cell: pa.Buffer, schema: pa.Schema, *, checked: bool = False) -> dict[str, pa.Array]:
+def read_block(cell: pa.Buffer, schema: pa.Schema) -> dict[str, pa.Array]:
     """Return the columns of a block that a schema has, which tells their types.
 
     Columns that it does not have are left where they are. A block that others may have written is
-    to be checked: its offsets and codes may lead anywhere, and it may be compressed.
+    checked before, see `check_block`.
     """
-    if checked:
-        check_uncompressed(cell)
+    return wide_columns(_rows(cell), schema)
+
+
+def check_block(cell: pa.Buffer, schema: pa.Schema) -> None:
+    """Refuse a block whose offsets or codes lead outside of it, or that is compressed.
+
+    Raises
+    ------
+    ValueError, OSError
+        It is none that can be read.
+    """
+    check_uncompressed(cell)
+    rows = _rows(cell)
+    for column in rows.columns:
+        _check_column(column)
+    types = {field.name: field.type for field in schema}
+    texts = [one.type for one in rows.schema if is_text(types.get(one.name, pa.null()))]
+    if any(map(pa.types.is_dictionary, texts)):
+        raise ValueError("texts are numbered, which those of others are not")
+
+
+def _check_column(column: pa.Array) -> None:
+    """Refuse values that lie outside of their column; texts need not be texts, which is quicker."""
+    kind = column.type
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    plain = large or pa.types.is_string(kind) or pa.types.is_binary(kind)
+    column.validate(full=not (plain or pa.types.is_primitive(kind)))
+    if plain and len(column):
+        # The first and the last bound are known to lie inside.
+        bounds: npt.NDArray[Any] = np.frombuffer(
+            column.buffers()[1], np.int64 if large else np.int32
+        )
+        bounds = bounds[column.offset : column.offset + len(column) + 1]
+        if (bounds[1:] < bounds[:-1]).any():
+            raise ValueError("a text lies outside of its column")
+
+
+def _rows(cell: pa.Buffer) -> pa.RecordBatch:
     with pa.ipc.open_stream(cell, options=_ALIGNED) as reader:
-        rows = reader.read_next_batch()
-    if checked:
-        rows.validate(full=True)
-        types = {field.name: field.type for field in schema}
-        texts = [one.type for one in rows.schema if is_text(types.get(one.name, pa.null()))]
-        if any(map(pa.types.is_dictionary, texts)):
-            raise ValueError("texts are numbered, which those of others are not")
-    return wide_columns(rows, schema)
+        return reader.read_next_batch()
 
 
 def wide_columns(rows: pa.RecordBatch, schema: pa.Schema) -> dict[str, pa.Array]:

@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.arrays import Integers
-from outpace.engine.codec.block import read_block
-from outpace.engine.uncompressed import check_uncompressed
+from outpace.engine.codec.block import check_block, read_block
 from outpace.errors import DataError
 from outpace.ingest.log.folder import Folder, open_folder
 from outpace.ingest.log.frame import (
@@ -299,12 +298,21 @@ class Log:
                     payload = reader.payload(frame)
                     if payload is None:
                         yield Damage(path, frame.position, frame.first, frame.stop, _BROKEN)
-                    elif not _is_uncompressed(payload):
+                    elif not self._is_sound(payload):
                         yield Damage(path, frame.position, frame.first, frame.stop, _UNREADABLE)
                     else:
                         yield frame, payload
         except FileNotFoundError:
             yield Damage(path, 0, frames[0].first, frames[-1].stop, "the segment was deleted")
+
+    def _is_sound(self, payload: pa.Buffer) -> bool:
+        # Whoever can write to the log can write a few bytes that stand for any number of events, or
+        # texts that lie outside of their block.
+        try:
+            check_block(payload, self.schema)
+        except (ValueError, OSError, StopIteration):
+            return False
+        return True
 
     def end_of(self, start: int, *, events: int | None = None, bytes: int | None = None) -> int:
         """Return how far to read from an offset on: at most so many events and bytes.
@@ -402,15 +410,6 @@ class Log:
                 self._closed.pop(next(iter(self._closed)))
             self._closed[base] = read_closed(self.folder, base, self._bases[number + 1])
         return self._closed[base]
-
-
-def _is_uncompressed(payload: pa.Buffer) -> bool:
-    # Whoever can write to the log can write a few bytes that stand for any number of events.
-    try:
-        check_uncompressed(payload)
-    except ValueError:
-        return False
-    return True
 
 
 def _offset(value: int) -> int:

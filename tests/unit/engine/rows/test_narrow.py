@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpace.engine.codec.block import block_cells, narrow_rows, read_block
+from outpace.engine.codec.block import block_cells, check_block, narrow_rows, read_block
 from outpace.engine.rows.narrow import narrow, widen
 
 decimals = st.builds(
@@ -100,4 +100,4 @@ def test_few_texts_in_many_rows_are_there_once(differ, kept):
     assert read_block(cell, schema)["x"].equals(column)
     if kept:
         with pytest.raises(ValueError, match="texts are numbered"):
-            read_block(cell, schema, checked=True)
+            check_block(cell, schema)

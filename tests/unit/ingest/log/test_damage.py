@@ -14,10 +14,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import outpace as op
+from outpace.ingest.log.blocks import read_blocks
 from outpace.ingest.log.check import check
 from outpace.ingest.log.folder import _checksum
 from outpace.ingest.log.frame import (
@@ -459,21 +461,41 @@ def test_a_lock_that_is_no_file(whole: op.log.Log, kind: str) -> None:
         whole.writer()
 
 
-def test_a_compressed_block_is_not_decoded(tmp_path: Path) -> None:
-    log = op.log.create(tmp_path / "log", SCHEMA)
-    salt, sink, table = log.folder.salt, pa.BufferOutputStream(), events(0, 3)
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    payload = sink.getvalue().to_pybytes()
+def write_frame(log: op.log.Log, payload: bytes) -> None:
+    """Write three events of the times 0 to 2, with checksums that fit."""
+    salt = log.folder.salt
     checksum = payload_checksum(payload, salt)
     header = write_header(
         LogFrame(FrameKind.EVENTS, 0, len(payload), 0, 3, 0, 2, 0, checksum), salt
     )
     log.folder.events_file(0).write_bytes(header + payload)
     log.folder.index_file(0).write_bytes(bytes(HEADER_BYTES) + header)
+
+
+def test_a_compressed_block_is_not_decoded(tmp_path: Path) -> None:
+    log = op.log.create(tmp_path / "log", SCHEMA)
+    sink, table = pa.BufferOutputStream(), events(0, 3)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    write_frame(log, sink.getvalue().to_pybytes())
     with pytest.raises(op.DataError, match="a block is not what its header and the log say"):
         op.log.read(log.folder.path)
+
+
+def test_texts_that_lie_outside_of_their_block_are_not_read(tmp_path: Path) -> None:
+    schema = pa.schema([("ts", pa.int64()), ("text", pa.string())])
+    log = op.log.create(tmp_path / "log", schema)
+    bounds = pa.py_buffer(np.array([0, 1 << 30, 2, 3], np.int32))
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, bounds, pa.py_buffer(b"abc")])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays([pa.array([0, 1, 2]), texts], schema=schema))
+    write_frame(log, sink.getvalue().to_pybytes())
+    with pytest.raises(op.DataError, match="a block is not what its header and the log say"):
+        op.log.read(log.folder.path)
+    with pytest.raises(op.DataError, match="a block is not what its header and the log say"):
+        list(read_blocks(op.log.open(log.folder.path), 0, 3))
 
 
 def segments(tmp_path: Path) -> op.log.Log:
@@ -561,6 +583,7 @@ def test_a_payload_that_looks_like_frames(tmp_path: Path) -> None:
 
 FULL = """
 import resource, sys
+import numpy as np
 import pyarrow as pa
 import outpace as op
 log = op.log.open(sys.argv[1])
