@@ -66,19 +66,13 @@ def needs_twin(scenario: Scenario) -> str | None:
     return None
 
 
-def run_fast(
-    layout: Layout,
-    threads: int | None = None,
-    on_progress: Callable[[float], None] = lambda _: None,
-) -> Recording:
+def run_fast(layout: Layout, on_progress: Callable[[float], None] = lambda _: None) -> Recording:
     """Simulate a scenario from its begin to its end.
 
     Parameters
     ----------
     layout
         The scenario, which must not need the twin.
-    threads
-        How many run at once; as many as there are processors if not given.
     on_progress
         Told which part of the machines is done.
 
@@ -100,8 +94,7 @@ def run_fast(
     def run(groups: Sequence[MachineGroup]) -> None:
         _run_part(ScenarioPart(numbering, state, groups), numbering, recording)
 
-    threads = min(len(parts), threads or len(os.sched_getaffinity(0)))
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(min(len(parts), len(os.sched_getaffinity(0)))) as pool:
         for done, _ in enumerate(pool.map(run, parts), start=1):
             on_progress(done / len(parts))
     _fill(recording, state)
