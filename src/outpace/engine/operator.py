@@ -71,6 +71,7 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.disorder import Watermark
+from outpace.pattern.notation.disorder import disorder_clauses
 from outpace.pattern.operator import SharedOperator
 from outpace.pattern.schedulers import Scheduler
 
@@ -323,7 +324,7 @@ class Front(Stateful):
         numbers: dict[str, object] = {
             "ended": self._ended,
             "follows": self._follows,
-            "order": self._order.kind,
+            "order": self._ordering,
         }
         if self._schedule is not None:
             numbers["scheduler"] = _name_of(self._scheduler)
@@ -337,16 +338,21 @@ class Front(Stateful):
         fresh._read(state)
         self.become(fresh)
 
+    @property
+    def _ordering(self) -> str:
+        """How events are brought into order, with all settings."""
+        return " ".join([self._order.kind, *disorder_clauses(self._spec.query)])
+
     def _read(self, state: State) -> None:
         ended = state.numbers.get("ended")
         require(isinstance(ended, bool), "nobody knows whether it has ended")
         self._ended = bool(ended)
         if state.numbers.get("follows") is True:
             self._follow()
-        if (saved := state.numbers.get("order")) != self._order.kind:
+        if (saved := state.numbers.get("order")) != self._ordering:
             raise StateError(
                 "the saved state belongs to a stream that was brought into order in another way",
-                detail=f"saved by {saved}, now {self._order.kind}",
+                detail=f"saved by {saved}, now {self._ordering}",
                 hint="go on with the disorder that it was started with, or start from the input",
             )
         self._order.restore(state.part("order"))
