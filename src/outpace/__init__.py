@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from outpace.files.parquet import parquet
     from outpace.hosts import spark as spark
+    from outpace.hosts.local.group import GroupMatcher
     from outpace.hosts.local.replay import Replay, ReplayedStep, replay
     from outpace.hosts.local.stream import StreamMatcher
     from outpace.hosts.local.stream import open_query as open
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
         Sequence,
         Watermark,
     )
+    from outpace.pattern.group import QueryGroup, group
     from outpace.pattern.operator import (
         EventOperator,
         Operator,
@@ -95,6 +97,7 @@ __all__ = [
     "BindError",
     "DataError",
     "EventOperator",
+    "GroupMatcher",
     "InOrder",
     "InstanceError",
     "KSlack",
@@ -105,6 +108,7 @@ __all__ = [
     "PatternSyntaxError",
     "Quantile",
     "Query",
+    "QueryGroup",
     "RateControl",
     "Replay",
     "ReplayedStep",
@@ -124,6 +128,7 @@ __all__ = [
     "explain",
     "first",
     "fn",
+    "group",
     "last",
     "lit",
     "match",
@@ -148,6 +153,7 @@ _HOMES: Final = {
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "outpace.api": ("explain", "match", "search", "sql"),
+    "outpace.hosts.local.group": ("GroupMatcher",),
     "outpace.hosts.local.table": ("Search",),
     "outpace.hosts.processes.control": ("RateControl",),
     "outpace.hosts.processes.run": ("Run", "run"),
@@ -168,6 +174,7 @@ _HOMES: Final = {
         "Sequence",
         "Watermark",
     ),
+    "outpace.pattern.group": ("QueryGroup", "group"),
     "outpace.pattern.operator": (
         *("EventOperator", "Operator", "SharedOperator", "WindowBlock", "WindowRows"),
     ),

@@ -11,7 +11,8 @@ from concurrent.futures import Future, wait
 from typing import Any, Final, Protocol, runtime_checkable
 
 from outpace.compiler.kernel import compiler, head_start, on_load
-from outpace.engine.match.contract import Matcher
+from outpace.engine.match.choose import choose_matcher
+from outpace.engine.match.contract import Matcher, Task
 
 #: How long someone may wait for the compiler before it is said.
 PATIENCE_SECONDS: Final = 2.0
@@ -152,3 +153,11 @@ class ToilNotice:
 
 compiler.run = CompileNotice()
 on_load(_compile_waiting)
+
+
+def compiled_soon(task: Task) -> Matcher:
+    """Return the matcher of a pattern; without windows it is compiled while it works already."""
+    matcher = choose_matcher(task).matcher
+    if task.bound.query.windows is None:
+        compile_when_loaded(matcher)
+    return matcher

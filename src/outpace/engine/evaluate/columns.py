@@ -9,6 +9,7 @@ part of the expression is computed row by row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,8 @@ def predicate_mask(
 
 def _evaluate(node: BoundExpression, frame: Frame) -> Operand:
     match node:
+        case Constant(value=int() as number):
+            return _whole_number(number, node.type)
         case Constant(value=value):
             return to_array([value], node.type)[0]
         case Apply():
@@ -90,6 +93,12 @@ def _evaluate(node: BoundExpression, frame: Frame) -> Operand:
             return _row_by_row(node, frame) if kernel is None else _attempt(node, kernel, frame)
         case _:
             return frame.leaf(node)
+
+
+@lru_cache(maxsize=1024)
+def _whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
+    """Return a constant; lists of them are long, and blocks may be small."""
+    return to_array([value], kind)[0]
 
 
 def _attempt(node: Apply, kernel: Kernel, frame: Frame) -> Operand:

@@ -123,6 +123,11 @@ class Reorderer(Order):
         return self._clock.watermark
 
     @property
+    def greatest(self) -> int:
+        """The greatest time that events had; NO_TIME while none came."""
+        return self._clock.greatest
+
+    @property
     def slack(self) -> int:
         """How far the watermark stays behind the greatest time; 0 where it is told."""
         return self._clock.slack or 0

@@ -30,9 +30,10 @@ from outpace.engine.message import (
 from outpace.engine.window_match.result import WindowMatches
 from outpace.engine.wire import read_stimulus
 from outpace.errors import DataError, OutpaceError
+from outpace.hosts.background import compiled_soon
 from outpace.hosts.local.recording import Ending, StreamRecording, failure_of, outcome_of
 from outpace.hosts.local.recording import StepOutcome as Recorded
-from outpace.hosts.local.stream import StreamMatcher, check_stream, compiled_soon
+from outpace.hosts.local.stream import StreamMatcher, check_stream
 from outpace.ingest.log.frame import FrameKind, LogFrame
 from outpace.pattern.argument import a_whole_number
 from outpace.pattern.notebook import Text

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -32,7 +32,6 @@ import pyarrow as pa
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID
-from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
@@ -54,13 +53,15 @@ from outpace.engine.rows.times import as_integer, from_integers
 from outpace.engine.state import State, reading
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
-from outpace.hosts.background import compile_when_loaded
+from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.hosts.local.group import GroupMatcher
 from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query, RowsPerMatch, checked_query
 from outpace.plan.late_events import LateEvents
 
@@ -93,6 +94,7 @@ class _Told:
 _told: Final[dict[int, _Told]] = {}
 
 
+@overload
 def open_query(
     query: Query,
     *,
@@ -100,13 +102,30 @@ def open_query(
     schema: pa.Schema | None = None,
     timeouts: bool = False,
     record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher:
-    """Open a query that is fed piece by piece.
+) -> StreamMatcher: ...
+
+
+@overload
+def open_query(
+    query: QueryGroup, *, schema: pa.Schema | None = None, timeouts: bool = False
+) -> GroupMatcher: ...
+
+
+def open_query(
+    query: Query | QueryGroup,
+    *,
+    sources: Iterable[str] | None = None,
+    schema: pa.Schema | None = None,
+    timeouts: bool = False,
+    record: str | os.PathLike[str] | None = None,
+) -> StreamMatcher | GroupMatcher:
+    """Open a query, or a group of them, that is fed piece by piece.
 
     Parameters
     ----------
     query
-        What to detect and what to return.
+        What to detect and what to return. Those of a group give a dictionary of tables each time,
+        by their names; they have one source and are not recorded.
     sources
         The identifiers of several sources, whose events are ordered by time (the first column of
         the query's order), sequence number (the column `seq`, else they are counted) and source.
@@ -151,6 +170,13 @@ def open_query(
     >>> matcher.late["ts"].to_pylist()
     [0]
     """
+    if isinstance(query, QueryGroup):
+        if sources is not None or record is not None:
+            raise UnsupportedError(
+                "a group of queries has one source, and is not recorded",
+                hint="open its queries one by one",
+            )
+        return _open_group(query, schema, timeouts=timeouts)
     sources = check_stream(query, sources, timeouts=timeouts)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
     if schema is not None:
@@ -160,19 +186,44 @@ def open_query(
     return matcher
 
 
+def _open_group(
+    queries: QueryGroup, schema: pa.Schema | None = None, *, timeouts: bool
+) -> GroupMatcher:
+    for query in queries.queries:
+        check_stream(query, None, timeouts=timeouts and query.windows is None)
+    group = GroupMatcher(queries, timeouts=timeouts)
+    if schema is not None:
+        group.bind(schema)
+    return group
+
+
+@overload
 def resume_query(
     query: Query,
     state: bytes,
     *,
     timeouts: bool = False,
     record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher:
+) -> StreamMatcher: ...
+
+
+@overload
+def resume_query(query: QueryGroup, state: bytes, *, timeouts: bool = False) -> GroupMatcher: ...
+
+
+def resume_query(
+    query: Query | QueryGroup,
+    state: bytes,
+    *,
+    timeouts: bool = False,
+    record: str | os.PathLike[str] | None = None,
+) -> StreamMatcher | GroupMatcher:
     """Go on from saved state, maybe in another process.
 
     Parameters
     ----------
     query, state
-        The query, and what `state` returned.
+        The query, or the group of them, and what `state` returned.
     timeouts
         Also collect partial matches that WITHIN ended.
     record
@@ -192,6 +243,10 @@ def resume_query(
     >>> resume_query(rise, matcher.state()).push({"ts": [2], "x": [6]}).to_pylist()
     [{'at': 2}]
     """
+    if isinstance(query, QueryGroup):
+        group = open_query(query, timeouts=timeouts)
+        group.restore(state)
+        return group
     saved = State.decode(state)
     names = saved.numbers.get("sources")
     with reading():
@@ -600,14 +655,6 @@ class StreamMatcher:
         _told[id(marked)] = _Told(times, matches)
         weakref.finalize(marked, _told.pop, id(marked))
         return marked
-
-
-def compiled_soon(task: Task) -> Matcher:
-    """Return the matcher of a pattern; without windows it is compiled while it works already."""
-    matcher = choose_matcher(task).matcher
-    if task.bound.query.windows is None:
-        compile_when_loaded(matcher)
-    return matcher
 
 
 def _time_type(bound: BoundQuery) -> pa.DataType:

@@ -1,0 +1,435 @@
+"""Operators of several queries that look at the same events, which are ordered once for all.
+
+    events ──► ids, bits ──► order of all queries that agree on it ──► an operator of each query
+                        └──► what is shared by none: an operator with an order of its own
+
+A condition that needs only its own row is a bit, which is computed once, however many queries ask
+for it, and rows that no step of a query can use do not reach its operator: they only tell the time.
+Queries share an order where they are sorted by the same columns and agree on all settings of
+disorder but K of K-slack: different K are a chain. What each gives is what it gives alone.
+
+Memory: that of the operators, and of the events that wait for the largest K of each order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.event import EVENT_ID
+from outpace.engine.match.bits import BitTask, bit_columns, counts_unused, with_bits
+from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.message import (
+    Aside,
+    Emit,
+    EventsArrived,
+    Instruction,
+    SetAside,
+    SourceEnded,
+    Stimulus,
+    TimerFired,
+    TimeTold,
+)
+from outpace.engine.operator import WholeOperator
+from outpace.engine.operator_spec import OperatorSpec, fastest
+from outpace.engine.order.chain import SlackChain
+from outpace.engine.order.choose import make_order
+from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.identify import EventIds
+from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.rearranged import as_table
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State
+from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import DataError, StateError
+from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
+from outpace.pattern.bound import Predicate
+from outpace.pattern.disorder import InOrder, KSlack, Late
+from outpace.pattern.query import Query
+
+#: What each query is told to do, by its name.
+Instructions: TypeAlias = dict[str, list[Instruction]]
+
+_PER_COLUMN: Final = 8
+
+#: The columns of bits that the queries share are named so, followed by their number.
+_SHARED: Final = "__outpace_shared_"
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A query whose events are ordered together with those of others.
+
+    Parameters
+    ----------
+    query, schema
+        The query, and the columns that come.
+    timeouts, choose
+        As in `OperatorSpec`.
+    """
+
+    query: Query
+    schema: pa.Schema
+    timeouts: bool
+    choose: Callable[[Task], Matcher]
+
+    @cached_property
+    def disorder(self) -> BoundDisorder:
+        return bind_disorder(self.query, self.schema)
+
+    @cached_property
+    def whole(self) -> OperatorSpec:
+        """The operator, were it alone."""
+        return OperatorSpec(self.query, self.schema, disorder=self.disorder, timeouts=self.timeouts)
+
+    @cached_property
+    def bits(self) -> BitTask:
+        assert self.whole.task is not None
+        return with_bits(self.whole.task)
+
+    @cached_property
+    def spec(self) -> OperatorSpec:
+        """The operator behind the order: it takes rows as they come, and is told the time."""
+        told = self.query.disorder(InOrder())
+        known = replace(
+            self.whole,
+            query=told,
+            schema=self.bits.task.bound.schema,
+            given=self.bits.task,
+            disorder=bind_disorder(told, self.schema),
+            brings_ids=True,
+        )
+        needed = {*known.events.names, *self.disorder.columns}
+        columns = [field for field in known.schema if field.name in needed]
+        return replace(known, schema=pa.schema(columns))
+
+    @cached_property
+    def drops(self) -> bool:
+        """Whether rows that no step can use may be left out."""
+        whole = self.whole
+        return self.bits.drop_unused and not counts_unused(whole.bound, whole.windows)
+
+    @property
+    def ordering(self) -> tuple[object, ...]:
+        """What queries agree on that share an order: its columns, and all settings but K."""
+        bound, value = self.whole.bound, self.disorder.value
+        slack = isinstance(value, KSlack) and value.arrival is None and value.late is not Late.PASS
+        settings = tuple(
+            (name, one) for name, one in self.disorder.settings if not (slack and name == "slack")
+        )
+        sorted_by = bound.order_by, bound.descending, bound.nulls_first
+        return type(value), slack, settings, self.disorder.ties, sorted_by
+
+    def rows(self, rows: pa.Table, shared: _SharedBits) -> pa.Table:
+        """Return the rows that the operator needs, with its bits."""
+        own = shared.of(self.bits, rows)
+        if self.drops and own:
+            used = np.zeros(rows.num_rows, np.bool_)
+            for column in own.values():
+                used |= column != 0
+            chosen = pa.array(np.flatnonzero(used))
+            rows = rows.select(self._plain).take(chosen)
+            own = {name: column[used] for name, column in own.items()}
+        arriving = self.spec.arriving
+        columns = [
+            pa.array(own[field.name]) if field.name in own else rows.column(field.name)
+            for field in arriving
+        ]
+        return pa.table(columns, schema=arriving)
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        bits = set(self.bits.task.bound.schema.names) - set(self.schema.names)
+        return [name for name in self.spec.arriving.names if name not in bits]
+
+
+class _SharedBits:
+    """The conditions of all queries, each once, as bits of columns that travel with the events."""
+
+    def __init__(self, tasks: Iterable[BitTask]) -> None:
+        self.predicates: list[Predicate] = []
+        self._places: dict[str, int] = {}
+        for task in tasks:
+            for one in task.predicates:
+                if repr(one.expression) not in self._places:
+                    self._places[repr(one.expression)] = len(self.predicates)
+                    self.predicates.append(one)
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns of bits."""
+        count = -(-len(self.predicates) // _PER_COLUMN)
+        return [pa.field(f"{_SHARED}{number}", pa.uint8()) for number in range(count)]
+
+    def added(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all bits."""
+        if not self.predicates:
+            return rows
+        whole = BitTask(None, tuple(self.predicates), False)  # type: ignore[arg-type]
+        columns = {name: one_array(rows.column(name)) for name in whole.reads}
+        computed = bit_columns(whole.predicates, columns, rows.num_rows)
+        for field, column in zip(self.fields, computed.values(), strict=True):
+            rows = rows.append_column(field, column)
+        return rows
+
+    def of(self, task: BitTask, rows: pa.Table) -> dict[str, np.ndarray]:
+        """Return the columns of bits that a query reads, of rows that have all."""
+        added = [field.name for field in task.task.bound.schema][-_columns(task) :]
+        found = {}
+        for number, name in enumerate(added if task.predicates else ()):
+            own = task.predicates[number * _PER_COLUMN : (number + 1) * _PER_COLUMN]
+            column = np.zeros(rows.num_rows, np.uint8)
+            for bit, one in enumerate(own):
+                place, shift = divmod(self._places[repr(one.expression)], _PER_COLUMN)
+                known = rows.column(f"{_SHARED}{place}").to_numpy()
+                column |= ((known >> shift) & 1) << bit
+            found[name] = column
+        return found
+
+
+def _columns(task: BitTask) -> int:
+    return -(-len(task.predicates) // _PER_COLUMN)
+
+
+class _SharedOrder(Stateful):
+    """The order of queries that agree on it, and their operators.
+
+    Parameters
+    ----------
+    members
+        The queries.
+    shared
+        Their bits, among those of others.
+    """
+
+    CHANGED = ("_order", "operators")
+
+    def __init__(self, members: Sequence[_Member], shared: _SharedBits) -> None:
+        self._shared = shared
+        first = members[0]
+        slacks = isinstance(first.disorder.value, KSlack) and first.ordering[1]
+        by_slack: dict[int, list[_Member]] = {}
+        for member in members:
+            by_slack.setdefault(member.disorder["slack"] if slacks else 0, []).append(member)
+        self._links = [by_slack[slack] for slack in sorted(by_slack)]
+        schema = pa.schema([*first.schema, *shared.fields, EVENT_ID])
+        chained = [link[0].disorder for link in self._links]
+        bound = first.whole.bound
+        self._order: Order | SlackChain = (
+            SlackChain(bound, chained, schema)
+            if len(chained) > 1
+            else make_order(bound, chained[0], schema)
+        )
+        self.operators = {one.query.name: WholeOperator(one.spec) for one in members}
+        self._shown = first.schema.names
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait."""
+        return self._order.buffered
+
+    @property
+    def timer(self) -> int | None:
+        """When the order wants to be asked again."""
+        return self._order.timer if isinstance(self._order, Order) else None
+
+    def step(self, stimulus: Stimulus) -> Instructions:
+        """Take what happened and return what each query gives."""
+        match stimulus:
+            case EventsArrived():
+                released = self._order.push(stimulus)
+            case TimeTold():
+                released = self._order.tell(stimulus.watermark)
+            case TimerFired() if isinstance(self._order, Order):
+                released = self._order.fire(stimulus.at)
+            case TimerFired():
+                released = self._order.tell(EventsArrived.watermark)
+            case SourceEnded():
+                released = self._order.finish()
+        links = released if isinstance(released, list) else [released]
+        ended = isinstance(stimulus, SourceEnded)
+        found: Instructions = {}
+        for link, one in zip(self._links, links, strict=True):
+            rows = as_table(one.rows)
+            for member in link:
+                found[member.query.name] = self._member_step(
+                    member, rows, one, links[0].invalid, ended=ended
+                )
+        return found
+
+    def _member_step(
+        self,
+        member: _Member,
+        rows: pa.Table,
+        released: ReleasedEvents,
+        invalid: pa.Table | None,
+        *,
+        ended: bool,
+    ) -> list[Instruction]:
+        operator = self.operators[member.query.name]
+        own = member.rows(rows, self._shared)
+        stimuli: list[Stimulus] = [EventsArrived(own, watermark=released.watermark)]
+        if ended:
+            stimuli.append(SourceEnded())
+        given = [one for stimulus in stimuli for one in operator.step(stimulus)]
+        aside = [(Aside.LATE, released.late), (Aside.INVALID, invalid)]
+        said = [
+            SetAside(kind, _without_added(rows, self._shown))
+            for kind, rows in aside
+            if rows is not None and rows.num_rows
+        ]
+        return [*said, _one_emit(given)]
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        operators = {f"of {name}": one.state() for name, one in self.operators.items()}
+        return State({}, parts={"order": self._order.state(), **operators})
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._order.restore(state.part("order"))
+        for name, operator in self.operators.items():
+            operator.restore(state.part(f"of {name}"))
+
+
+class GroupOperator(Stateful):
+    """The operators of several queries over one stream.
+
+    Parameters
+    ----------
+    queries
+        The queries, each with a name of its own.
+    schema
+        The columns of events.
+    timeouts, choose
+        As in `OperatorSpec`.
+    """
+
+    CHANGED = ("_ids", "_orders", "_alone")
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        schema: pa.Schema,
+        *,
+        timeouts: bool = False,
+        choose: Callable[[Task], Matcher] = fastest,
+    ) -> None:
+        self._schema = schema
+        self._names = [query.name for query in queries]
+        members = [_Member(one, schema, timeouts, choose) for one in queries if _shares(one)]
+        self._shared = _SharedBits(member.bits for member in members)
+        agreeing: dict[tuple[object, ...], list[_Member]] = {}
+        for member in members:
+            agreeing.setdefault(member.ordering, []).append(member)
+        self._orders = [_SharedOrder(one, self._shared) for one in agreeing.values()]
+        self._ids = EventIds()
+        alone = [
+            OperatorSpec(
+                one,
+                schema,
+                disorder=None if one.order_of_arrival is None else bind_disorder(one, schema),
+                timeouts=timeouts and one.operator is None and one.windows is None,
+                choose=choose,
+            )
+            for one in queries
+            if not _shares(one)
+        ]
+        self._alone = {spec.query.name: WholeOperator(spec) for spec in alone}
+        self._lost = False
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait for others that may come before them."""
+        alone = (one.front.order_counters().buffered for one in self._alone.values())
+        return sum(order.buffered for order in self._orders) + sum(alone)
+
+    @property
+    def timer(self) -> int | None:
+        """When `TimerFired` is due; None where never."""
+        timers = [order.timer for order in self._orders]
+        timers += [one.front.timer for one in self._alone.values()]
+        return min((one for one in timers if one is not None), default=None)
+
+    def step(self, stimulus: Stimulus) -> Instructions:
+        """Take what happened and return what each query gives.
+
+        After an error nothing more is taken: some queries may have taken it, and others not.
+        """
+        if self._lost:
+            raise DataError("an earlier push failed", hint="resume the group from a saved state")
+        shared = stimulus
+        if isinstance(stimulus, EventsArrived) and self._orders:
+            rows = self._shared.added(stimulus.rows)
+            shared = replace(stimulus, rows=self._ids.give(rows, None))
+        self._lost = True
+        found: Instructions = {}
+        for order in self._orders:
+            found |= order.step(shared)
+        for name, operator in self._alone.items():
+            found[name] = operator.step(stimulus)
+        if isinstance(stimulus, EventsArrived):
+            self._ids.accept(None, stimulus.rows)
+        self._lost = False
+        return {name: found[name] for name in self._names}
+
+    def operators(self) -> Iterator[tuple[str, WholeOperator]]:
+        """Yield the operator of each query."""
+        known: Mapping[str, WholeOperator] = dict(
+            [*(one for order in self._orders for one in order.operators.items())]
+        )
+        for name in self._names:
+            yield name, self._alone.get(name) or known[name]
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        if self._lost:
+            raise DataError("an earlier push failed", hint="resume the group from a saved state")
+        parts = {f"order {number}": one.state() for number, one in enumerate(self._orders)}
+        parts |= {f"of {name}": one.state() for name, one in self._alone.items()}
+        return State({"queries": self._names}, parts={"ids": self._ids.state(), **parts})
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, maybe in another process."""
+        if state.numbers.get("queries") != self._names:
+            raise StateError(
+                "the saved state belongs to other queries",
+                detail=f"saved {state.numbers.get('queries')}, now {self._names}",
+            )
+        self._ids.restore(state.part("ids"))
+        for number, order in enumerate(self._orders):
+            order.restore(state.part(f"order {number}"))
+        for name, operator in self._alone.items():
+            operator.restore(state.part(f"of {name}"))
+
+
+def _shares(query: Query) -> bool:
+    """Say whether a query can share its order: its operator needs nothing but rows in order."""
+    disorder = query.order_of_arrival
+    return (
+        query.operator is None
+        and disorder is not None
+        and disorder.late is not Late.CORRECT
+        and not disorder.filters
+    )
+
+
+def _one_emit(instructions: Sequence[Instruction]) -> Emit:
+    """Return what an operator gave in several steps as one."""
+    emits = [one for one in instructions if isinstance(one, Emit)]
+    if len(emits) == 1:
+        return emits[0]
+    matches = WindowMatches.joined(emits[0].matches.table.schema, [one.matches for one in emits])
+    timed_out = pa.concat_tables([one.timed_out for one in emits])
+    return Emit(matches, timed_out, emits[-1].watermark)
+
+
+def _without_added(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return events as they came; invalid ones have their reason first."""
+    first = [name for name in rows.column_names[:1] if name not in names]
+    return rows.select([*first, *names])

@@ -1,0 +1,109 @@
+"""K-slacks of several queries as a chain: an event waits once, for as long as the longest K.
+
+    events ──► K of 1 s ──┬──► K of 5 s ──┬──► K of 9 s ──┐
+                          ▼               ▼               ▼
+                    queries of 1 s   queries of 5 s   queries of 9 s
+
+What the first lets go, and what is late there, goes on to the next, which waits for the rest of its
+own K. So each query gets what a K-slack of its own would give it. Memory: an event waits in one
+place at a time, so all buffers together hold what that of the largest K would. Paper: Rajendran
+2019, 2.3.5, figure 2.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.message import EventsArrived
+from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.reorderer import Reorderer
+from outpace.engine.order.rules import fixed_slack
+from outpace.engine.rows.rearranged import as_table
+from outpace.engine.snapshot import Stateful
+from outpace.engine.state import State, integer
+from outpace.pattern.bind.disorder import BoundDisorder
+from outpace.pattern.bound import BoundQuery
+
+
+class SlackChain(Stateful):
+    """Brings events into order for several queries with different K.
+
+    Parameters
+    ----------
+    bound
+        One of the queries; all have the same order.
+    disorders
+        K-slacks with rising K, alike in all else.
+    schema
+        The columns of events.
+    """
+
+    CHANGED = ("_links",)
+
+    def __init__(
+        self, bound: BoundQuery, disorders: Sequence[BoundDisorder], schema: pa.Schema
+    ) -> None:
+        self._slacks = [int(one["slack"]) for one in disorders]
+        first, *others = disorders
+        self._links = [
+            Reorderer(bound, first, schema, fixed_slack(first)),
+            *(Reorderer(bound, _checked(one), schema, None) for one in others),
+        ]
+        self._told = int(NO_TIME)
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait, at all links together."""
+        return sum(link.buffered for link in self._links)
+
+    def push(self, events: EventsArrived) -> list[ReleasedEvents]:
+        """Take events; return what each link lets go. After an error nothing is taken."""
+        return self._pass_on(self._links[0].push(events))
+
+    def tell(self, time: int) -> list[ReleasedEvents]:
+        """Take a promise that no later event has a time before this."""
+        self._told = max(self._told, time)
+        return self._pass_on(self._links[0].tell(time))
+
+    def finish(self) -> list[ReleasedEvents]:
+        """Say that no more events come."""
+        return self._pass_on(self._links[0].finish(), ended=True)
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        links = {str(number): link.state() for number, link in enumerate(self._links)}
+        return State({"told": self._told}, parts=links)
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._told = integer(state.numbers, "told")
+        for number, link in enumerate(self._links):
+            link.restore(state.part(str(number)))
+
+    def _pass_on(self, released: ReleasedEvents, *, ended: bool = False) -> list[ReleasedEvents]:
+        """Let events that a link lets go, late ones too, wait at the next."""
+        found, greatest = [released], self._links[0].greatest
+        for link, slack in zip(self._links[1:], self._slacks[1:], strict=True):
+            rows = as_table(released.rows)
+            if released.late is not None:
+                rows = pa.concat_tables([rows, released.late])
+            watermark = self._told
+            if greatest != NO_TIME:
+                watermark = max(watermark, greatest - slack)
+            released = link.push(EventsArrived(rows, watermark=watermark))
+            if ended:
+                last = link.finish()
+                rows = pa.concat_tables([as_table(released.rows), as_table(last.rows)])
+                released = ReleasedEvents(rows, last.watermark, released.late)
+            found.append(released)
+        return found
+
+
+def _checked(disorder: BoundDisorder) -> BoundDisorder:
+    """Return a disorder whose events were looked at before: none is too far ahead."""
+    settings = tuple((name, None if name == "ahead" else one) for name, one in disorder.settings)
+    return replace(disorder, settings=settings)

@@ -1,0 +1,49 @@
+"""Several queries over one stream, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outpace.errors import BindError
+from outpace.pattern.query import Query, checked_query
+
+
+@dataclass(frozen=True)
+class QueryGroup:
+    """Queries that look at the same events; see `group`.
+
+    Parameters
+    ----------
+    queries
+        The queries, each with a name of its own.
+    """
+
+    queries: tuple[Query, ...]
+
+    def __post_init__(self) -> None:
+        if not self.queries:
+            raise BindError("a group has one query at least", hint="write op.group(first, second)")
+        names = [checked_query(query).name for query in self.queries]
+        for name in names:
+            if names.count(name) > 1:
+                raise BindError(
+                    f"two queries of the group are named '{name}'",
+                    hint='results come by name: write op.Query("other")',
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the queries, which their results come by."""
+        return tuple(query.name for query in self.queries)
+
+
+def group(*queries: Query) -> QueryGroup:
+    """Put queries together that look at the same events, so that these are ordered once for all.
+
+    Examples
+    --------
+    >>> rise = Query("rise").order_by("ts").pattern("A B").define(B="x > A.x")
+    >>> group(rise, Query("fall").order_by("ts").pattern("A B").define(B="x < A.x")).names
+    ('rise', 'fall')
+    """
+    return QueryGroup(queries)
