@@ -16,6 +16,11 @@ class QueryGroup:
     ----------
     queries
         The queries, each with a name of its own.
+
+    Examples
+    --------
+    >>> QueryGroup((Query("rise").pattern("A B"), Query("fall").pattern("A C"))).names
+    ('rise', 'fall')
     """
 
     queries: tuple[Query, ...]
