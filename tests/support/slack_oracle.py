@@ -60,7 +60,7 @@ class SlackOracle:
             self.longest = max([self.longest, *(time - one for one in self._since)])
             self._since = []
             self.greatest = greatest = time
-        else:
+        elif delay:
             self._since.append(time)
         if self.rule == "greatest":
             self.slack = self.longest

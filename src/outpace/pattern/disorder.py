@@ -224,6 +224,9 @@ class AdaptiveSlack(Disorder):
 class MPKSlack(AdaptiveSlack):
     """K is the largest delay so far: nothing is lost once the stream has shown how late it can be.
 
+    How late an event is shows when time goes on, so one that is late before a pause is late by the
+    pause as well. `at_most` bounds that.
+
     Mutschler and Philippsen 2013; Rajendran 2019, 2.3.2.
 
     Examples
@@ -348,6 +351,8 @@ class Sequence(Disorder):
     An event that follows the one before it waits for nothing. A gap is waited for as long as the
     events of the source are apart or gaps have taken to close, on average and two deviations more,
     and never longer than `timeout`. How long is measured by the clock, or by the column `arrival`.
+    Averages are shorter than many gaps take to close: `at_least` is to be what events are usually
+    late by.
 
     Rajendran 2019, 3.2.1, equations 3.1 to 3.11.
 

@@ -167,12 +167,12 @@ TICKS: Final = Figure(
     unit="ms",
     kind=PlotKind.STEPS,
     said="Not in the paper.",
-    here="Ticks in the order in which they were recorded; one arrives at the latest time of those "
-    "up to it. Steps of the clock are 10 ms. Each reorderer with some settings: the further down "
-    "and to the left, the better. An event of the K-slack kinds waits for a later one also where K "
-    "is 0. Where MP-K-slack is not bound, a tick that comes late before a pause counts as late by "
-    "the whole pause, as in the paper. Sequence has the ticks numbered in the order of their "
-    "times.",
+    here="Ticks in the order in which they were recorded. One arrives as early as it can: at the "
+    "latest time of those up to it. Steps of the clock are 10 ms. Each reorderer with some "
+    "settings: the further down and to the left, the better. An event of the K-slack kinds waits "
+    "for a later one also where K is 0. Where MP-K-slack is not bound, a tick that comes late "
+    "before a pause counts as late by the whole pause, as in the paper. Sequence has the ticks "
+    "numbered in the order of their times.",
     log=True,
 )
 

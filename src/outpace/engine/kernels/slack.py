@@ -5,8 +5,8 @@ too far ahead of all others is invalid and changes nothing; any other may raise 
 the watermark stays K behind that and never goes back. They differ in what an event does to K:
 
     FIXED           K stays.
-    GREATEST_DELAY  K is the greatest delay: when time goes on, that of each event which came since
-                    it last did.
+    GREATEST_DELAY  K is the greatest delay: when time goes on, that of each event behind time which
+                    came since it last did.
     QUANTILE        K is a quantile of the delays of all events.
     DISTANCE        K is the average delay of the events behind time, times a factor.
     COVERAGE        K is a part α of the greatest delay; a controller moves α so that windows have
@@ -124,9 +124,9 @@ def follow_times(
         late = time < met[row]
         fates[row] = LATE if late else IN_TIME
         delay = 0 if raised else _later(time, greatest)
-        if not raised:
+        if delay:
             pending = min(pending, time)
-        else:
+        elif raised:
             if pending != _LAST:
                 longest = max(longest, _later(pending, time))
                 pending = _LAST

@@ -148,6 +148,14 @@ def test_figure_2_8() -> None:
     assert found == [(1.0, 40), (0.8875, 35), (0.8375, 33)]
 
 
+def test_an_event_at_the_greatest_time_is_not_late_by_the_pause_behind_it() -> None:
+    kernel = Kernel(SlackOracle("greatest"))
+    assert kernel.follow([5, 5, 100, 99, 98, 300], [1.0] * 6).count(slack.LATE) == 2
+    assert kernel.numbers[slack.SLACK] == 300 - 98
+    kernel.follow([300, 900], [1.0] * 2)
+    assert kernel.numbers[slack.SLACK] == 300 - 98
+
+
 def test_equations_2_4_and_2_5_by_hand() -> None:
     """Rajendran 2019: the latency distance of ten events, in stretches of 10, times a factor of 2.
 
