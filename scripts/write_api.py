@@ -20,6 +20,7 @@ MODULES = {
     "op.schedulers": "outpace.schedulers",
     "op.sources": "outpace.sources",
     "op.log": "outpace.log",
+    "op.ingest": "outpace.ingest",
     "op.simulate": "outpace.simulate",
 }
 _HEAD = """# Python API

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 from outpace.pattern.query import Query, QueryExplanation, register_explainer
 
 if TYPE_CHECKING:
+    from outpace import ingest as ingest
     from outpace import log as log
     from outpace import schedulers as schedulers
     from outpace import simulate as simulate
@@ -149,7 +150,7 @@ __all__ = [
 
 #: Where public names live, by module; each module is loaded when one of its names is first used.
 _HOMES: Final = {
-    "outpace": ("log", "schedulers", "simulate", "sources", "windows"),
+    "outpace": ("ingest", "log", "schedulers", "simulate", "sources", "windows"),
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "outpace.api": ("explain", "match", "search", "sql"),

@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "replay": "replay",
     "top": "top",
     "log": "log",
+    "clock": "clock",
     "simulate": "simulations",
     "study": "studies",
 }

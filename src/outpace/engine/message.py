@@ -72,6 +72,32 @@ class TimerFired:
 
 
 @dataclass(frozen=True)
+class ClockExchange:
+    """A source asked what time it is, and was answered: four times, by two clocks.
+
+    Parameters
+    ----------
+    source
+        Who asked.
+    asked, heard
+        When it asked, and when it heard the answer, by its own clock.
+    received, answered
+        When the question came, and when the answer left, by the clock of reference.
+
+    Examples
+    --------
+    >>> ClockExchange("east", asked=100, received=1150, answered=1160, heard=180).asked
+    100
+    """
+
+    source: str
+    asked: int
+    received: int
+    answered: int
+    heard: int
+
+
+@dataclass(frozen=True)
 class SourceEnded:
     """A source sends no more events; None: none does."""
 
@@ -225,7 +251,7 @@ class Emit:
     watermark: int = NO_TIME
 
 
-Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded
+Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded | ClockExchange
 Instruction: TypeAlias = Emit | SetAside
 
 #: No windows open and none close.

@@ -31,6 +31,7 @@ from outpace.engine.message import (
     AllAnswered,
     Answer,
     Aside,
+    ClockExchange,
     Correct,
     Deliver,
     Delivered,
@@ -48,6 +49,7 @@ from outpace.engine.message import (
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
+from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.runs import sorted_run
@@ -239,6 +241,8 @@ class Front(Stateful):
                 released = self._order.fire(message.at)
             case SourceEnded():
                 released = self._order.finish(message.source)
+            case ClockExchange():
+                released = self._order.compare_clocks(message)
         self._lost = not isinstance(self._order, OrderedInput)
         late, correcting = released.late, None
         if late is not None:
@@ -283,6 +287,10 @@ class Front(Stateful):
     def holding(self) -> str | None:
         """The source that the others wait for; None where there is one, or all have finished."""
         return self._order.holding if isinstance(self._order, _SOURCES) else None
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        return self._order.clock_of(source)
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""

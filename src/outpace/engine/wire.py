@@ -33,6 +33,7 @@ from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events, chosen, no_eve
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.message import (
     Answer,
+    ClockExchange,
     Deliver,
     Emit,
     EventsArrived,
@@ -75,7 +76,7 @@ _RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _CLOCK = 4, 8, 16
+_SOURCE, _SPANS, _CLOCK, _EXCHANGE = 4, 8, 16, 32
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -236,9 +237,13 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
     >>> read_stimulus(pa.py_buffer(write_stimulus(TimeTold(7, "east"))))
     TimeTold(watermark=7, source='east', arrival=-9223372036854775808)
     """
-    flags, watermark = _STIMULI.index(type(stimulus)), 0
     rows: pa.Buffer | bytes = b""
     source = times = b""
+    if isinstance(stimulus, ClockExchange):
+        four = [stimulus.asked, stimulus.received, stimulus.answered, stimulus.heard]
+        times = np.array(four, "<i8").tobytes()
+        return _STIMULUS.join((0, _EXCHANGE), [rows, stimulus.source.encode(), times])
+    flags, watermark = _STIMULI.index(type(stimulus)), 0
     if isinstance(stimulus, TimerFired):
         return _STIMULUS.join((stimulus.at, flags), [rows, source, times])
     if stimulus.source is not None:
@@ -258,7 +263,10 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
         (watermark, flags), (rows, text, clock) = _STIMULUS.part(data)
-        require(0 <= flags < 2 * _CLOCK, "")
+        require(0 <= flags < 2 * _CLOCK or flags == _EXCHANGE, "")
+        if flags == _EXCHANGE:
+            asked, received, answered, heard = np.frombuffer(clock, "<i8").tolist()
+            return ClockExchange(text.to_pybytes().decode(), asked, received, answered, heard)
         kind = flags & _KIND_BITS
         if kind == _STIMULI.index(TimerFired):
             return TimerFired(watermark)

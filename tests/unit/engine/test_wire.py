@@ -16,6 +16,7 @@ from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.message import (
     Answer,
+    ClockExchange,
     Deliver,
     EventsArrived,
     SourceEnded,
@@ -178,7 +179,8 @@ def stimuli(draw: st.DrawFn) -> Stimulus:
     spans = None if draw(st.booleans()) else draw(integers(4)).reshape(-1, 2)
     return draw(
         st.builds(EventsArrived, tables(3), st.just(source), st.just(spans), times, times)
-        | st.builds(TimeTold, any_integer, st.just(source))
+        | st.builds(TimeTold, any_integer, st.just(source), times)
+        | st.builds(ClockExchange, st.just(source or ""), *[any_integer] * 4)
         | st.builds(TimerFired, any_integer)
         | st.builds(SourceEnded, st.just(source))
     )

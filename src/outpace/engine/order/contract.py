@@ -10,10 +10,12 @@ from typing import Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import ClockExchange, EventsArrived
+from outpace.engine.order.drift import ClockReading
 from outpace.engine.rows.rearranged import RearrangedRows
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
+from outpace.errors import DataError
 from outpace.pattern.bind.disorder import BoundDisorder
 
 #: The first column of invalid events says why they are.
@@ -172,6 +174,17 @@ class Order(Stateful, ABC):
     @abstractmethod
     def tell(self, time: int, source: str | None = None, arrival: int = NO_TIME) -> ReleasedEvents:
         """Take a promise; see `TimeTold`."""
+
+    def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
+        """Take what tells how far the clock of a source is from that of reference."""
+        raise DataError(
+            "the clocks of sources count where each has an order of its own",
+            hint="open the query with sources, and with .disorder(op.InOrder()) or another",
+        )
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        return None
 
     @abstractmethod
     def finish(self, source: str | None = None) -> ReleasedEvents:

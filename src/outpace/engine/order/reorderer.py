@@ -300,7 +300,7 @@ class Reorderer(Order):
 
     def _passed(self, rows: pa.Table, behind: Booleans, met: Integers) -> pa.Table:
         """Return events with late ones moved up to where they can still take part."""
-        unit = _units_in(self._order.kind)
+        unit = units_in(self._order.kind)
         times = -(-met[behind] // unit) * unit
         try:
             values = from_integers(times, self._order.kind).cast(self._order.kind)
@@ -365,7 +365,7 @@ def arrivals_of(column: pa.ChunkedArray) -> Integers:
     return as_integers(pc.fill_null(pc.fill_null_forward(column), 0))
 
 
-def _units_in(kind: pa.DataType) -> int:
+def units_in(kind: pa.DataType) -> int:
     """Return how many units of a query's time the steps of a column are apart."""
     if pa.types.is_date(kind):
         return 86_400_000_000

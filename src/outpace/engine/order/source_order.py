@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.grouping import is_ascending
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_reasons
-from outpace.engine.order.reorderer import arrivals_of
+from outpace.engine.order.drift import ClockReading, SourceClock
+from outpace.engine.order.reorderer import arrivals_of, units_in
 from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.sources import (
@@ -34,9 +35,9 @@ from outpace.engine.order.sources import (
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.partition import group_codes, one_array
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
-from outpace.engine.rows.times import as_integers
+from outpace.engine.rows.times import as_integers, from_integers
 from outpace.engine.state import NATURAL, State, integer, integers, require, typed
-from outpace.errors import BindError, DataError, StateError
+from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
@@ -172,6 +173,13 @@ class ReorderedSources(Order):
     events before that, and those that it sends later are late by its own order. Where all are
     silent, all that waits goes on. A source that waits for missing events of its own is not silent.
 
+    Each source has its own clock. Where that was compared with the clock of reference
+    (`outpace.engine.order.drift`), its events go on with the time of reference, which is their own
+    and the drift, and all that is here counts by that; what a source is told, and tells, is by its
+    own. A drift that is measured anew may put an event before the watermark by no more than the
+    error of measuring: then it goes on at the watermark. Where a clock has jumped, such an event is
+    late.
+
     Memory: the events that wait, at most twice. Nobody is refused who is far ahead of the others: a
     host that runs a piece again would be refused again. `wants` tells who is.
 
@@ -187,7 +195,10 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = ("_each", "_waiting", "_counts", "_fresh", "_watermarks", "_finished", "_silence")
+    CHANGED = (
+        *("_each", "_waiting", "_counts", "_fresh", "_watermarks", "_finished", "_silence"),
+        "_clocks",
+    )
 
     def __init__(
         self,
@@ -219,6 +230,9 @@ class ReorderedSources(Order):
         self._silence = None if patience is None else Silence(self._each, patience)
         #: Events that went on although a silent source had not come so far.
         self._unawaited = 0
+        #: The clocks of sources that were compared with that of reference.
+        self._clocks: dict[str, SourceClock] = {}
+        self._unit = units_in(self._order.kind)
 
     @property
     def kind(self) -> str:
@@ -312,6 +326,29 @@ class ReorderedSources(Order):
         told = self._hand_over(name, self._each[name].tell(time))
         return _joined([*before, told, self._released()])
 
+    def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
+        """Take what tells how far the clock of a source is from that of reference."""
+        name = self._known(exchange.source)
+        if self._disorder.late is Late.CORRECT:
+            raise UnsupportedError(
+                "clocks are not compared where late events correct what came out",
+                hint='write late="drop", "pass" or "side"',
+            )
+        if name in self._finished:
+            return self._released()
+        given = []
+        if self._clocks.setdefault(name, SourceClock()).compare(exchange):
+            # What was sent before is as it is; what comes and lies behind the others is late.
+            given.append(self._each[name].tell(self._own_time(name, self._watermark)))
+            self._keep(name, given[-1].rows)
+        self._note_time(name, self._each[name].watermark)
+        return _joined([*map(self._aside, given), self._released()])
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        clock = self._clocks.get(self._known(source))
+        return None if clock is None else clock.reading
+
     def fire(self, at: int) -> ReleasedEvents:
         """Take note that the clock of the host has come to a time, for every source."""
         given = [self._hand_over(source, self._each[source].fire(at)) for source in self._live()]
@@ -342,6 +379,7 @@ class ReorderedSources(Order):
         }
         rows = pa.concat_tables([self._waiting.nothing.rows, *(run.rows for run in self._waiting)])
         parts = {f"source {name}": order.state() for name, order in self._each.items()}
+        parts |= {f"clock {name}": clock.state() for name, clock in self._clocks.items()}
         if self._silence is not None:
             parts["silence"] = self._silence.state()
         return State(numbers, [rows], parts=parts)
@@ -374,6 +412,9 @@ class ReorderedSources(Order):
         for name, watermark in zip(names, watermarks, strict=True):
             self._watermarks[name] = integer({"watermark": watermark}, "watermark")
             self._each[name].restore(state.part(f"source {name}"))
+            if f"clock {name}" in state.parts:
+                self._clocks[name] = SourceClock()
+                self._clocks[name].restore(state.part(f"clock {name}"))
         self._watermark = integer(numbers, "watermark")
         self._finished = set(finished)
         # The patience may have been given since: then its count begins now.
@@ -472,7 +513,7 @@ class ReorderedSources(Order):
                 numbers = np.array([self._numbers[name] for name in shares.names])
                 self._add(replace(admitted, owners=numbers[admitted.owners]))
                 for name, order in zip(shares.names, orders, strict=True):
-                    self._watermarks[name] = max(self._watermarks[name], order.watermark)
+                    self._note_time(name, order.watermark)
                 late = admitted.late
                 return [] if late is None else [self._aside(ReleasedEvents(late, 0, late))]
         pieces = {}
@@ -524,7 +565,8 @@ class ReorderedSources(Order):
         clock = max(clock, silence.now)
         for source in silence.hear({one: max(at, clock) for one, at in spoken.items()}, clock):
             # What it sends from now on is late where the others have passed it.
-            given.append(self._hand_over(source, self._each[source].tell(self._watermark)))
+            told = self._each[source].tell(self._own_time(source, self._watermark))
+            given.append(self._hand_over(source, told))
         return given
 
     def _let_go(self, source: str, due: int | None, now: int) -> list[ReleasedEvents]:
@@ -537,8 +579,8 @@ class ReorderedSources(Order):
 
     def _hand_over(self, source: str, released: ReleasedEvents) -> ReleasedEvents:
         """Let events that a source lets go wait for those of the others; return the rest."""
-        self._watermarks[source] = max(self._watermarks[source], released.watermark)
         self._keep(source, released.rows)
+        self._note_time(source, released.watermark)
         late = released.late
         if late is not None and self._disorder.late is Late.CORRECT:
             # Those go on that are late for their source alone: the others are not so far.
@@ -546,6 +588,21 @@ class ReorderedSources(Order):
             self._keep(source, late.filter(pa.array(~behind)))
             late = late.filter(pa.array(behind)) if behind.any() else None
         return self._aside(replace(released, late=late))
+
+    def _note_time(self, source: str, watermark: int) -> None:
+        """Take note of how far time has come in a source, by its own clock."""
+        if watermark != NO_TIME:
+            self._watermarks[source] = min(watermark + self._drift(source), _NEVER)
+
+    def _drift(self, source: str) -> int:
+        """Return what is added to the times of a source, as exactly as their column has them."""
+        if source not in self._clocks:
+            return 0
+        return round(self._clocks[source].reading.drift / self._unit) * self._unit
+
+    def _own_time(self, source: str, time: int) -> int:
+        """Return a time of reference by the clock of a source."""
+        return time if time == NO_TIME else max(time - self._drift(source), int(NO_TIME))
 
     def _keep(self, source: str, rows: pa.Table | RearrangedRows) -> None:
         if rows.num_rows:
@@ -555,6 +612,13 @@ class ReorderedSources(Order):
 
     def _add(self, admitted: AdmittedEvents) -> None:
         if len(admitted.ticks):
+            if self._clocks:
+                drifts = np.array([self._drift(name) for name in self._names])
+                # None goes on before the watermark.
+                low = self._order.in_ticks(-(-self._watermark // self._unit) * self._unit)
+                scale = self._order.in_ticks(1)
+                ticks = np.maximum(admitted.ticks + scale * drifts[admitted.owners], low)
+                admitted = replace(admitted, ticks=ticks)
             self._fresh.append(admitted)
             self._first = min(self._first, int(admitted.ticks.min()))
             self._counts += np.bincount(admitted.owners, minlength=len(self._counts))
@@ -574,7 +638,8 @@ class ReorderedSources(Order):
         if not fresh:
             return self._waiting.pop(bound)
         if len(fresh) == 1 and fresh[0].places is None:
-            rows = fresh[0].rows.append_column(OWNER, pa.array(fresh[0].owners))
+            rows = self._timed(fresh[0].rows, fresh[0].ticks)
+            rows = rows.append_column(OWNER, pa.array(fresh[0].owners))
             return self._waiting.pop(bound, sorted_run(rows, fresh[0].ticks))
         # All that is due is moved once, wherever it lies.
         due = self._waiting.pop(bound)
@@ -600,12 +665,29 @@ class ReorderedSources(Order):
             ready = int(np.searchsorted(time, bound, sorter=order))
 
         def run(part: Integers) -> SortedRun:
-            whose = pa.array(owner[part])
-            return SortedRun(moved(rows, place[part]).append_column(OWNER, whose), time[part])
+            own = self._timed(moved(rows, place[part]), time[part])
+            return SortedRun(own.append_column(OWNER, pa.array(owner[part])), time[part])
 
         if ready < len(order):
             self._waiting.add(run(order[ready:]))
         return run(order[:ready])
+
+    def _timed(self, rows: pa.Table, ticks: Integers) -> pa.Table:
+        """Return events with their times of reference, where those are not their own."""
+        if not self._clocks:
+            return rows
+        kind = self._order.kind
+        try:
+            if ticks_of(kind) > 1:
+                values = pa.array(ticks).view(kind)
+            else:
+                values = from_integers(ticks, kind).cast(kind)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"a time of reference does not fit into '{self._order.time}'", detail=str(error)
+            ) from None
+        index = rows.schema.get_field_index(self._order.time)
+        return rows.set_column(index, rows.schema.field(index), values)
 
     def _settle(self) -> None:
         """Put events that sources have let go among those that wait."""
@@ -615,19 +697,21 @@ class ReorderedSources(Order):
     def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""
         live, silent = self._live(), self.silent
+        reached = self._watermark
         if live:
-            self._watermark = max(self._watermark, min(self._watermarks[one] for one in live))
+            reached = max(reached, min(self._watermarks[one] for one in live))
         elif silent:
-            self._watermark = max(self._watermark, *self._watermarks.values())
+            reached = max(reached, *self._watermarks.values())
         else:
-            self._watermark = max(self._watermarks.values())
-        bound = self._order.in_ticks(self._watermark) if live else None
+            reached = max(self._watermarks.values())
         aside = []
         for source in silent:
             if self._each[source].buffered:
-                told = self._each[source].tell(self._watermark)
+                told = self._each[source].tell(self._own_time(source, reached))
                 self._keep(source, told.rows)
                 aside.append(self._aside(told))
+        self._watermark = reached
+        bound = self._order.in_ticks(reached) if live else None
         run = self._due(bound)
         if not len(run):
             return _joined([*aside, ReleasedEvents(self._nothing, self._watermark)])

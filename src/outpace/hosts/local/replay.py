@@ -19,6 +19,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.match.contract import Block, Matcher, Outcome, Resume, Task
 from outpace.engine.message import (
     Aside,
+    ClockExchange,
     Emit,
     EventsArrived,
     Instruction,
@@ -373,6 +374,8 @@ class Replay(Iterator[ReplayedStep]):
     def _title(self, stimulus: Stimulus) -> str:
         if isinstance(stimulus, TimerFired):
             return f"clock {stimulus.at}"
+        if isinstance(stimulus, ClockExchange):
+            return f"clock of {stimulus.source}"
         of = "" if stimulus.source is None else f" of {stimulus.source}"
         if isinstance(stimulus, EventsArrived):
             rows = stimulus.rows.num_rows

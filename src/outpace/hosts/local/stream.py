@@ -35,6 +35,7 @@ from outpace.engine.event import EVENT_ID
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
+    ClockExchange,
     Emit,
     EventsArrived,
     Instruction,
@@ -47,6 +48,7 @@ from outpace.engine.message import (
 from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.contract import OrderCounters, with_reasons
+from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.sources import SourceMerge
 from outpace.engine.rows.deadlines import NEVER
 from outpace.engine.rows.times import as_integer, from_integers
@@ -57,7 +59,7 @@ from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.group import GroupMatcher
-from outpace.pattern.argument import a_flag, a_text, an_instance, some_names
+from outpace.pattern.argument import a_flag, a_text, a_whole_number, an_instance, some_names
 from outpace.pattern.bind.check import check_clauses
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.bound import BoundQuery
@@ -426,6 +428,30 @@ class StreamMatcher:
         kind = _time_type(self._bound("take a heartbeat").spec.bound)
         self._check_source(source)
         return self._step(TimeTold(as_integer(time, kind), source, clock_time()))
+
+    def compare_clocks(self, exchange: ClockExchange) -> pa.Table:
+        """Take what tells how far the clock of a source is from ours; return what became final.
+
+        From now on its rows count by our time: the time column is changed by the drift that was
+        measured. See `outpace.ingest.ClockSync`, which measures it.
+        """
+        self._bound("compare clocks")
+        an_instance(
+            exchange, ClockExchange, "an exchange", hint="write op.ingest.ClockExchange(...)"
+        )
+        self._check_source(exchange.source)
+        for name in ("asked", "received", "answered", "heard"):
+            a_whole_number(getattr(exchange, name), name, error=DataError)
+        return self._step(exchange)
+
+    @property
+    def clocks(self) -> dict[str, ClockReading]:
+        """What is known of the clocks of sources: drift, bound, exchanges and jumps of each."""
+        if self._operator is None or self._identifiers is None:
+            return {}
+        front = self._operator.front
+        known = {source: front.clock_of(source) for source in self._identifiers}
+        return {source: reading for source, reading in known.items() if reading is not None}
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on; one that is too far ahead of the others must wait."""

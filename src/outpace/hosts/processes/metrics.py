@@ -41,6 +41,9 @@ class SourceMetrics:
         How far the watermark of the source stays behind its greatest time, in units of time.
     silent
         1 while it says nothing and the others do not wait for it any more, else 0.
+    drift, drift_bound, clock_jumps
+        What is added to its times, how far that may be off, in microseconds, and how often its
+        clock was set; where clocks are compared.
     """
 
     events: int = 0
@@ -49,6 +52,9 @@ class SourceMetrics:
     late: int = 0
     invalid: int = 0
     silent: int = 0
+    drift: int = 0
+    drift_bound: int = 0
+    clock_jumps: int = 0
 
 
 @dataclass(slots=True)

@@ -46,6 +46,7 @@ from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
 from outpace.hosts.processes.worker import WorkResult
+from outpace.ingest.clock import ClockSync
 from outpace.ingest.pace import Paced
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
@@ -75,6 +76,7 @@ def run(
     memory: int = MEMORY,
     batch_rows: int = BLOCK_ROWS,
     aside: Callable[[str, pa.Table], None] | None = None,
+    clocks: ClockSync | None = None,
 ) -> Run:
     """Run a query over sources, with its instances in processes of their own.
 
@@ -94,6 +96,9 @@ def run(
         How many events are read from a source at a time.
     aside
         Called with "late" or "invalid" and such events, where the query has disorder.
+    clocks
+        What compares the clocks of the sources with that of this machine; their events then count
+        by the time of this machine. The query has disorder, `op.InOrder()` at least.
 
     Returns
     -------
@@ -124,6 +129,13 @@ def run(
     if aside is not None and not callable(aside):
         hint = "write aside=lambda why, rows: print(why, rows)"
         raise BindError(f"aside is a function, not {shown(aside)}", hint=hint)
+    if clocks is not None:
+        an_instance(clocks, ClockSync, "what compares clocks", hint="write op.ingest.ClockSync()")
+        if len(given) < 2 or query.order_of_arrival is None:
+            raise BindError(
+                "clocks are compared where several sources have an order of their own",
+                hint="run on several sources, with .disorder(op.InOrder()) or another",
+            )
     merge_of(given)  # refuses sources that do not go together
     if len(given) > 1 and not _orders_by(query, given[0].time):
         raise BindError(
@@ -143,7 +155,7 @@ def run(
             replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
         )
     useful = _within_use(query)
-    return Run(useful, list(given), rate_control, memory, batch_rows, aside)
+    return Run(useful, list(given), rate_control, memory, batch_rows, aside, clocks)
 
 
 def match_in_processes(query: Query, table: pa.Table, progress: Progress | None = None) -> pa.Table:
@@ -191,9 +203,10 @@ class Run:
         memory: int,
         batch_rows: int,
         aside: Callable[[str, pa.Table], None] | None,
+        clocks: ClockSync | None = None,
     ) -> None:
         self._query = query
-        self._aside = aside
+        self._aside, self._clocks = aside, clocks
         self._sources = sources
         self._memory = memory
         self._batch_rows = batch_rows
@@ -267,10 +280,12 @@ class Run:
         if self._operator is None:
             return
         operator = self._operator
+        yield from self._compare_clocks(operator)
         for source, item in before.items():
             yield from self._push(operator, source, item)
         while not self._stopped.is_set():
             reader.listen()
+            yield from self._compare_clocks(operator)
             now, timer, item = clock_time(), operator.front.timer, None
             source = self._next_source(operator, reader) if self._reading else ""
             # What came before the time of a timer is not late for it.
@@ -293,6 +308,12 @@ class Run:
             operator.receive(self._pause(operator, item), [reader.wakes] if quiet else [])
             yield operator.pop()
             self._look(operator)
+
+    def _compare_clocks(self, operator: ParallelOperator) -> Iterator[pa.Table]:
+        """Let the operator know what was heard of the clocks of its sources."""
+        for exchange in [] if self._clocks is None else self._clocks.take():
+            if exchange.source in (self._names or ()):
+                yield from operator.push(exchange)
 
     @property
     def _reading(self) -> bool:
@@ -432,6 +453,10 @@ class Run:
             order = operator.front.order_counters(source)
             counted.buffered, counted.slack = order.buffered, order.slack
             counted.silent = order.silent
+            reading = operator.front.clock_of(source) if self._clocks is not None else None
+            if reading is not None:
+                counted.drift, counted.drift_bound = reading.drift, reading.bound
+                counted.clock_jumps = reading.jumps
         for known, load in zip(self.metrics.instances, front.loads, strict=True):
             known.waiting = load
         total = self.metrics.operator

@@ -22,6 +22,7 @@ from outpace.engine.codec.table import read_table
 from outpace.engine.message import (
     Answer,
     Aside,
+    ClockExchange,
     Deliver,
     Delivered,
     Emit,
@@ -188,6 +189,8 @@ def told(stimulus: Stimulus) -> str:
             return f"clock: {stimulus.at}"
         case SourceEnded():
             return f"end of {stimulus.source or 'all'}"
+        case ClockExchange():
+            return f"clock of {stimulus.source}"
 
 
 # --- One place -----------------------------------------------------------------------------------
