@@ -10,9 +10,9 @@ The public names, nothing else:
 - `windows`: which stretches of a stream a query looks at;
 - `Operator`, `EventOperator`, `SharedOperator` with `WindowBlock` and `WindowRows`: what is run in
   windows in place of a pattern;
-- `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Watermark`: how far
-  the events of a stream are out of order;
-- `log`: events in files that streams are read from;
+- `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Punctuation`: how
+  far the events of a stream are out of order;
+- `log`: events in files that streams are read from; `ingest`: the clocks of sources;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
 - `simulate`: what latency and throughput queries will have on which machines;
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
         InOrder,
         KSlack,
         MPKSlack,
+        Punctuation,
         Quantile,
         Sequence,
-        Watermark,
     )
     from outpace.pattern.group import QueryGroup, group
     from outpace.pattern.operator import (
@@ -107,6 +107,7 @@ __all__ = [
     "Operator",
     "OutpaceError",
     "PatternSyntaxError",
+    "Punctuation",
     "Quantile",
     "Query",
     "QueryGroup",
@@ -121,7 +122,6 @@ __all__ = [
     "StateError",
     "StreamMatcher",
     "UnsupportedError",
-    "Watermark",
     "WindowBlock",
     "WindowRows",
     "classifier",
@@ -171,9 +171,9 @@ _HOMES: Final = {
         "KSlack",
         "LDOP",
         "MPKSlack",
+        "Punctuation",
         "Quantile",
         "Sequence",
-        "Watermark",
     ),
     "outpace.pattern.group": ("QueryGroup", "group"),
     "outpace.pattern.operator": (

@@ -81,7 +81,7 @@ def _disorder() -> Iterator[Case]:
         said = f"{name}, {label}{', by key' if keyed else ''}"
         yield Case(said, by_key.disorder(disorder), EVENTS, _pushed(LATE))
     for name in ("next", "absence", "time windows"):
-        query = QUERIES[name].disorder(op.Watermark(late="side"))
+        query = QUERIES[name].disorder(op.Punctuation(late="side"))
         for slack in (6, 2):
             yield Case(
                 f"{name}, time told {slack} behind", query, EVENTS, tuple(_told(LATE, slack))

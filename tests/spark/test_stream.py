@@ -213,7 +213,7 @@ def test_matches_that_are_ordered_by_another_time_than_that_of_their_events(
     want = op.match(op.match(table, pairs), follow)
     assert want.num_rows
     assert ordered(rows_of(streaming, tmp_path)) == ordered(want.to_pylist())
-    told = follow.disorder(op.Watermark())
+    told = follow.disorder(op.Punctuation())
     with pytest.raises(BindError, match="do not tell the time in 'at'"):
         op.match(matched, told)
 
@@ -225,7 +225,7 @@ def test_the_watermark_of_the_dataframe_is_the_slack(
     table = pa.table({"id": [0, 1, 2, 3], "ts": at, "kind": list("acbd")})
     write_pieces([table.slice(0, 2), table.slice(2, 1), table.slice(3)], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
-    asked = kinds("A -> B").disorder(op.Watermark())
+    asked = kinds("A -> B").disorder(op.Punctuation())
     with pytest.raises(BindError, match="no watermark on 'ts'"):
         op.match(stream, asked)
     run(op.match(stream.withWatermark("ts", "2 seconds"), asked), tmp_path)

@@ -298,7 +298,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     ),
     "InOrder": (op.InOrder, {"late": "drop", "invalid": "fail", "ahead": 5}),
     "KSlack": (op.KSlack, {"slack": 2, "late": "drop", "invalid": "fail", "ahead": 5}),
-    "Watermark": (op.Watermark, {"late": "drop", "invalid": "fail", "ahead": 5}),
+    "Punctuation": (op.Punctuation, {"late": "drop", "invalid": "fail", "ahead": 5}),
     "windows.count": (windowed(op.windows.count), {"size": 2, "slide": 1, "offset": 0}),
     "windows.time": (windowed(op.windows.time), {"size": 2, "slide": 1, "offset": 0}),
     "windows.session": (windowed(op.windows.session), {"gap": 2}),

@@ -34,7 +34,7 @@ from outpace.ingest.log.options import check_start, first_offset
 from outpace.ingest.log.options import read_options as read_log_options
 from outpace.ingest.log.reader import Log
 from outpace.pattern.bind.query import bind
-from outpace.pattern.disorder import InOrder, Watermark
+from outpace.pattern.disorder import InOrder, Punctuation
 from outpace.pattern.query import Query
 from outpace.report.table import counted, counted_bytes
 
@@ -54,7 +54,7 @@ def why_spark(
         return "sources are told apart there"
     if request.operator is not None or request.instance_count > 1 or not request.order:
         return "the query is divided there"
-    if isinstance(additions.of(request).order_of_arrival, Watermark):
+    if isinstance(additions.of(request).order_of_arrival, Punctuation):
         return "the watermark is told there"
     feed = feed_of(source, columns)
     if isinstance(feed, str):

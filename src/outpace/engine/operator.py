@@ -72,7 +72,7 @@ from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, missing_column, other_type
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
-from outpace.pattern.disorder import Watermark
+from outpace.pattern.disorder import Punctuation
 from outpace.pattern.notation.disorder import disorder_clauses
 from outpace.pattern.operator import SharedOperator
 from outpace.pattern.schedulers import Scheduler
@@ -449,7 +449,7 @@ class Front(Stateful):
     def _follow(self) -> None:
         """Take the matches of another stream from now on, whose watermarks tell the time."""
         bound, before = self._spec.bound, self._order
-        disorder = bind_disorder(self._spec.query.disorder(Watermark()), bound.schema)
+        disorder = bind_disorder(self._spec.query.disorder(Punctuation()), bound.schema)
         self._order = make_order(bound, disorder, self._spec.arriving)
         self._follows = True
         if isinstance(before, OrderedInput):

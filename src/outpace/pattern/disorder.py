@@ -74,9 +74,9 @@ class Disorder:
     invalid
         "fail" or "quarantine".
     ahead
-        An event whose time is further than this ahead of all events before it, or with `Watermark`
-        of the time that was told last, is invalid; by default none is. A duration such as "1 hour",
-        or an integer in units of an integer time column.
+        An event whose time is further than this ahead of all events before it, or with
+        `Punctuation` of the time that was told last, is invalid; by default none is. A duration
+        such as "1 hour", or an integer in units of an integer time column.
     arrival
         A column that says when events arrived, a timestamp or an integer. With it, what is late
         does not depend on how the stream is cut into pieces. Without it the events of a piece
@@ -185,15 +185,15 @@ class KSlack(Disorder):
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark(Disorder):
+class Punctuation(Disorder):
     """An event waits until it is told that no earlier one comes.
 
-    In process `advance` tells it. On Spark it is the watermark of the stream, which
-    `withWatermark` gave the time column.
+    In process `advance` tells it, or the heartbeats and ends of sources. On Spark it is the
+    watermark of the stream, which `withWatermark` gave the time column.
 
     Examples
     --------
-    >>> Watermark(late="pass", ahead="1 hour").ahead
+    >>> Punctuation(late="pass", ahead="1 hour").ahead
     datetime.timedelta(seconds=3600)
     """
 

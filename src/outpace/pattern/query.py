@@ -433,8 +433,8 @@ class Query(Clauses):
         Parameters
         ----------
         disorder
-            `op.KSlack("2 s")` waits for events that are two seconds late, `op.Watermark()` until it
-            is told that none comes; `op.InOrder(late="side")` expects order. Each says what
+            `op.KSlack("2 s")` waits for events that are two seconds late, `op.Punctuation()` until
+            it is told that none comes; `op.InOrder(late="side")` expects order. Each says what
             becomes of late and invalid events.
         """
         hint = 'write disorder(op.KSlack("2 s"))'

@@ -260,7 +260,7 @@ def test_an_instance_without_events_hears_the_time():
 
 
 def test_time_that_is_told_releases_events():
-    chain = simulated(kinds("A -> B").disorder(op.Watermark()))
+    chain = simulated(kinds("A -> B").disorder(op.Punctuation()))
     chain.batch(table([event(0, 2, "b"), event(1, 1, "a")]), watermark=1)
     assert chain.out[CellKind.MATCHES] == []
     chain.batch(SCHEMA.empty_table(), watermark=3)
@@ -268,7 +268,7 @@ def test_time_that_is_told_releases_events():
 
 
 def test_time_goes_as_far_as_all_who_tell_it_promise():
-    plan = plan_stream(kinds("A -> B").disorder(op.Watermark()), SCHEMA, 1)
+    plan = plan_stream(kinds("A -> B").disorder(op.Punctuation()), SCHEMA, 1)
     stage = plan.stages[0].make()
     rows = plan.packing.pack(table([event(0, 4, "a")]))
     pulses = [plan.packing.pulse(watermark) for watermark in (9, 5)]
@@ -489,7 +489,7 @@ def test_a_source_that_says_nothing_holds_the_others_back():
 
 
 def test_time_that_is_told_holds_for_every_source():
-    query = kinds("A -> !B").disorder(op.Watermark())
+    query = kinds("A -> !B").disorder(op.Punctuation())
     compared = Compared(query, 1, 1, ("east", "west"))
     for told, found in ((1, 0), (2, 0), (20, 1)):
         rows = sourced([(2, "a", "p", 0, "east")] if told == 1 else [])

@@ -21,7 +21,7 @@ from outpace.engine.packing import Packing
 from outpace.engine.stage import StagePart, StageSpec, restore_stage
 from outpace.errors import StateError
 from outpace.pattern.bind.disorder import bind_disorder
-from outpace.pattern.disorder import InOrder, KSlack, Watermark
+from outpace.pattern.disorder import InOrder, KSlack, Punctuation
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.schedulers import Batches, LeastLoaded, RoundRobin, Scheduler
@@ -217,7 +217,7 @@ def test_an_instance_without_windows_holds_nobody_back() -> None:
 
 def test_time_alone_closes_windows_and_lets_their_matches_out() -> None:
     query = PATTERNS["strict"].over(TimeWindows(10, 10)).instances(2, RoundRobin())
-    simulation = Simulation(query.disorder(Watermark()), SCHEMA)
+    simulation = Simulation(query.disorder(Punctuation()), SCHEMA)
     given = simulation.run([events(ts=[1, 2], kind=["a", "b"])])
     assert not given.tables(CellKind.MATCHES)
     given = simulation.run([events(ts=[])], told=9)

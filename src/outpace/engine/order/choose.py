@@ -29,9 +29,9 @@ from outpace.pattern.disorder import (
     InOrder,
     KSlack,
     MPKSlack,
+    Punctuation,
     Quantile,
     Sequence,
-    Watermark,
 )
 
 Make: TypeAlias = Callable[..., Order]
@@ -55,7 +55,7 @@ def _by(rule: Callable[[BoundDisorder], SlackRule | None]) -> Make:
 ORDERS: Final[dict[type[Disorder], Make]] = {
     InOrder: partial(Reorderer, rule=fixed(0), in_order=True),
     KSlack: _by(rules.fixed_slack),
-    Watermark: _by(lambda _: None),
+    Punctuation: _by(lambda _: None),
     MPKSlack: _by(rules.greatest_delay),
     AQKSlack: _by(rules.window_coverage),
     LDOP: _by(rules.latency_distance),

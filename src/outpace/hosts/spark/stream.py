@@ -44,7 +44,7 @@ from outpace.hosts.spark.stages import (
     unpack,
     unpack_all,
 )
-from outpace.pattern.disorder import KSlack, Watermark
+from outpace.pattern.disorder import KSlack, Punctuation
 from outpace.pattern.query import Query
 from outpace.plan.stream import StreamPlan, plan_stream
 
@@ -221,15 +221,15 @@ def _with_clock(frame: DataFrame, query: Query, before: _Chain | None) -> Query:
     if before is not None:
         column = query.order[0].column if query.order else ""
         tells_time = before.plan.tells_time_in(column)
-        if isinstance(disorder, Watermark) and query.order and not tells_time:
+        if isinstance(disorder, Punctuation) and query.order and not tells_time:
             raise BindError(
                 f"the matches of '{before.plan.bound.query.name}' do not tell the time in "
                 f"'{column}'",
                 hint="order by the time of one of their events, with WITHIN or time windows, or "
                 "use op.KSlack",
             )
-        return query.disorder(Watermark()) if tells_time and disorder is None else query
-    if not isinstance(disorder, Watermark) or not query.order:
+        return query.disorder(Punctuation()) if tells_time and disorder is None else query
+    if not isinstance(disorder, Punctuation) or not query.order:
         return query
     name = query.order[0].column
     fields = {field.name: field for field in frame.schema.fields}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from outpace.errors import BindError
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
-from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Watermark
+from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Punctuation
 from outpace.pattern.duration import print_duration
 from outpace.pattern.query import Query
 from outpace.pattern.setting import (
@@ -108,7 +108,7 @@ class BoundDisorder:
     @property
     def told(self) -> bool:
         """Whether the watermark is told, and nothing else says what time it is."""
-        return isinstance(self.value, Watermark)
+        return isinstance(self.value, Punctuation)
 
     def __str__(self) -> str:
         own = [one for one in settings_of(type(self.value)) if one not in settings_of(Disorder)]

@@ -1,7 +1,7 @@
 """Disorder as text: the clause DISORDER and the Python call, read and printed.
 
     DISORDER SLACK '2 s' LATE SIDE INVALID QUARANTINE AHEAD '1 hour'
-    DISORDER WATERMARK ...                  -- time is told
+    DISORDER PUNCTUATION ...                -- time is told
     DISORDER NONE ...                       -- events come in order, piece by piece
 
 A kind has a word, in `KINDS`. Settings that it cannot do without follow the word in their order.
@@ -25,9 +25,9 @@ from outpace.pattern.disorder import (
     InOrder,
     KSlack,
     MPKSlack,
+    Punctuation,
     Quantile,
     Sequence,
-    Watermark,
 )
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Literal
@@ -56,7 +56,7 @@ KINDS: Final[dict[str, type[Disorder]]] = {
     "LDOP": LDOP,
     "QUANTILE": Quantile,
     "SEQUENCE": Sequence,
-    "WATERMARK": Watermark,
+    "PUNCTUATION": Punctuation,
     "NONE": InOrder,
 }
 

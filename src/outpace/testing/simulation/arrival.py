@@ -29,8 +29,8 @@ from outpace.pattern.disorder import (
     KSlack,
     Late,
     MPKSlack,
+    Punctuation,
     Quantile,
-    Watermark,
 )
 from outpace.pattern.query import Query
 
@@ -268,7 +268,7 @@ def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bo
     invalid = "quarantine" if own else "fail"
     ahead = duration(AHEAD, unit) if own and random.random() < 0.5 else None
     if random.random() < 0.2:
-        return Watermark(late=late, invalid=invalid)
+        return Punctuation(late=late, invalid=invalid)
     if in_order and random.random() < 0.4:
         return InOrder(late=late, invalid=invalid, ahead=ahead)
     if own and random.random() < 0.2:
@@ -378,7 +378,7 @@ class OrderModel:
             fresh.append(event)
         for time in sorted(seen):
             self._see(time)
-        if not isinstance(disorder, Watermark) and self._greatest != NO_TIME:
+        if not isinstance(disorder, Punctuation) and self._greatest != NO_TIME:
             behind = self._greatest - (0 if in_order else self.slack)
             self.time = max(self.time, behind)
         self._waiting += fresh

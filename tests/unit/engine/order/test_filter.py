@@ -142,7 +142,7 @@ def test_events_of_several_sources_are_dropped_where_each_has_its_order():
 
 def test_other_reorderers_let_every_event_wait():
     assert op.LDOP.filters
-    for kind in (op.KSlack, op.MPKSlack, op.Quantile, op.AQKSlack, op.Sequence, op.Watermark):
+    for kind in (op.KSlack, op.MPKSlack, op.Quantile, op.AQKSlack, op.Sequence, op.Punctuation):
         assert not kind.filters
 
 

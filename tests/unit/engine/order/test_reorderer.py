@@ -22,7 +22,7 @@ from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.errors import BindError, DataError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
-from outpace.pattern.disorder import Disorder, InOrder, KSlack, Late, Watermark
+from outpace.pattern.disorder import Disorder, InOrder, KSlack, Late, Punctuation
 from outpace.pattern.query import Query
 from outpace.pattern.values import TIME_LIMIT
 
@@ -160,7 +160,7 @@ def streams(draw: st.DrawFn) -> tuple[Model, Disorder, pa.Schema, list[tuple[lis
     which = draw(st.sampled_from(["in order", "slack", "watermark"]))
     disorder: Disorder = KSlack(spans[0], **options)
     if which != "slack":
-        disorder = InOrder(**options) if which == "in order" else Watermark(**options)
+        disorder = InOrder(**options) if which == "in order" else Punctuation(**options)
     small = st.none() | st.integers(0, 2)
     times = (
         st.none() | st.integers(0, 40)
@@ -288,7 +288,7 @@ def test_a_late_event_that_passes_in_order_takes_the_place_of_the_last_event():
 
 def test_a_late_event_cannot_pass_beyond_its_type():
     schema = pa.schema([("ts", pa.int8())])
-    tested = reorderer(("ts",), schema, Watermark(late="pass"))
+    tested = reorderer(("ts",), schema, Punctuation(late="pass"))
     tested.push(EventsArrived(schema.empty_table(), watermark=1000))
     with pytest.raises(DataError, match="cannot pass at 1000"):
         tested.push(EventsArrived(pa.table({"ts": [1]}, schema)))

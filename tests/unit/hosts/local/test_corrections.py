@@ -106,7 +106,7 @@ KINDS = st.sampled_from(
         lambda slack: op.KSlack(slack, late="correct", horizon=50),
         lambda slack: op.MPKSlack(late="correct", horizon=50),
         lambda slack: op.InOrder(late="correct", horizon=50),
-        lambda slack: op.Watermark(late="correct", horizon=50),
+        lambda slack: op.Punctuation(late="correct", horizon=50),
         lambda slack: op.Sequence("1 s", late="correct", horizon=50),
     ]
 )

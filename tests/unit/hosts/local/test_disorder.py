@@ -128,7 +128,7 @@ def test_telling_the_time_gives_what_slack_gives(drawn, places):
     table, arrival, slack = drawn
     query = QUERIES["deadline"].partition_by("key")
     waiting = op.open(query.disorder(op.KSlack(slack)), schema=table.schema)
-    told = op.open(query.disorder(op.Watermark()), schema=table.schema)
+    told = op.open(query.disorder(op.Punctuation()), schema=table.schema)
     greatest = None
     for part in cut(table.take(pa.array(arrival, pa.int64())), places):
         times = part["ts"].to_pylist()

@@ -113,7 +113,7 @@ def drawn_query(random: Random, name: str) -> op.Query:
         op.KSlack(random.randint(0, 5), **settings),
         op.KSlack(random.randint(0, 5), **settings),
         op.MPKSlack(**settings),
-        op.Watermark(**settings),
+        op.Punctuation(**settings),
         op.InOrder(**settings),
         op.LDOP(window=10, **settings),
     ]

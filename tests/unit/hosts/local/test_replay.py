@@ -58,7 +58,7 @@ QUERIES = {
     "all rows": PATTERNS["within"].partition_by("key").all_rows_per_match(),
     "slack": PATTERNS["within"].disorder(op.KSlack(2, late="side", invalid="quarantine")),
     "late pass": PATTERNS["any"].within(6).disorder(op.KSlack(1, late="pass")),
-    "watermark": PATTERNS["next"].within(6).disorder(op.Watermark(late="side")),
+    "watermark": PATTERNS["next"].within(6).disorder(op.Punctuation(late="side")),
     "in order": PATTERNS["strict"].disorder(op.InOrder(late="side")),
 }
 
