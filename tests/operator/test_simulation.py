@@ -145,6 +145,14 @@ def test_queries_of_users_are_run_with_faults() -> None:
             assert simulate_operator(query, EVENTS, seed=seed).query.tree == pairs.tree
 
 
+def test_queries_over_an_uncertain_order_are_run_with_faults() -> None:
+    pairs = op.Query("q").order_by("ts").pattern("A -> !C -> B").no_skip().within(9).uncertain(2)
+    pairs = pairs.define(A="v < 5", B="v > 4", C="v = 9").measures(a="A.ts", b="B.ts", v="B.v")
+    for seed in range(10):
+        for query in (pairs, pairs.partition_by("key"), pairs.uncertain(3, source="key")):
+            simulate_operator(query, EVENTS, seed=seed)
+
+
 def test_windows_with_a_drift_are_run_with_faults() -> None:
     total = op.Query("q").order_by("ts").pattern("A+").measures(total="SUM(v)", n="COUNT(*)")
     queries = [

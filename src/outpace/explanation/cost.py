@@ -24,6 +24,8 @@ def cost_section(
     query: Query, program: Program, conditions: Sequence[Condition], step_budget: int
 ) -> list[str]:
     """Say how the work grows with the number of rows."""
+    if query.uncertainty is not None:
+        return ["for each start the rows that may follow it in some order, and each match once"]
     if query.effective_selection is Selection.ALL:
         return [*_all_matches(query, program), *_quadratic(query, program)]
     longest = longest_strict(program)
@@ -90,6 +92,8 @@ def memory_section(query: Query, program: Program, task: Task | None) -> list[st
         kept = "keeps rows of open windows, from the first open start on"
     elif query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST:
         kept = f"keeps rows of the last {_duration(query)} per partition"
+        if query.uncertainty is not None:
+            kept = f"keeps rows of the last {_duration(query)}, and twice the bound, per partition"
     elif longest is not None:
         kept = f"keeps at most the last {counted(longest, 'row')} per partition"
     elif query.bound is not None:

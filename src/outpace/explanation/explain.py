@@ -220,12 +220,15 @@ _NO_MEASURES = {
 _MATCHERS = {
     "graph": "by the graph, which shares the work of all matches that overlap",
     "kernel": "by the kernel, a compiled search for the preferred match of each start",
+    "uncertain order": "in every order that the bound allows, by a compiled search",
     "twin": "by the twin, plain Python, as no compiled matcher covers the query",
 }
 
 
 def _selection(query: Query) -> str:
     """Say which candidates become matches, defaults included."""
+    if query.uncertainty is not None:
+        return "every match that some order has, and whether every order has it"
     after = query.effective_skip
     preferred = query.effective_selection is Selection.PREFERRED
     words = ["the preferred match of each start" if preferred else "all matches of each start"]

@@ -89,7 +89,7 @@ def _all_queries() -> list[Query]:
         .define(A="type = 0", B="type = 1")
         .measures(at="B.ts")
     )
-    return [pairs, pairs.skip_past_last_row()]
+    return [pairs, pairs.skip_past_last_row(), pairs.uncertain(1)]
 
 
 def _windows() -> list[WindowSpec]:

@@ -160,6 +160,30 @@ class BoundMeasure:
     expression: BoundExpression
 
 
+@dataclass(frozen=True, slots=True)
+class BoundUncertainty:
+    """How uncertain the order of events is, in units of the time column.
+
+    Parameters
+    ----------
+    bound
+        Two events at most so far apart may have happened in either order.
+    within
+        The bound of WITHIN, exclusively.
+    source
+        The column of the source of an event, or None.
+    """
+
+    bound: int
+    within: int
+    source: str | None
+
+    @property
+    def reach(self) -> int:
+        """How far before the last event of a match the events may lie that decide about it."""
+        return self.within + 2 * self.bound
+
+
 @dataclass(frozen=True)
 class BoundQuery:
     """A query that fits a schema.
@@ -203,6 +227,7 @@ class BoundQuery:
     columns: tuple[str, ...]
     output: pa.Schema
     warnings: tuple[str, ...] = ()
+    uncertainty: BoundUncertainty | None = None
 
     @property
     def matched(self) -> pa.Schema:

@@ -114,6 +114,22 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """How far apart two events may be that may have happened in another order.
+
+    Parameters
+    ----------
+    bound
+        The time between them at most; an integer counts in units of an integer time column.
+    source
+        The column that names the source of an event: those of one source are in order.
+    """
+
+    bound: datetime.timedelta | int
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """At most `count` matches per start or per partition."""
 
@@ -147,6 +163,7 @@ class Clauses:
     selection: Selection | None = None
     consumption: Consume = Consume.NONE
     limits: tuple[Limit, ...] = ()
+    uncertainty: Uncertainty | None = None
     operator: Callable[[], Operator] | None = None
     windows: WindowSpec | None = None
     #: By how much the places of events in windows are uncertain.
@@ -357,6 +374,31 @@ class Query(Clauses):
         counted = one_of(Per, per, "limit")
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
         return replace(self, limits=(*kept, Limit(most, counted)))
+
+    def uncertain(self, bound: str | datetime.timedelta | int, source: str | None = None) -> Query:
+        """Find each match that some order of the events has, and say whether every order has it.
+
+        The result has a column `confidence` behind the others: CONFIRMED where the match is found
+        in whatever order the events happened, UNCERTAIN where it is found in some.
+
+        Parameters
+        ----------
+        bound
+            Two events that are at most so far apart may have happened in either order: "50 ms", a
+            timedelta, or an integer in units of an integer time column. For clocks that are known
+            to within half of a round trip, it is the longest round trip.
+        source
+            The column that names the source of an event. Events of one source are in order.
+        """
+        value = a_duration(bound, "uncertain")
+        if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
+            raise BindError(
+                f"uncertain must be longer than nothing, not {shown(bound)}",
+                hint='write uncertain("50 ms"), or a number in units of the time column',
+            )
+        if source is not None:
+            a_text(source, "the column of sources", hint='write uncertain("50 ms", source="site")')
+        return replace(self, uncertainty=Uncertainty(value, source))
 
     def over(
         self,

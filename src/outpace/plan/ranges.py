@@ -43,6 +43,7 @@ def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple
             query.rows is not RowsPerMatch.ONE and program.matches_unseen and not every_start
         ),
         "matches are numbered": bound.has(MatchOrdinal),
+        "the order of events is uncertain": query.uncertainty is not None,
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
         "unmatched rows are asked for": query.rows is RowsPerMatch.ALL_WITH_UNMATCHED,

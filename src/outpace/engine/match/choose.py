@@ -25,6 +25,10 @@ def choose_matcher(task: Task) -> MatcherChoice:
     The graph shares the work of all matches that overlap, the kernel searches for the preferred
     match of each start, and the twin, plain Python, covers everything else.
     """
+    if task.bound.uncertainty is not None:
+        from outpace.engine.match.uncertain import UncertainMatcher
+
+        return MatcherChoice("uncertain order", UncertainMatcher(task))
     if not (task.timeouts or is_disabled()):
         if task.bound.query.effective_selection is Selection.ALL:
             from outpace.engine.match.graph import make_graph_matcher

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.arrays import NO_TIME, Booleans, Integers
 from outpace.engine.match.program import Program
 from outpace.errors import MatchError
 from outpace.pattern.bound import BoundQuery
@@ -165,6 +165,8 @@ class BlockMatches:
         For each match the arrival number of the row that made it final; for one that only the end
         of the input made final, the number of the row that would have come next. Never falls within
         a segment.
+    confirmed
+        For each match whether every order of the events has it; None where their order is certain.
     """
 
     segment: Integers
@@ -174,6 +176,7 @@ class BlockMatches:
     rows: Integers
     positions: Integers
     settled: Integers
+    confirmed: Booleans | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

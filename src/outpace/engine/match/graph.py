@@ -246,7 +246,7 @@ class GraphMatcher:
         Unless they are to be listed, matches are given up after each turn.
         """
         rules = self.rules
-        shift = _row_shift(block)
+        shift = row_shift(block)
         barriers = resume.barrier + shift
         numbers = resume.number.copy()
         consumed = np.zeros(block.size, np.bool_)
@@ -263,7 +263,7 @@ class GraphMatcher:
             takes_max, self.task.pace.work, rules.targets,
         )  # fmt: skip
         if self._by_start:
-            clock, clock_settled = _clock(block)
+            clock, clock_settled = clock_of(block)
             turn = partial(
                 match_by_start,
                 *common, barriers, numbers, consumed, clock, clock_settled,
@@ -309,7 +309,7 @@ class GraphMatcher:
         return matches
 
     def _outcome(self, block: Block, resume: Resume, read: _Read) -> Outcome:
-        shift = _row_shift(block)
+        shift = row_shift(block)
         segment = np.repeat(np.arange(len(read.ends)), np.diff(read.ends, prepend=0))
         found, taken = read.found, read.taken
         if not self.rules.waits and self.rules.per_start != UNLIMITED:
@@ -382,7 +382,7 @@ def within_kind(task: Task) -> int:
     return PREVIOUS_TO_CURRENT if by_step else FIRST_TO_LAST
 
 
-def _row_shift(block: Block) -> Integers:
+def row_shift(block: Block) -> Integers:
     """Return for each segment what added to an ordinal gives the block row."""
     first = block.segments[:-1]
     if not block.size:
@@ -400,7 +400,7 @@ def _known(block: Block) -> Integers:
     return known
 
 
-def _clock(block: Block) -> tuple[Integers, Integers]:
+def clock_of(block: Block) -> tuple[Integers, Integers]:
     """Return the times that the watermark has passed, and the arrivals that moved it there."""
     if block.watermark == NO_TIME or not len(block.times):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.engine.arrays import Integers
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
+from outpace.pattern.bind.uncertain import CONFIDENCE
 from outpace.pattern.bound import DIFF
 from outpace.pattern.query import RowsPerMatch
 
@@ -30,6 +32,9 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
     bound = task.bound
     rows_mode = bound.query.rows
     row_index, match_index, measures = evaluate_measures(task, block, found, rows_mode)
+    if found.confirmed is not None:
+        sure = pa.array(found.confirmed[match_index])
+        measures[CONFIDENCE] = pc.if_else(sure, "CONFIRMED", "UNCERTAIN")
     if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     if bound.query.corrects:

@@ -49,7 +49,8 @@ class WholePartitions:
 
     def count(self) -> int:
         """Return how many matches there are, without making them where all are wanted."""
-        if self.task.bound.query.effective_selection is not Selection.ALL:
+        query = self.task.bound.query
+        if query.effective_selection is not Selection.ALL or query.uncertainty is not None:
             return len(self.found.start)
         from outpace.engine.match.count import count_matches
 

@@ -17,7 +17,7 @@ from outpace.engine.rows.partition import (
     sort_table,
 )
 from outpace.engine.rows.times import time_values
-from outpace.errors import BindError
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.query import bind
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.notation.print_query import print_identity
@@ -32,6 +32,11 @@ def prepare(query: Query, schema: pa.Schema, *, timeouts: bool = False) -> Task:
             hint="give the column another name",
         )
     bound = bind(query, schema)
+    if timeouts and bound.uncertainty is not None:
+        raise UnsupportedError(
+            "where the order of events is uncertain, partial matches are not known",
+            hint="leave out uncertain, or do not ask for those that time ends",
+        )
     assert bound.query.tree is not None
     names = tuple(predicate.name for predicate in bound.predicates)
     return Task(bound, compile_program(bound.query.tree, names), timeouts)
@@ -116,4 +121,5 @@ def take_matches(found: BlockMatches, order: Integers) -> BlockMatches:
         found.rows[source],
         found.positions[source],
         found.settled[order],
+        confirmed=None if found.confirmed is None else found.confirmed[order],
     )

@@ -358,12 +358,33 @@ class PartitionMatcher(Stateful):
         within = self.task.bound.within
         if within is None or self._reach.ahead:
             return
+        if self.task.bound.uncertainty is not None:
+            self._wait_uncertain(keys, times, begin, end)
+            return
         young = np.append(np.flatnonzero(times > self._watermark - within), len(times))
         row = young[np.searchsorted(young, begin)]
         waits = row < end
         deadline = np.full(len(keys), NEVER)
         deadline[waits] = np.minimum(times[row[waits]], NEVER - 1 - within) + within
         self._deadlines.replace(keys, deadline)
+
+    def _wait_uncertain(
+        self, keys: Integers, times: Integers, begin: Integers, end: Integers
+    ) -> None:
+        """Note when time makes matches final that the first undecided row ends, and frees rows."""
+        uncertainty = self.task.bound.uncertainty
+        assert uncertainty is not None
+        waits = begin < end
+        resume = self._stops.resume(keys)
+        undecided = np.maximum(begin, begin + resume.completed_to - resume.next_start)
+        known = np.append(times, NEVER)
+        freed = known[np.where(waits, begin, len(times))]
+        final = known[np.where(undecided < end, undecided, len(times))]
+        deadline = np.minimum(
+            np.minimum(freed, NEVER - uncertainty.reach - 2) + uncertainty.reach + 1,
+            np.minimum(final, NEVER - uncertainty.bound - 2) + uncertainty.bound + 1,
+        )
+        self._deadlines.replace(keys, np.where(waits, deadline, NEVER))
 
 
 def starts_in_order(block: Block, found: BlockMatches, shown: Integers) -> Integers:

@@ -141,6 +141,11 @@ class Search:
                 f"{question} looks at partitions, not at windows",
                 hint="ask it of the rows of one window, without over",
             )
+        if self._query.uncertainty is not None:
+            raise UnsupportedError(
+                f"{question} looks at one order of the events",
+                hint="ask it of the query without uncertain",
+            )
 
     @cached_property
     def _in_windows(self) -> WindowMatches:

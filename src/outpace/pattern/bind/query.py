@@ -17,6 +17,7 @@ from outpace.pattern.argument import check_characters
 from outpace.pattern.bind.check import check_clauses, check_instances
 from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
+from outpace.pattern.bind.uncertain import CONFIDENCE, bind_uncertainty
 from outpace.pattern.bound import (
     DIFF,
     NUMBERING,
@@ -25,6 +26,7 @@ from outpace.pattern.bound import (
     BoundExpression,
     BoundMeasure,
     BoundQuery,
+    BoundUncertainty,
     Constant,
     Label,
     MatchIdentity,
@@ -86,6 +88,11 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     )
     if query.drift is not None:
         check_drift(query, predicates, measures)
+    within = _within(query, schema, order_by)
+    uncertainty = None
+    if query.uncertainty is not None:
+        span = _span(query, query.uncertainty.bound, schema, order_by, "uncertain")
+        uncertainty = bind_uncertainty(query, schema, predicates, measures, span, within)
     expressions = [
         *(p.expression for p in predicates if p.expression is not None),
         *(m.expression for m in measures),
@@ -102,10 +109,11 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         descending=tuple(item.descending for item in query.order),
         nulls_first=tuple(bool(item.nulls_first) for item in query.order),
         time=order_by[0] if order_by else None,
-        within=_within(query, schema, order_by),
-        columns=_used_columns(partition_by, order_by, expressions),
+        within=within,
+        columns=_used_columns(partition_by, order_by, expressions, uncertainty),
         output=_output(query, schema, partition_by, order_by, measures),
         warnings=(*_useless_order(partition_by, order_by), *_warnings(predicates)),
+        uncertainty=uncertainty,
     )
     if query.duplicates and bound.has(MatchIdentity):
         raise BindError(
@@ -123,6 +131,12 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
         raise BindError(
             "a query has a pattern or an operator, not both",
             hint="leave out pattern, define and measures beside apply",
+        )
+    if query.uncertainty is not None:
+        raise BindError(
+            "a user-defined operator takes events in one order",
+            where="uncertain",
+            hint="leave out uncertain, or use a pattern",
         )
     if query.drift is not None:
         raise BindError(
@@ -339,55 +353,70 @@ def _within(query: Query, schema: pa.Schema, order_by: tuple[str, ...]) -> int |
     """Return the bound of WITHIN in the units of the time column."""
     if query.bound is None:
         return None
+    return _span(query, query.bound.duration, schema, order_by, "within")
+
+
+def _span(
+    query: Query,
+    duration: datetime.timedelta | int,
+    schema: pa.Schema,
+    order_by: tuple[str, ...],
+    what: str,
+) -> int:
+    """Return a stretch of time in the units of the time column."""
     if not order_by:
         raise BindError(
-            "within needs an event time",
-            where="within",
+            f"{what} needs an event time",
+            where=what,
             hint="name the time column with order by",
         )
     name = order_by[0]
     kind = types.value_type(schema.field(name).type)
-    duration = query.bound.duration
     if query.order[0].descending:
-        raise BindError(f"within needs ascending time, but '{name}' is descending", where="within")
+        raise BindError(f"{what} needs ascending time, but '{name}' is descending", where=what)
     if types.is_integer(kind):
         if isinstance(duration, datetime.timedelta):
             raise BindError(
-                f"within is a duration, but '{name}' holds integers",
-                where="within",
+                f"{what} is a duration, but '{name}' holds integers",
+                where=what,
                 hint="give an integer in the units of the column, or order by a timestamp",
             )
-        return _checked_within(duration)
+        return _checked_span(duration, what)
     if not types.is_instant(kind):
         raise BindError(
-            f"within cannot measure '{name}' of type {type_name(kind)}",
-            where="within",
+            f"{what} cannot measure '{name}' of type {type_name(kind)}",
+            where=what,
             hint="order by a timestamp, a date or an integer first",
         )
     if not isinstance(duration, datetime.timedelta):
         raise BindError(
-            f"within is an integer, but '{name}' is a {type_name(kind)}",
-            where="within",
+            f"{what} is an integer, but '{name}' is a {type_name(kind)}",
+            where=what,
             hint=f"write a duration such as '{duration} s'",
         )
-    return _checked_within(duration // _MICROSECOND)
+    return _checked_span(duration // _MICROSECOND, what)
 
 
-def _checked_within(units: int) -> int:
+def _checked_span(units: int, what: str) -> int:
     """Refuse what cannot be added to a time in 64 bits."""
     if units > TIME_LIMIT:
         raise BindError(
-            f"within is too large: {units}",
-            where="within",
-            hint=f"the longest is {TIME_LIMIT}; without within, nothing ends a match",
+            f"{what} is too large: {units}",
+            where=what,
+            hint=f"the longest is {TIME_LIMIT}",
         )
     return units
 
 
 def _used_columns(
-    partition_by: tuple[str, ...], order_by: tuple[str, ...], expressions: list[BoundExpression]
+    partition_by: tuple[str, ...],
+    order_by: tuple[str, ...],
+    expressions: list[BoundExpression],
+    uncertainty: BoundUncertainty | None,
 ) -> tuple[str, ...]:
     used = dict.fromkeys((*partition_by, *order_by))
+    if uncertainty is not None and uncertainty.source is not None:
+        used[uncertainty.source] = None
     for expression in expressions:
         used.update(
             dict.fromkeys(node.column for node in walk(expression) if isinstance(node, Read))
@@ -425,6 +454,8 @@ def _output(
     shown = [pa.field(measure.name, measure.expression.type) for measure in measures]
     if query.drift is not None:
         shown = drift_fields(measures, leading)
+    if query.uncertainty is not None:
+        shown.append(pa.field(CONFIDENCE, pa.string()))
     matched = [
         *(schema.field(name).with_nullable(True) for name in leading),
         *shown,

@@ -138,6 +138,7 @@ class _Reader:
             "SELECT": self._select,
             "CONSUME": self._consume,
             "LIMIT": self._limit,
+            "UNCERTAIN": self._uncertain,
             "OVER": self._over,
             "INSTANCES": self._instances,
             "DISORDER": self._disorder,
@@ -334,6 +335,17 @@ class _Reader:
             message = f"LIMIT PER {per.value.upper()} stands here a second time"
             raise cursor.error(message, start.span)
         self.query = replace(self.query, limits=(*self.query.limits, Limit(count, per)))
+
+    def _uncertain(self) -> None:
+        cursor = self.cursor
+        start = cursor.token
+        bound = read_span(cursor)
+        source = self._column() if cursor.accept("SOURCE") else None
+        try:
+            self.query = self.query.uncertain(bound, source)
+        except BindError as error:
+            span = cursor.span_from(start.start)
+            raise cursor.error(error.message, span, hint=error.hint) from None
 
     def _over(self) -> None:
         cursor = self.cursor

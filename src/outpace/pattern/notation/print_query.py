@@ -11,12 +11,14 @@ clause has, each where it is asked for:
 - `SELECT ALL MATCHES` or `SELECT PREFERRED MATCHES` of those with the same first event;
 - `CONSUME SELECTED EVENTS` or `CONSUME ALL EVENTS`;
 - `LIMIT 5 PER START` or `LIMIT 5 PER PARTITION`;
+- `UNCERTAIN '50 ms' SOURCE site` where the order of events is not certain;
 - `OVER COUNT (1000 SLIDE 50)` and other windows, and `INSTANCES 8` (see `parse_windows`);
 - `DISORDER SLACK '2 s'` for a stream that is out of order (see `disorder`).
 """
 
 from __future__ import annotations
 
+import datetime
 import keyword
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -129,12 +131,8 @@ class _Clauses:
     def _extensions(self) -> Iterable[str]:
         query = self.query
         if query.bound is not None:
-            duration = query.bound.duration
-            span = (
-                str(duration) if isinstance(duration, int) else print_expression(Literal(duration))
-            )
             kind = query.bound.kind
-            yield f"WITHIN {span}" + (
+            yield f"WITHIN {_span(query.bound.duration)}" + (
                 "" if kind is WithinKind.FIRST_TO_LAST else f" {kind.value.upper()}"
             )
         if query.selection is not None:
@@ -143,6 +141,10 @@ class _Clauses:
             yield f"CONSUME {query.consumption.value.upper()} EVENTS"
         for limit in query.limits:
             yield f"LIMIT {limit.count} PER {limit.per.value.upper()}"
+        if query.uncertainty is not None:
+            source = query.uncertainty.source
+            named = "" if source is None else f" SOURCE {self._column(source)}"
+            yield f"UNCERTAIN {_span(query.uncertainty.bound)}{named}"
         yield from window_clauses(query, self.dialect)
         yield from disorder_clauses(query)
 
@@ -177,6 +179,10 @@ class _Clauses:
 
     def _subset(self, name: str, members: tuple[str, ...]) -> str:
         return f"{self._variable(name)} = ({', '.join(self._variable(m) for m in members)})"
+
+
+def _span(duration: datetime.timedelta | int) -> str:
+    return str(duration) if isinstance(duration, int) else print_expression(Literal(duration))
 
 
 def print_fluent(query: Query) -> str:
@@ -228,6 +234,11 @@ def _calls(query: Query) -> Iterable[str]:
         yield f"consume({query.consumption.value!r})"
     for limit in query.limits:
         yield f"limit({limit.count}, {limit.per.value!r})"
+    if query.uncertainty is not None:
+        bound, source = query.uncertainty.bound, query.uncertainty.source
+        shown = bound if isinstance(bound, int) else print_duration(bound)
+        named = "" if source is None else f", source={source!r}"
+        yield f"uncertain({shown!r}{named})"
     yield from window_calls(query)
     yield from disorder_calls(query)
 

@@ -15,7 +15,7 @@ from outpace.engine.match.apply import fitted_rows
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import Emit, EventsArrived, Instruction, SourceEnded, TimeTold
 from outpace.engine.operator import WholeOperator
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
 from outpace.engine.window_match.result import has_time
 from outpace.pattern.bind.windows import bind_windows
@@ -82,9 +82,9 @@ def fed_at_once(
     They have ended, or time has come so far. With the matches come partial matches that time ended.
     """
     query = replace(query, order_of_arrival=None, instance_count=1, scheduler=None)
-    operator = WholeOperator(
-        OperatorSpec(query, events.schema, timeouts=timeouts, choose=make_twin)
-    )
+    # Nothing plainer knows of uncertain orders.
+    choose = make_twin if query.uncertainty is None else fastest
+    operator = WholeOperator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=choose))
     instructions: list[Instruction] = operator.step(EventsArrived(events))
     instructions += operator.step(SourceEnded() if time is None else TimeTold(time))
     emitted = [one for one in instructions if isinstance(one, Emit)]

@@ -1,0 +1,297 @@
+"""Matches where the order of events is uncertain: every order counts, and none is left out."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.properties import examples
+
+import outpace as op
+from outpace.compiler.kernel import compiled
+from outpace.engine.kernels.uncertain import find_uncertain
+from outpace.engine.match import uncertain
+from outpace.engine.match.contract import Resume
+from outpace.engine.match.task import prepare, whole_block
+from outpace.engine.match.uncertain import UncertainMatcher
+from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.operator import WholeOperator, emit_of
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.window_match.result import WindowMatches
+from outpace.errors import OutpaceError
+from outpace.pattern.ast import Link
+from outpace.testing.uncertain import Steps, UncertainEvents, confidences
+
+FITS = {"A": {0, 1}, "B": {1, 2}, "C": {2, 3}, "N": {3, 4}}
+NEXT, ANY = Link.NEXT, Link.ANY
+#: By pattern: the steps, the links between them, and what is absent in each gap.
+PATTERNS = {
+    "A": ("A", (), ()),
+    "A -> B": ("AB", (NEXT,), ("",)),
+    "A ->> B": ("AB", (ANY,), ("",)),
+    "A -> !N -> B": ("AB", (NEXT,), ("N",)),
+    "A ->> !N ->> B": ("AB", (ANY,), ("N",)),
+    "A -> B -> C": ("ABC", (NEXT, NEXT), ("", "")),
+    "A ->> B ->> C": ("ABC", (ANY, ANY), ("", "")),
+    "A -> !N -> B ->> !N ->> C": ("ABC", (NEXT, ANY), ("N", "N")),
+    "A ->> !C ->> B -> N": ("ABN", (ANY, NEXT), ("C", "")),
+}
+
+
+def query_of(text: str, bound: int, within: int, source: str | None = None) -> op.Query:
+    names = {name for name in FITS if name in text}
+    defined = {name: f"kind IN ({', '.join(map(str, FITS[name]))})" for name in names}
+    steps = PATTERNS[text][0]
+    query = op.Query("q").order_by("ts").pattern(text).define(defined).no_skip().within(within)
+    query = query.select("all").measures({name.lower(): f"{name}.id" for name in steps})
+    return query.uncertain(bound, source)
+
+
+def meaning(text: str, table: pa.Table, bound: int, within: int, sourced: bool):
+    steps, links, absent = PATTERNS[text]
+    kinds = table["kind"].to_pylist()
+
+    def fits(names: str):
+        return lambda event: any(kinds[event] in FITS[name] for name in names)
+
+    events = UncertainEvents(
+        table["ts"].to_pylist(), table["source"].to_pylist() if sourced else None, bound
+    )
+    return confidences(events, Steps([*map(fits, steps)], links, [*map(fits, absent)], within))
+
+
+def found_in(matches: pa.Table) -> dict[tuple[int, ...], str]:
+    rows = [tuple(row.values()) for row in matches.to_pylist()]
+    found = {row[:-1]: row[-1] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def tables(size: int, waits: int = 3) -> st.SearchStrategy[pa.Table]:
+    event = st.tuples(st.integers(0, waits), st.integers(0, 4), st.integers(0, 1))
+
+    def table(events: list[tuple[int, int, int]]) -> pa.Table:
+        waited, kinds, sources = zip(*events, strict=True)
+        times = [sum(waited[: place + 1]) for place in range(len(waited))]
+        columns = {"ts": times, "kind": kinds, "source": sources, "id": range(len(times))}
+        return pa.table(columns)
+
+    return st.lists(event, min_size=1, max_size=size).map(table)
+
+
+@pytest.mark.parametrize("text", PATTERNS)
+@examples(60)
+@given(tables(6), st.integers(1, 5), st.integers(1, 9), st.booleans())
+def test_a_match_is_found_if_some_order_has_it_and_confirmed_if_every_order_has(
+    text: str, table: pa.Table, bound: int, more: int, sourced: bool
+) -> None:
+    query = query_of(text, bound, bound + more, "source" if sourced else None)
+    expected = meaning(text, table, bound, bound + more, sourced)
+    assert found_in(op.match(table, query)) == expected
+    assert op.search(table, query).count() == len(expected)
+
+
+@examples(60)
+@given(
+    st.sampled_from(sorted(PATTERNS)),
+    tables(25),
+    st.integers(1, 5),
+    st.integers(1, 9),
+    st.lists(st.integers(-5, 5), min_size=25, max_size=25),
+)
+def test_the_true_matches_are_found_and_those_confirmed_are_true(
+    text: str, true: pa.Table, bound: int, more: int, errors: list[int]
+) -> None:
+    # Times are doubled, so that half of the bound is a whole number.
+    times = [2 * time for time in true["ts"].to_pylist()]
+    seen = [
+        time + max(-bound, min(bound, error)) for time, error in zip(times, errors, strict=False)
+    ]
+    hidden = true.set_column(0, "ts", pa.array(times))
+    observed = true.set_column(0, "ts", pa.array(seen)).sort_by("ts")
+    query = query_of(text, 2 * bound, 2 * (bound + more))
+    certain = op.match(hidden, replace(query, uncertainty=None))
+    expected = {tuple(row.values()) for row in certain.to_pylist()}
+    found = found_in(op.match(observed, query))
+    assert expected <= set(found)
+    assert {match for match, sure in found.items() if sure == "CONFIRMED"} <= expected
+
+
+@examples(60)
+@given(
+    st.sampled_from(sorted(PATTERNS)),
+    tables(30),
+    st.integers(1, 5),
+    st.integers(1, 9),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(0, 30), max_size=6),
+    st.booleans(),
+)
+def test_a_stream_gives_the_matches_of_a_table_however_it_is_cut(
+    text: str,
+    table: pa.Table,
+    bound: int,
+    more: int,
+    sourced: bool,
+    keyed: bool,
+    cuts: list[int],
+    saved: bool,
+) -> None:
+    query = query_of(text, bound, bound + more, "source" if sourced else None)
+    query = query.partition_by("source") if keyed else query
+    spec = OperatorSpec(query, table.schema)
+    whole = run(spec, table, list(range(len(table) + 1)), saved=False)
+    bounds = [0, *sorted(min(cut, len(table)) for cut in cuts), len(table)]
+    assert run(spec, table, bounds, saved=saved) == whole
+    rows = sorted(map(repr, whole.table.to_pylist()))
+    assert rows == sorted(map(repr, op.match(table, query).to_pylist()))
+
+
+def run(spec: OperatorSpec, table: pa.Table, bounds: list[int], *, saved: bool) -> WindowMatches:
+    operator, found = WholeOperator(spec), []
+    pieces = [EventsArrived(table.slice(low, high - low)) for low, high in pairwise(bounds)]
+    for stimulus in (*pieces, SourceEnded()):
+        found.append(emit_of(operator.step(stimulus)).matches)
+        if saved:
+            state, operator = operator.state(), WholeOperator(spec)
+            operator.restore(state)
+    return WindowMatches.joined(spec.bound.output, found)
+
+
+def test_a_stream_keeps_what_a_later_match_may_need_also_of_silent_keys() -> None:
+    query = query_of("A -> B", 10, 100).partition_by("source")
+    stream = op.open(query)
+
+    def push(ts: int, kind: int, source: int) -> list[dict[str, object]]:
+        return stream.push({"ts": [ts], "kind": [kind], "source": [source], "id": [ts]}).to_pylist()
+
+    assert push(0, 2, 1) == []
+    assert push(5, 0, 1) == []
+    assert push(15, 9, 2) == []
+    assert push(16, 9, 2) == [{"source": 1, "a": 5, "b": 0, "confidence": "UNCERTAIN"}]
+    assert stream.rows_kept == 4
+    assert push(121, 9, 2) == []
+    assert stream.rows_kept == 4
+    assert push(126, 9, 2) == []
+    assert stream.rows_kept == 4
+    assert push(400, 9, 2) == []
+    assert stream.rows_kept == 1
+
+
+def test_compiled_code_finds_what_plain_python_finds() -> None:
+    numbers = np.random.default_rng(3)
+    size = 1000
+    table = pa.table(
+        {
+            "ts": np.sort(numbers.integers(0, 5 * size, size)),
+            "kind": numbers.integers(0, 12, size),
+            "source": numbers.integers(0, 3, size),
+            "id": range(size),
+        }
+    )
+    plain_kernel = find_uncertain.__wrapped__  # type: ignore[attr-defined]
+    kernel = compiled(plain_kernel)
+    for text in PATTERNS:
+        for source in (None, "source"):
+            task = prepare(query_of(text, 20, 60, source), table.schema)
+            matcher, block = UncertainMatcher(task), whole_block(task, table)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(uncertain, "find_uncertain", plain_kernel)
+                plain = matcher(block, Resume.fresh(1)).found
+                patch.setattr(uncertain, "find_uncertain", kernel)
+                fast = matcher(block, Resume.fresh(1)).found
+            assert plain.rows.tolist() == fast.rows.tolist()
+            assert plain.confirmed.tolist() == fast.confirmed.tolist()
+            assert len(plain.rows)
+
+
+def test_the_goal_that_a_delay_of_50_ms_hides_is_found() -> None:
+    """Query 5.8 of the paper: two sources, 44 ms apart, whose clocks are off by 50 ms."""
+    start = datetime.datetime(2026, 1, 1)
+    times = [start + datetime.timedelta(milliseconds=ms) for ms in (0, 6, 900)]
+    table = pa.table({"ts": times, "sid": ["1", "0", "0"], "near": [True, False, False]})
+    goal = (
+        op.Query("goal")
+        .order_by("ts")
+        .pattern("E1 -> E2")
+        .define(E1="sid = '0'", E2="sid = '1' AND near")
+        .within("2 s")
+        .no_skip()
+        .measures(at="E2.ts")
+    )
+    assert op.match(table, goal).num_rows == 0
+    found = op.match(table, goal.uncertain("50 ms", source="sid"))
+    assert found.to_pylist() == [{"at": times[0], "confidence": "UNCERTAIN"}]
+
+
+BASE = op.Query("q").order_by("ts").pattern("A -> B").within(100).no_skip().measures(n="COUNT(*)")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BASE.uncertain(0), "uncertain must be longer than nothing, not 0"),
+        (lambda: BASE.uncertain("-5 ms"), "uncertain must be longer than nothing"),
+        (lambda: BASE.uncertain(1.5), "uncertain is a duration or an integer, not 1.5"),
+        (lambda: BASE.uncertain(5, source=3), "the column of sources"),
+        (lambda: BASE.uncertain("5 ms"), "uncertain is a duration, but 'ts' holds integers"),
+        (lambda: BASE.uncertain(100), "uncertain must be shorter than within"),
+        (lambda: BASE.uncertain(5, source="site"), "unknown column 'site'"),
+        (lambda: BASE.uncertain(5).skip_past_last_row(), "a match rules out later ones"),
+        (lambda: BASE.uncertain(5).limit(3), "a match rules out others"),
+        (lambda: BASE.uncertain(5).pattern("A B"), "more than a sequence of single events"),
+        (lambda: BASE.uncertain(5).pattern("A+ -> B"), "more than a sequence of single events"),
+        (lambda: BASE.uncertain(5).pattern("A -> !B"), "more than a sequence of single events"),
+        (lambda: BASE.uncertain(5).pattern("A -> A"), "a variable stands twice"),
+        (lambda: BASE.uncertain(5).define(B="v > A.v"), "the condition of B reads other events"),
+        (lambda: BASE.uncertain(5).define(B="v > PREV(v)"), "the condition of B reads other"),
+        (lambda: BASE.uncertain(5).measures(b="PREV(B.v)"), "measure b reads the event before"),
+        (lambda: BASE.uncertain(5).measures(confidence="1"), "a column 'confidence' already"),
+        (lambda: BASE.uncertain(1 << 60).within(1 << 61), "within is at most 288230376151711744"),
+        (lambda: BASE.uncertain(5).all_rows_per_match(), "all rows of a match are asked for"),
+        (lambda: BASE.uncertain(5).over(op.windows.count(5)), "the query has windows"),
+        (
+            lambda: BASE.uncertain(5).pattern("A ->> B").select("preferred"),
+            "one match of each start is preferred",
+        ),
+        (
+            lambda: op.Query("q").order_by("ts").pattern("A -> B").no_skip().uncertain(5),
+            "uncertain needs within",
+        ),
+        (
+            lambda: op.Query("q").order_by("ts").apply(lambda: None).uncertain(5),
+            "a user-defined operator takes events in one order",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused(make, message: str) -> None:
+    table = pa.table({"ts": [1], "v": [1]})
+    with pytest.raises(OutpaceError, match=message):
+        op.match(table, make())
+
+
+@pytest.mark.parametrize("asked", ["timed_out", "why", "why_not"])
+def test_what_looks_at_one_order_is_refused(asked: str) -> None:
+    search = op.search(pa.table({"ts": [1], "v": [1]}), BASE.uncertain(5))
+    with pytest.raises(OutpaceError, match=f"{asked} looks at one order of the events"):
+        getattr(search, asked)(*() if asked == "timed_out" else (0,))
+    with pytest.raises(OutpaceError, match="partial matches are not known"):
+        op.open(BASE.uncertain(5), timeouts=True).push({"ts": [1], "v": [1]})
+
+
+def test_uncertainty_is_written_and_read() -> None:
+    query = op.Query().order_by("ts").pattern("A -> B").within("1 s").no_skip()
+    query = query.uncertain("50 ms", source="my site")
+    text = """ORDER BY ts AFTER MATCH NO SKIP PATTERN (A -> B) WITHIN '1 s'
+        UNCERTAIN '50 ms' SOURCE "my site" """
+    assert op.Query.from_sql(text) == query
+    assert op.Query.from_sql(query.to_sql()) == query
+    assert ".uncertain('50 milliseconds', source='my site')" in query.to_python()
+    assert "UNCERTAIN 5\n" in BASE.uncertain(5).to_sql()
