@@ -6,6 +6,10 @@ time of arrival, and come in blocks. Each kind orders them with the piece as the
 and with a column that tells it event by event; `Sequence` has one source, and twenty, which a
 column names. The time covers all of `push`, from the table to the table in order; the first tenth
 does not count. Prints a JSON object for each kind.
+
+Then queries that allow for clocks that drift, each in turns with the query that does not: windows
+by time, count and session with a drift of a twentieth, and patterns whose order is uncertain within
+half of the time from one event to the next. Their events are in order.
 """
 
 import argparse
@@ -37,6 +41,9 @@ def main():
     for name, (disorder, sources) in kinds().items():
         if not options.only or name in options.only.split(","):
             print(json.dumps(measured(name, disorder, sources, options)), flush=True)
+    for name, queries in allowing().items():
+        if not options.only or name in options.only.split(","):
+            print(json.dumps(beside(name, queries, options)), flush=True)
 
 
 def kinds():
@@ -113,6 +120,61 @@ def measured(name, disorder, sources, options):
         "slack_us": order.slack,
         "buffered": order.buffered,
         "events_per_s": round(1 / float(np.median(seconds))),
+    }
+
+
+def allowing():
+    """Return queries that allow for drift, each with the one that does not, by name."""
+    total = op.Query("total").order_by("ts").pattern("A+").measures(v="SUM(v)", n="COUNT(*)")
+    windows = {
+        "time": (op.windows.time("100 ms"), "5 ms"),
+        "sliding": (op.windows.time("100 ms", slide="20 ms"), "5 ms"),
+        "count": (op.windows.count(10_000), 500),
+        "session": (op.windows.session("50 us"), "2 us"),
+    }
+    queries = {
+        f"drift-{name}": (total.over(kind, duplicates=True), total.over(kind, drift=drift))
+        for name, (kind, drift) in windows.items()
+    }
+    for text in ("A -> B", "A -> !C -> B", "A -> B -> C", "A ->> B"):
+        pattern = op.Query("pattern").order_by("ts").pattern(text).within("500 us").no_skip()
+        pattern = pattern.define(
+            {name: f"kind = {number}" for number, name in enumerate("ABC") if name in text}
+        )
+        pattern = pattern.measures(a="A.ts", b="B.ts")
+        queries[f"uncertain {text}"] = pattern, pattern.uncertain("5 us")
+    return queries
+
+
+def beside(name, queries, options):
+    """Measure two queries in turns over a stream."""
+    random = np.random.default_rng(2)
+    waits = np.where(random.random(options.n) < 0.001, 100, random.integers(5, 15, options.n))
+    events = pa.table(
+        {
+            "ts": pa.array(np.cumsum(waits), pa.timestamp("us")),
+            "v": random.random(options.n),
+            "kind": random.integers(0, 8, options.n),
+        }
+    )
+    seconds, matches = [[], []], [0, 0]
+    for _ in range(options.repeat):
+        for which, query in enumerate(queries):
+            stream = op.open(query)
+            started = time.perf_counter()
+            blocks = range(0, options.n, options.block)
+            found = [stream.push(events.slice(low, options.block)).num_rows for low in blocks]
+            matches[which] = sum(found) + stream.finish().num_rows
+            seconds[which].append(time.perf_counter() - started)
+    certain, allowed = (options.n / float(np.median(took)) for took in seconds)
+    return {
+        "kind": name,
+        "events": options.n,
+        "block": options.block,
+        "matches": matches[1],
+        "matches_certain": matches[0],
+        "events_per_s": round(allowed),
+        "share_of_certain": round(allowed / certain, 2),
     }
 
 
