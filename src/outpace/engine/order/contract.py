@@ -86,6 +86,8 @@ class AdmittedEvents:
         The number of the source of each, and its time.
     late
         Those that came late; None where none did.
+    shifted
+        Whether `ticks` are other times than those in the table.
     """
 
     rows: pa.Table
@@ -93,6 +95,7 @@ class AdmittedEvents:
     owners: Integers
     ticks: Integers
     late: pa.Table | None = None
+    shifted: bool = False
 
 
 class Order(Stateful, ABC):

@@ -63,13 +63,14 @@ class EventIds(Stateful):
         # The order says it better where there is no such source.
         number = self._numbers.get(source, 0)
         if source is None and None not in self._numbers:
-            owners = np.maximum(self._owners(rows), 0)
+            owners = self._owners(rows)
             order = np.argsort(owners, kind="stable")
-            starts = np.concatenate([[0], np.cumsum(np.bincount(owners))])[:-1]
+            # Those of no source come first, and have no id that anybody asks for.
+            starts = np.cumsum(np.bincount(owners + 1, minlength=len(self._counts) + 1))
             place = np.empty(len(owners), np.int64)
             place[order] = np.arange(len(owners)) - starts[owners[order]]
             ids = ((self._first + owners) << SEQUENCE_BITS) + self._counts[owners] + place
-            return rows.append_column(EVENT_ID, pa.array(ids))
+            return rows.append_column(EVENT_ID, pa.array(np.where(owners < 0, 0, ids)))
         begin = ((self._first + number) << SEQUENCE_BITS) + int(self._counts[number])
         ids = np.arange(begin, begin + rows.num_rows)
         return rows.append_column(EVENT_ID, pa.array(ids))

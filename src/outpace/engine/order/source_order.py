@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_reasons
 from outpace.engine.order.drift import ClockReading, SourceClock
 from outpace.engine.order.reorderer import arrivals_of, units_in
-from outpace.engine.order.runs import SortedRun, SortedRuns, moved, sorted_run
+from outpace.engine.order.runs import moved
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.sources import (
     CAPACITY,
@@ -33,22 +33,17 @@ from outpace.engine.order.sources import (
     ticks_of,
 )
 from outpace.engine.order.total import TotalOrder
+from outpace.engine.order.waiting import OWNER, WaitingEvents
 from outpace.engine.rows.partition import group_codes, one_array
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
-from outpace.engine.rows.times import as_integers, from_integers
-from outpace.engine.state import NATURAL, State, integer, integers, require, typed
+from outpace.engine.rows.times import as_integers
+from outpace.engine.state import State, integer, require
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 
 _NEVER: Final = int(np.iinfo(np.int64).max)
-
-#: So many pieces of events wait before they are put in order.
-_PIECES: Final = 256
-
-#: The number of the source of an event that waits for those of other sources.
-OWNER: Final = pa.field("__outpace_source", pa.int64())
 
 
 class SourceOrder(Order):
@@ -195,10 +190,7 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = (
-        *("_each", "_waiting", "_counts", "_fresh", "_watermarks", "_finished", "_silence"),
-        "_clocks",
-    )
+    CHANGED = (*("_each", "_waiting", "_watermarks", "_finished", "_silence", "_clocks"),)
 
     def __init__(
         self,
@@ -215,13 +207,7 @@ class ReorderedSources(Order):
         self._each = dict(sorted(each.items()))
         self._names = tuple(self._each)
         self._numbers = {source: number for number, source in enumerate(self._names)}
-        #: The events that wait for other sources, and how many each source has.
-        self._waiting = SortedRuns(schema.append(OWNER))
-        self._counts = np.zeros(len(self._names), np.int64)
-        #: Those that sources have let go lately, as they lie: what waits is put in order at once.
-        self._fresh: list[AdmittedEvents] = []
-        #: The first of their times.
-        self._first = _NEVER
+        self._waiting = WaitingEvents(self._order, schema, len(self._names))
         #: How far time has come for each source, as far as it says so itself.
         self._watermarks = dict.fromkeys(self._each, int(NO_TIME))
         self._finished: set[str] = set()
@@ -262,7 +248,7 @@ class ReorderedSources(Order):
 
     def waiting(self, source: str) -> int:
         """Return how many events of a source wait."""
-        return int(self._counts[self._numbers[source]]) + self._each[source].buffered
+        return int(self._waiting.counts[self._numbers[source]]) + self._each[source].buffered
 
     @property
     def watermark(self) -> int:
@@ -292,7 +278,7 @@ class ReorderedSources(Order):
 
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""
-        waiting = self._counts[self._numbers[self._known(source)]]
+        waiting = self._waiting.counts[self._numbers[self._known(source)]]
         return source not in self._finished and bool(waiting < CAPACITY)
 
     def push(self, events: EventsArrived) -> ReleasedEvents:
@@ -328,11 +314,16 @@ class ReorderedSources(Order):
 
     def compare_clocks(self, exchange: ClockExchange) -> ReleasedEvents:
         """Take what tells how far the clock of a source is from that of reference."""
-        name = self._known(exchange.source)
+        name, kind = self._known(exchange.source), self._order.kind
         if self._disorder.late is Late.CORRECT:
             raise UnsupportedError(
                 "clocks are not compared where late events correct what came out",
                 hint='write late="drop", "pass" or "side"',
+            )
+        if pa.types.is_integer(kind) and kind != pa.int64():
+            raise DataError(
+                f"'{self._order.time}' is {kind}, which may not hold the time of reference",
+                hint="use timestamps, or integers of 64 bits",
             )
         if name in self._finished:
             return self._released()
@@ -369,46 +360,31 @@ class ReorderedSources(Order):
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        self._settle()
         numbers = {
             "sources": list(self._each),
             "watermark": self._watermark,
             "watermarks": list(self._watermarks.values()),
             "finished": sorted(self._finished),
-            "runs": [len(run) for run in self._waiting],
         }
-        rows = pa.concat_tables([self._waiting.nothing.rows, *(run.rows for run in self._waiting)])
         parts = {f"source {name}": order.state() for name, order in self._each.items()}
         parts |= {f"clock {name}": clock.state() for name, clock in self._clocks.items()}
+        parts["waiting"] = self._waiting.state()
         if self._silence is not None:
             parts["silence"] = self._silence.state()
-        return State(numbers, [rows], parts=parts)
+        return State(numbers, parts=parts)
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
-        numbers, (rows,) = state.content(1)
-        names = list(self._each)
+        numbers, names = state.numbers, list(self._each)
         if numbers.get("sources") != names:
             raise StateError(
                 "the saved state belongs to other sources",
                 detail=f"saved {numbers.get('sources')}, now {names}",
             )
-        watermarks, runs, finished = (
-            numbers.get(name, []) for name in ("watermarks", "runs", "finished")
-        )
+        watermarks, finished = (numbers.get(name, []) for name in ("watermarks", "finished"))
         require(len(watermarks) == len(names), "a source is missing")
         require(set(finished) <= set(names), "a source is unknown")
-        rows = typed(rows, self._waiting.nothing.rows.schema)
-        require(not rows.column(self._order.time).null_count, "an event has no time")
-        (owners,) = integers(rows.select([OWNER.name]), **{OWNER.name: range(len(names))})
-        self._counts = np.bincount(owners, minlength=len(names))
-        sizes = [integer({"run": size}, "run", range(1, NATURAL.stop)) for size in runs]
-        ends = [0, *accumulate(sizes)]
-        require(ends[-1] == rows.num_rows, "events are missing")
-        parts = [rows.slice(low, high - low) for low, high in pairwise(ends)]
-        waiting = [SortedRun(part, self._order.ticks(part)) for part in parts]
-        require(all(is_ascending(run.times) for run in waiting), "events are out of order")
-        self._waiting.replace(waiting)
+        self._waiting.restore(state.part("waiting"))
         for name, watermark in zip(names, watermarks, strict=True):
             self._watermarks[name] = integer({"watermark": watermark}, "watermark")
             self._each[name].restore(state.part(f"source {name}"))
@@ -611,88 +587,19 @@ class ReorderedSources(Order):
             self._add(AdmittedEvents(rows, None, owners, self._order.ticks(rows)))
 
     def _add(self, admitted: AdmittedEvents) -> None:
-        if len(admitted.ticks):
-            if self._clocks:
-                drifts = np.array([self._drift(name) for name in self._names])
-                # None goes on before the watermark.
-                low = self._order.in_ticks(-(-self._watermark // self._unit) * self._unit)
-                scale = self._order.in_ticks(1)
-                ticks = np.maximum(admitted.ticks + scale * drifts[admitted.owners], low)
-                admitted = replace(admitted, ticks=ticks)
-            self._fresh.append(admitted)
-            self._first = min(self._first, int(admitted.ticks.min()))
-            self._counts += np.bincount(admitted.owners, minlength=len(self._counts))
+        """Let events wait, by the time of reference."""
+        if self._clocks and len(admitted.ticks):
+            drifts = np.array([self._drift(name) for name in self._names])
+            # None goes on before the watermark.
+            low = self._order.in_ticks(-(-self._watermark // self._unit) * self._unit)
+            scale = self._order.in_ticks(1)
+            ticks = np.maximum(admitted.ticks + scale * drifts[admitted.owners], low)
+            admitted = replace(admitted, ticks=ticks, shifted=True)
+        self._waiting.add(admitted)
 
     def _aside(self, released: ReleasedEvents) -> ReleasedEvents:
         """Return what a source sets aside, without what it lets go."""
         return replace(released, rows=self._nothing, watermark=self._watermark)
-
-    def _due(self, bound: int | None) -> SortedRun:
-        """Take the events before a time, of those that waited and those that come."""
-        fresh = self._fresh
-        if bound is not None and self._first >= bound:
-            if len(fresh) > _PIECES:
-                self._settle()
-            return self._waiting.pop(bound)
-        self._fresh, self._first = [], _NEVER
-        if not fresh:
-            return self._waiting.pop(bound)
-        if len(fresh) == 1 and fresh[0].places is None:
-            rows = self._timed(fresh[0].rows, fresh[0].ticks)
-            rows = rows.append_column(OWNER, pa.array(fresh[0].owners))
-            return self._waiting.pop(bound, sorted_run(rows, fresh[0].ticks))
-        # All that is due is moved once, wherever it lies.
-        due = self._waiting.pop(bound)
-        waited = due.rows.column(OWNER.name).to_numpy()
-        plain = due.rows.drop_columns([OWNER.name])
-        every = [*fresh, AdmittedEvents(plain, None, waited, due.times)]
-        rows = pa.concat_tables([one.rows for one in every])
-        starts = [0, *accumulate(one.rows.num_rows for one in every)]
-        place, time, owner = (
-            np.concatenate(parts)
-            for parts in (
-                [
-                    np.arange(low, high) if one.places is None else one.places + low
-                    for one, (low, high) in zip(every, pairwise(starts), strict=True)
-                ],
-                [one.ticks for one in every],
-                [one.owners for one in every],
-            )
-        )
-        order = np.argsort(time, kind="stable")
-        ready = len(order)
-        if bound is not None:
-            ready = int(np.searchsorted(time, bound, sorter=order))
-
-        def run(part: Integers) -> SortedRun:
-            own = self._timed(moved(rows, place[part]), time[part])
-            return SortedRun(own.append_column(OWNER, pa.array(owner[part])), time[part])
-
-        if ready < len(order):
-            self._waiting.add(run(order[ready:]))
-        return run(order[:ready])
-
-    def _timed(self, rows: pa.Table, ticks: Integers) -> pa.Table:
-        """Return events with their times of reference, where those are not their own."""
-        if not self._clocks:
-            return rows
-        kind = self._order.kind
-        try:
-            if ticks_of(kind) > 1:
-                values = pa.array(ticks).view(kind)
-            else:
-                values = from_integers(ticks, kind).cast(kind)
-        except pa.ArrowInvalid as error:
-            raise DataError(
-                f"a time of reference does not fit into '{self._order.time}'", detail=str(error)
-            ) from None
-        index = rows.schema.get_field_index(self._order.time)
-        return rows.set_column(index, rows.schema.field(index), values)
-
-    def _settle(self) -> None:
-        """Put events that sources have let go among those that wait."""
-        if self._fresh:
-            self._waiting.add(self._due(None))
 
     def _released(self) -> ReleasedEvents:
         """Take the events that those of no source can come before any more."""
@@ -712,12 +619,9 @@ class ReorderedSources(Order):
                 aside.append(self._aside(told))
         self._watermark = reached
         bound = self._order.in_ticks(reached) if live else None
-        run = self._due(bound)
+        run = self._waiting.pop(bound)
         if not len(run):
             return _joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
-        self._counts -= np.bincount(
-            run.rows.column(OWNER.name).to_numpy(), minlength=len(self._counts)
-        )
         if silent:
             passed = self._order.in_ticks(min(self._watermarks[one] for one in silent))
             self._unawaited += len(run) - int(np.searchsorted(run.times, passed))

@@ -183,6 +183,8 @@ def test_mixed_pieces_have_the_time_of_reference():
 
 
 def test_a_drift_that_is_measured_anew_makes_nothing_late():
+    with pytest.raises(op.DataError, match="may not hold the time of reference"):
+        order_of(op.InOrder(), pa.int32())[0].compare_clocks(exchange(0, 1))
     order, schema = order_of(op.InOrder())
     order.compare_clocks(exchange(0, 100, 90, 10, source="a"))
     assert order.clock_of("a").drift == 140
@@ -226,6 +228,62 @@ def test_a_silent_source_is_told_the_time_by_its_own_clock():
         EventsArrived(table(schema, (HOUR + 49, 4, 1), (HOUR + 51, 5, 2)), "b", arrival=SECOND + 1)
     )
     assert released.late.column("id").to_pylist() == [4]
+
+
+@pytest.mark.parametrize(
+    "disorder",
+    [op.InOrder(), op.KSlack("0.000020 s", patience="0.000030 s"), op.Sequence("0.000040 s")],
+    ids=["in order", "slack", "sequence"],
+)
+@examples(30)
+@given(data=st.data())
+def test_clocks_lose_no_event_and_are_saved(disorder, data):
+    """Whatever is measured, time does not go back, and each event goes on or is told to be late."""
+    happened = data.draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from("ab"),
+                st.sampled_from([0, 1, 5, 40]),
+                st.none() | st.sampled_from([0, 3, -2, 50, -500]),
+            ),
+            max_size=20,
+        )
+    )
+
+    def run(*, saved: bool) -> tuple[list[Any], list[Any]]:
+        order, schema = order_of(disorder)
+        clock, numbers = 1000, dict.fromkeys("ab", 0)
+        given: list[Any] = []
+        late: list[Any] = []
+        for source, wait, drift in happened:
+            clock += wait
+            if drift is not None:
+                released = order.compare_clocks(exchange(clock, drift, source=source))
+            else:
+                event = table(
+                    schema, (clock, 10 * numbers[source] + (source == "b"), numbers[source])
+                )
+                numbers[source] += 1
+                released = order.push(EventsArrived(event, source, arrival=clock))
+            times = released.rows.column("ts").cast(pa.int64()).to_pylist()
+            assert all(time <= released.watermark for time in times)
+            given += released.rows.to_pylist()
+            late += [] if released.late is None else released.late.to_pylist()
+            if saved:
+                state = State.decode(order.state().encode())
+                order, _ = order_of(disorder)
+                order.restore(state)
+        last = order.finish()
+        given += last.rows.to_pylist()
+        late += [] if last.late is None else last.late.to_pylist()
+        sent = [
+            10 * number + (source == "b") for source in "ab" for number in range(numbers[source])
+        ]
+        assert sorted(row["id"] for row in [*given, *late]) == sorted(sent)
+        assert [row["ts"] for row in given] == sorted(row["ts"] for row in given)
+        return given, late
+
+    assert run(saved=False) == run(saved=True)
 
 
 def test_clocks_count_where_sources_have_an_order_of_their_own(tmp_path):

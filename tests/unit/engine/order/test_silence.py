@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from support.properties import examples
 
 import outpace as op
+from outpace.engine.event import SEQUENCE_BITS
 from outpace.engine.message import EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import ReleasedEvents
+from outpace.engine.order.identify import EventIds
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.source_order import ReorderedSources
 from outpace.engine.state import State
@@ -283,6 +285,29 @@ def test_a_mixed_piece_is_taken_whole_or_not_at_all():
     order = order_of(op.InOrder(invalid="quarantine"), ("a", "b"))
     released = order.push(EventsArrived(rows((1, 0, 0, "a"), (2, 0, 0, "c"))))
     assert released.invalid.column("reason").to_pylist() == ["there is no source 'c'"]
+
+
+def test_events_of_one_push_have_ids_of_their_sources():
+    ids = EventIds(("a", "b"))
+    first = rows((1, 0, 0, "b"), (2, 0, 0, "c"), (3, 0, 0, "a"), (4, 0, 0, "b"))
+    given = ids.give(first, None).column("__outpace_id").to_pylist()
+    ids.accept(None, first)
+    again = ids.give(first, None).column("__outpace_id").to_pylist()
+    b = 1 << SEQUENCE_BITS
+    assert [*given[:1], *given[2:]] == [b, 0, b + 1]
+    assert [*again[:1], *again[2:]] == [b + 2, 1, b + 3]
+    assert ids.give(rows((5, 0, 0, "a")), "a").column("__outpace_id").to_pylist() == [1]
+
+
+def test_what_waits_holds_no_memory_of_what_is_held():
+    order = order_of(op.Sequence("1 hour"))
+    order.push(EventsArrived(rows((1, 0, 0, "east"), (1, 0, 0, "west")), arrival=0))
+    for turn in range(1, 9):
+        # The north says nothing, so all wait; the west waits for its second event besides.
+        held = [(5, turn * 1000 + number, 0, "west") for number in range(50)]
+        order.push(EventsArrived(rows((turn, turn, 0, "east"), *held), arrival=turn))
+    assert (order.waiting("east"), order.waiting("west")) == (9, 401)
+    assert sum(one.rows.num_rows for one in order._waiting._fresh) == 10
 
 
 def test_the_setting_reads_and_prints():
