@@ -21,11 +21,12 @@ from outpace.engine.order.contract import REASON
 from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
+from outpace.pattern.bind.check import check_streamable
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder, setting_text
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.duration import print_duration
 from outpace.pattern.notation.print_name import print_name
-from outpace.pattern.query import Query, RowsPerMatch
+from outpace.pattern.query import Query
 from outpace.pattern.types import is_string, type_name, value_type
 from outpace.plan.crossing import Crossing, plan_crossing
 
@@ -223,11 +224,7 @@ def plan_stream(
 
 
 def _check(query: Query, *, timeouts: bool) -> None:
-    if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
-        raise UnsupportedError(
-            "a stream cannot return unmatched rows",
-            hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
-        )
+    check_streamable(query)
     if timeouts and (query.windows is not None or query.operator is not None):
         raise UnsupportedError("only patterns without windows have partial matches that time out")
 

@@ -60,11 +60,11 @@ from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.group import GroupMatcher
 from outpace.pattern.argument import a_flag, a_text, a_whole_number, an_instance, some_names
-from outpace.pattern.bind.check import check_clauses
+from outpace.pattern.bind.check import check_clauses, check_streamable
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.group import QueryGroup
-from outpace.pattern.query import Query, RowsPerMatch, checked_query
+from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
 
 if TYPE_CHECKING:
@@ -267,11 +267,7 @@ def check_stream(
     if checked_query(query).operator is None:
         check_clauses(query)
     a_flag(timeouts, "timeouts")
-    if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
-        raise UnsupportedError(
-            "a stream cannot return unmatched rows",
-            hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
-        )
+    check_streamable(query)
     if query.windows is not None and timeouts:
         raise UnsupportedError("partial matches in windows do not time out: windows end them")
     if sources is None:

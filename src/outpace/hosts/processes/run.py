@@ -50,7 +50,7 @@ from outpace.ingest.clock import ClockSync
 from outpace.ingest.pace import Paced
 from outpace.ingest.source import Heartbeat, Source, merge_of
 from outpace.pattern.argument import a_whole_number, an_instance, listed, shown
-from outpace.pattern.bind.check import INSTANCES_MAX, check_instances
+from outpace.pattern.bind.check import INSTANCES_MAX, check_instances, check_streamable
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.disorder import Late
@@ -143,6 +143,7 @@ def run(
             detail=f"the time of the sources is '{given[0].time}'",
             hint=f'write order_by("{given[0].time}")',
         )
+    check_streamable(query)
     if query.corrects:
         raise UnsupportedError(
             'op.run corrects nothing: late="correct" goes back in one place',
@@ -291,7 +292,8 @@ class Run:
             # What came before the time of a timer is not late for it.
             soon = self._patient and self._reading and reader.next(source) is not None
             if timer is not None and timer <= (min(now, reader.came(source)) if soon else now):
-                yield from operator.push(TimerFired(now))
+                at = min(now, reader.came(source)) if soon else now
+                yield from operator.push(TimerFired(at))
             if self._reading:
                 item = reader.next(source)
                 size = self._readable(operator, item)

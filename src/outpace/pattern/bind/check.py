@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from outpace.errors import BindError, Span, did_you_mean
+from outpace.errors import BindError, Span, UnsupportedError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.query import Query, RowsPerMatch, Selection, Skip
 from outpace.pattern.size import check_size
@@ -40,6 +40,15 @@ def check_clauses(query: Query) -> ast.Pattern:
     _check_bounded(query, tree)
     check_instances(query)
     return tree
+
+
+def check_streamable(query: Query) -> None:
+    """Refuse what a stream cannot give, whoever runs it."""
+    if query.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
+        raise UnsupportedError(
+            "a stream cannot return unmatched rows",
+            hint="use ALL ROWS PER MATCH without WITH UNMATCHED ROWS, or match a whole table",
+        )
 
 
 def check_instances(query: Query, *, windowed: bool = True) -> None:

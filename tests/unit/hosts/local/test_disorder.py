@@ -493,3 +493,22 @@ def test_a_stream_tells_who_is_silent_and_replays_it(tmp_path, monkeypatch):
     *_, silent, last = op.replay(tmp_path / "run")
     assert silent.matches["at"].to_pylist() == [5, 7]
     assert last.late["ts"].to_pylist() == [3]
+
+
+def test_events_of_one_time_come_as_their_source_sent_them():
+    query = op.Query("q").order_by("ts").pattern("A B").define(A="id = 1", B="id = 3")
+    query = query.measures(first="A.id", last="B.id").disorder(op.InOrder())
+    for looks in (False, True):
+        stream = op.open(query, sources=["a", "b"])
+        found = []
+        for source, rows in [
+            ("b", [(1, 0), (12, 1)]),
+            ("a", [(2, 6)]),
+            ("b", [(12, 3), (15, 2)]),
+            ("a", [(14, 4), (16, 5)]),
+        ]:
+            table = pa.table({"ts": [ts for ts, _ in rows], "id": [one for _, one in rows]})
+            found += stream.push(table, source=source).to_pylist()
+            if looks:
+                stream.state()
+        assert [*found, *stream.finish().to_pylist()] == [{"first": 1, "last": 3}]

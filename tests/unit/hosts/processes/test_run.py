@@ -451,6 +451,11 @@ def test_a_scheduler_gives_partitions_to_instances_where_there_are_no_windows() 
     assert [one.events for one in run.metrics.instances] == [0, 2000]
 
 
+def test_unmatched_rows_are_refused() -> None:
+    with pytest.raises(op.UnsupportedError, match="cannot return unmatched rows"):
+        op.run(rises().all_rows_per_match(unmatched=True), Listed("a"))
+
+
 def test_corrections_are_refused() -> None:
     late = op.KSlack(5, late="correct", horizon=10)
     with pytest.raises(op.UnsupportedError, match="goes back in one place"):
