@@ -70,7 +70,13 @@ from outpace.engine.window_match.apply_shared import SharedApply
 from outpace.engine.window_match.matcher import ENDED, WindowMatcher
 from outpace.engine.window_match.partition_matcher import PartitionMatcher
 from outpace.engine.window_match.result import WindowMatches
-from outpace.errors import DataError, StateError, missing_column, other_type
+from outpace.errors import (
+    DataError,
+    StateError,
+    UnsupportedError,
+    missing_column,
+    other_type,
+)
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.disorder import Punctuation
 from outpace.pattern.notation.disorder import disorder_clauses
@@ -156,6 +162,11 @@ class Front(Stateful):
         self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
         self._schedule: Schedule | None = None
         if spec.instances is not None:
+            if spec.horizon is not None:
+                raise UnsupportedError(
+                    'late="correct" goes back in one place, with the one instance beside',
+                    hint="leave out instances",
+                )
             query = spec.query.instances(spec.instances, spec.query.scheduler)
             self._scheduler = scheduler_of(query)
             self._schedule = make_schedule(self._scheduler, spec.instances, windows)

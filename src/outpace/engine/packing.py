@@ -108,7 +108,7 @@ class Packing:
         """
         good, invalid = self._without_invalid(table)
         times = np.zeros(good.num_rows, np.int64)
-        if self._tells_time:
+        if self._tells_time or self.drop:
             times = as_integers(one_array(good.column(self.disorder.time)))
         bits = None if self.bits is None else replace(self.bits, drop_unused=self.drop)
         packer = Packer(self.keys, self.columns, self.instances, bits)

@@ -122,6 +122,7 @@ class _Arriving:
         self._unawaited = 0
         self._shown = [name for name in spec.schema.names if not name.startswith(BITS)]
         self._to_side = spec.disorder.late is Late.SIDE
+        self._divisible = spec.disorder.divisible
 
     def stimuli(self, cells: Sequence[Cell], now: int) -> list[EventsArrived | TimerFired]:
         """Return the cells of a batch as one piece of the stream, or of each source that has any.
@@ -209,7 +210,9 @@ class _Arriving:
     ) -> EventsArrived:
         blocks = [self._read(cell) for cell in cells if len(cell.block)]
         rows = pa.concat_tables([self._schema.empty_table(), *blocks])
-        spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
+        spans = None
+        if self._divisible:
+            spans = np.concatenate([np.zeros((0, 2), np.int64), *(cell.times for cell in cells)])
         return EventsArrived(rows, source, spans=spans, watermark=told, arrival=now)
 
     def _watermark(self, source: int) -> int:

@@ -84,7 +84,8 @@ class Disorder:
     horizon
         How far behind the watermark an event that comes late still corrects what came out, with
         late="correct". The result has a column `diff`: a match that is wrong now comes again with
-        -1, one that is new with 1. Later events are dropped and counted.
+        -1, one that is new with 1. Later events are dropped and counted. The watermark is that
+        from before the piece that brings the event.
     patience
         Where there are several sources: how long, by the clock or by `arrival`, the others wait for
         one that says nothing: "2 s". By default they wait until it speaks. What a source sends that

@@ -182,7 +182,7 @@ def settings_of(declaring: type) -> tuple[Setting, ...]:
     --------
     >>> from outpace.pattern.disorder import KSlack
     >>> [setting.name for setting in settings_of(KSlack)]
-    ['slack', 'late', 'invalid', 'ahead', 'arrival', 'patience']
+    ['slack', 'late', 'invalid', 'ahead', 'arrival', 'horizon', 'patience']
     """
     declared = sorted(fields(declaring), key=lambda one: one.kw_only is True)
     return tuple(_setting(one.name, one.metadata[_KIND], one.default) for one in declared)

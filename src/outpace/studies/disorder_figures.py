@@ -113,8 +113,8 @@ ACCURACIES: Final = Figure(
     here=f"{_ACCURACY} Sequence gives up the peaks and orders all else. By the equations of the "
     "paper alone it would give up far more, as the last rows show: an average and two mean "
     "deviations of how long events were held is less than many gaps take to close, since the "
-    "events behind a gap that come last are held for a shorter time than it is open. A clock of "
-    "whole milliseconds, as the paper's, hides this as long as delays are shorter.",
+    "events behind a gap that come last are held for a shorter time than it is open. Why the "
+    "paper's own figures do not show this is not known; its clock counted whole milliseconds.",
 )
 
 SOURCES_LATENCY: Final = Figure(

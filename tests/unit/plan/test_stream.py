@@ -1,16 +1,20 @@
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.codec.cell import CellKind
 from outpace.engine.codec.table import read_table
 from outpace.engine.stage import WholeStage, restore_stage, run_step, save_stage
 from outpace.errors import StateError
 from outpace.hosts.background import Compilable
-from outpace.pattern.disorder import LDOP
+from outpace.pattern.disorder import LDOP, Punctuation
 from outpace.pattern.operator import EventOperator
 from outpace.pattern.query import Query
 from outpace.pattern.windows import CountWindows
 from outpace.plan.stream import plan_stream
+from outpace.testing.stream_chain import Chain
 
 
 @pytest.mark.parametrize("windowed", [False, True])
@@ -85,3 +89,19 @@ def test_a_state_of_another_operator_of_the_user_is_refused():
     for before, after in zip(one, other, strict=True):
         with pytest.raises(StateError, match="belongs to another query"):
             restore_stage(after, save_stage(before, before.make()))
+
+
+def test_events_that_no_step_can_use_are_late_by_their_own_times():
+    schema = pa.schema([("ts", pa.int64()), ("kind", pa.string())])
+    query = Query("q").order_by("ts").pattern("B -> C").define(B="kind = 'b'", C="kind = 'c'")
+    query = query.measures(t="B.ts").within(7).disorder(Punctuation())
+    plan = plan_stream(query, schema, 2)
+    chain, late = Chain(plan.stages), []
+    for times, told in (([0], NO_TIME), ([], 2), ([3, 3, 1], NO_TIME)):
+        rows = pa.table({"ts": times, "kind": ["d"] * len(times)}, schema)
+        cells = [
+            replace(cell, sender=0, position=place)
+            for place, cell in enumerate(plan.packing.pack(rows, told))
+        ]
+        late.append(sum(counters.late for counters in chain.run(cells).counters[0]))
+    assert late == [0, 0, 1]

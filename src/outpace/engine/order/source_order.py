@@ -308,6 +308,8 @@ class ReorderedSources(Order):
         name = self._known(source)
         if name in self._finished:
             return self._released()
+        if self._arrival is not None:
+            arrival = int(NO_TIME)  # The column is the clock, and says nothing here.
         before = self._come_to(arrival, {name: arrival})
         told = self._hand_over(name, self._each[name].tell(time))
         return _joined([*before, told, self._released()])
@@ -468,7 +470,9 @@ class ReorderedSources(Order):
             assert self._silence is not None
             if self._silence.changes(spoken, int(clock[-1]), self._missing()):
                 return self._take_halves(events, owners, clock)
-        first = int(clock[0]) if clock is not None and len(clock) else events.arrival
+        first = events.arrival if clock is None else int(NO_TIME)
+        if clock is not None and len(clock):
+            first = int(clock[0])
         given = self._come_to(first, {name: int(at[-1]) for name, at in spoken.items()})
         given += self._push_each(events, shares)
         if clock is not None and len(clock) and clock[0] < clock[-1]:

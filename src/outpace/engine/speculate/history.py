@@ -147,7 +147,8 @@ class History(Stateful, Generic[Mark]):
         given = [one for span in self._spans for one in span.matches]
         matches = WindowMatches.joined(self._output, given)
         numbers = {"bound": self._bound, "first": self._spans[0].bound}
-        return State(numbers, [pa.concat_tables(rows), pa.table(matches.numbers), matches.table])
+        tables = [pa.concat_tables(rows), pa.table(matches.numbers), matches.table]
+        return State(numbers, [table.combine_chunks() for table in tables])
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and the parts as they stood at the first mark."""

@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
+from outpace.engine.operator import Front
+from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.speculate import history
+from outpace.pattern.bind.disorder import bind_disorder
 
 SCHEMA = pa.schema(
     [("ts", pa.int64()), ("seq", pa.int64()), ("key", pa.string()), ("v", pa.int64())]
@@ -218,3 +221,18 @@ def drawn_events(random: Random) -> pa.Table:
             {"ts": time, "seq": seq, "key": random.choice("uvw"), "v": random.randrange(8)}
         )
     return pa.Table.from_pylist(found, SCHEMA)
+
+
+def test_a_saved_history_is_as_small_as_its_rows() -> None:
+    stream = op.open(rises())
+    for time in range(1000):
+        stream.push(rows((time, time % 7)))
+    assert len(stream.state()) < 100_000
+
+
+def test_parts_in_several_places_correct_nothing() -> None:
+    query = rises()
+    schema = rows((1, 1)).schema
+    spec = OperatorSpec(query, schema, disorder=bind_disorder(query, schema), instances=2)
+    with pytest.raises(op.UnsupportedError, match="goes back in one place"):
+        Front(spec)

@@ -512,3 +512,17 @@ def test_events_of_one_time_come_as_their_source_sent_them():
             if looks:
                 stream.state()
         assert [*found, *stream.finish().to_pylist()] == [{"first": 1, "last": 3}]
+
+
+@pytest.mark.parametrize("first", ["heartbeat", "nothing"])
+def test_a_column_of_arrival_is_the_only_clock(first):
+    schema = pa.schema([("ts", pa.int64()), ("at", pa.int64())])
+    query = op.Query("q").order_by("ts").pattern("A").measures(ts="A.ts")
+    query = query.disorder(op.KSlack(0, arrival="at", patience="10 us"))
+    stream = op.open(query, sources=["a", "b"], schema=schema)
+    if first == "heartbeat":
+        stream.heartbeat("a", 0)
+    else:
+        stream.push(schema.empty_table(), source="a")
+    rows = [stream.push({"ts": [i], "at": [100 * i]}, source="a").num_rows for i in range(1, 50)]
+    assert sum(rows) == 48
