@@ -116,7 +116,10 @@ def _check_pattern(query: Query) -> None:
 
 def _check_rules(query: Query) -> None:
     if query.windows is not None:
-        raise _unsupported("the query has windows", "use .within(...) alone")
+        raise _unsupported(
+            "the query is matched in windows",
+            "use .within(...) alone; op.open runs it where op.run would give windows to instances",
+        )
     if query.rows is not RowsPerMatch.ONE:
         raise _unsupported("all rows of a match are asked for", "use one row per match")
     if query.effective_skip.skip is not Skip.NONE:

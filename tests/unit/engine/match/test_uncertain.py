@@ -256,7 +256,7 @@ BASE = op.Query("q").order_by("ts").pattern("A -> B").within(100).no_skip().meas
         (lambda: BASE.uncertain(5).measures(confidence="1"), "a column 'confidence' already"),
         (lambda: BASE.uncertain(1 << 60).within(1 << 61), "within is at most 288230376151711744"),
         (lambda: BASE.uncertain(5).all_rows_per_match(), "all rows of a match are asked for"),
-        (lambda: BASE.uncertain(5).over(op.windows.count(5)), "the query has windows"),
+        (lambda: BASE.uncertain(5).over(op.windows.count(5)), "the query is matched in windows"),
         (
             lambda: BASE.uncertain(5).pattern("A ->> B").select("preferred"),
             "one match of each start is preferred",
