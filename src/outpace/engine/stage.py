@@ -22,11 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.back import Back
 from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
 from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import read_times
 from outpace.engine.event import no_events
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
 from outpace.engine.match.bits import BITS
 from outpace.engine.match.contract import Matcher
 from outpace.engine.message import (
@@ -41,7 +44,7 @@ from outpace.engine.message import (
     SetAside,
     TimerFired,
 )
-from outpace.engine.operator import Back, Front, Instance, WholeOperator
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.state import State, reading
 from outpace.engine.wire import read_answer, read_delivery, write_answer, write_delivery

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.event import EVENT_ID
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
 from outpace.engine.match.contract import Progress
 from outpace.engine.match.identity import match_ids
 from outpace.engine.match.partitions import WholePartitions
@@ -25,7 +27,7 @@ from outpace.engine.message import (
     SourceEnded,
     Stimulus,
 )
-from outpace.engine.operator import Front, Instance, WholeOperator, emit_of
+from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import sort_rows
 from outpace.engine.split.number import in_order

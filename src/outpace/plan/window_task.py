@@ -20,8 +20,9 @@ from outpace.engine.divide.batch_match import BatchMatcher, TimePart
 from outpace.engine.divide.batches import BatchCutter, TimeBatches, WindowBatch
 from outpace.engine.divide.groups import PartitionWork
 from outpace.engine.divide.ranges import pack_slices
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
 from outpace.engine.message import Deliver, EventsArrived, SourceEnded, Stimulus
-from outpace.engine.operator import Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.partition import column_arrays
 from outpace.engine.rows.times import valid_times

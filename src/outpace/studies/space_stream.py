@@ -8,8 +8,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outpace.engine.front import Front
 from outpace.engine.message import EventsArrived, SourceEnded, Stimulus
-from outpace.engine.operator import Front, WholeOperator
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.rows.times import as_integers
 from outpace.engine.whole import deliveries

@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from outpace.engine.back import Back
 from outpace.engine.event import EVENT_ID, SEQUENCE_BITS, Events
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
 from outpace.engine.message import (
     Deliver,
     Delivered,
@@ -18,7 +21,6 @@ from outpace.engine.message import (
     Stimulus,
     TurnEnded,
 )
-from outpace.engine.operator import Back, Front, Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import pack_events, read_delivery, write_delivery
 from outpace.pattern.query import Query

@@ -11,6 +11,9 @@ from support.operators import written
 
 import outpace as op
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.back import Back
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
 from outpace.engine.message import (
     AllAnswered,
     Answer,
@@ -22,7 +25,7 @@ from outpace.engine.message import (
     SourceEnded,
     TurnEnded,
 )
-from outpace.engine.operator import Back, Front, Instance, WholeOperator, matches_of
+from outpace.engine.operator import WholeOperator, matches_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.order.identify import EventIds
 from outpace.engine.window_match.result import WindowMatches

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from outpace.engine.arrays import Integers
 from outpace.engine.divide.batches import WindowBatch
+from outpace.engine.instance import Instance
 from outpace.engine.message import Deliver
-from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.number import in_order
 from outpace.engine.split.windows import Split, Windows, take_windows

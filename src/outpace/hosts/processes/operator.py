@@ -15,8 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.back import Back
+from outpace.engine.front import Front
 from outpace.engine.message import Answer, Deliver, Delivered, Routed, SetAside, Stimulus, TurnEnded
-from outpace.engine.operator import Back, Front
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import pack_events, read_answer, write_delivery
 from outpace.hosts.background import compile_when_loaded

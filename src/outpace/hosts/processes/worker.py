@@ -23,8 +23,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from outpace.engine.instance import Instance
 from outpace.engine.message import Answer
-from outpace.engine.operator import Instance
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.wire import read_delivery, write_answer
 from outpace.errors import OutpaceError

@@ -17,8 +17,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME
+from outpace.engine.back import Back
 from outpace.engine.codec.cell import Cell, CellKind
 from outpace.engine.codec.table import read_table
+from outpace.engine.front import Front
+from outpace.engine.instance import Instance
 from outpace.engine.message import (
     Answer,
     Aside,
@@ -36,7 +39,7 @@ from outpace.engine.message import (
     TimeTold,
     TurnEnded,
 )
-from outpace.engine.operator import Back, Front, Instance, WholeOperator
+from outpace.engine.operator import WholeOperator
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.split.windows import Windows
 from outpace.engine.state import State

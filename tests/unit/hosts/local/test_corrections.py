@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outpace as op
-from outpace.engine.operator import Front
+from outpace.engine.front import Front
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.speculate import history
 from outpace.pattern.bind.disorder import bind_disorder

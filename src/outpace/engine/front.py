@@ -1,0 +1,620 @@
+"""The front: order, number, split and schedule events, as one part with one mutator.
+
+Events wait until it is their turn (`outpace.engine.order`), get their numbers, and open and close
+windows (`outpace.engine.split`); a schedule says which instance gets them. Memory: that of these
+parts. Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from outpace.engine.arrays import NO_TIME, Integers
+from outpace.engine.event import EVENT_ID, no_events
+from outpace.engine.message import (
+    NO_SPLIT,
+    Aside,
+    ClockExchange,
+    Correct,
+    Deliver,
+    Delivered,
+    EventsArrived,
+    Routed,
+    SetAside,
+    SourceEnded,
+    Stimulus,
+    TimerFired,
+    TimeTold,
+)
+from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.order.choose import make_order
+from outpace.engine.order.contract import Order, OrderCounters, ReleasedEvents
+from outpace.engine.order.drift import ClockReading
+from outpace.engine.order.identify import EventIds
+from outpace.engine.order.in_order import OrderedInput
+from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.engine.rows.rearranged import RearrangedRows, as_table
+from outpace.engine.rows.times import as_integers
+from outpace.engine.snapshot import Stateful
+from outpace.engine.split.choose import make_schedule, make_splitter
+from outpace.engine.split.number import EventNumbers
+from outpace.engine.split.schedule import NO_ROWS, Delivery, Schedule, scheduler_of
+from outpace.engine.split.splitter import Splitter
+from outpace.engine.split.windows import Split, Windows, joined_windows
+from outpace.engine.state import State, integer, require
+from outpace.errors import (
+    DataError,
+    StateError,
+    UnsupportedError,
+    missing_column,
+    other_type,
+)
+from outpace.pattern.bind.disorder import SOURCE, bind_disorder
+from outpace.pattern.disorder import Punctuation
+from outpace.pattern.notation.disorder import disorder_clauses
+from outpace.pattern.schedulers import Scheduler
+
+#: The orders of several sources.
+_SOURCES: Final = (SourceOrder, ReorderedSources)
+
+
+@dataclass(frozen=True)
+class FrontCounters:
+    """What a front has done, and what waits.
+
+    Parameters
+    ----------
+    events, sent
+        Events that had their turn, and how many went to instances, one for each that got it.
+    open_windows, partitions
+        Windows that are open, and partitions that are known.
+    order
+        How it goes with the order of the events.
+    unanswered, loads
+        For each instance the deliveries without an answer, and the events in them.
+    """
+
+    events: int
+    sent: int
+    open_windows: int
+    partitions: int
+    order: OrderCounters
+    unanswered: tuple[int, ...]
+    loads: tuple[int, ...]
+
+    @property
+    def duplication(self) -> float:
+        """How often an event was sent, on average over all events."""
+        return self.sent / self.events if self.events else 1.0
+
+
+class Front(Stateful):
+    """Brings events into order, numbers and splits them, and says who gets them.
+
+    A scheduler decides by the windows and by loads: the events that an instance was sent and has
+    not answered for. Where answers do not come back, that is all that it was sent, so a scheduler
+    evens out the events sent, and a batch that is run again gives the same.
+
+    Parameters
+    ----------
+    spec
+        The operator.
+    place
+        Which one it is, where each of several has events of its own.
+    block_size
+        Says how many of the first of some events in order go on together; all by default.
+    """
+
+    CHANGED = ("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads")
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        place: int = 0,
+        block_size: Callable[[pa.Table], int] | None = None,
+    ) -> None:
+        self._spec, self._place = spec, place
+        self._block_size = block_size
+        bound, windows = spec.bound, spec.windows
+        self._ids = EventIds(spec.sources if spec.identified else None, place)
+        self._order: Order = _make_order(spec)
+        self._numbers = EventNumbers(bound.schema, bound.partition_by, spec.time)
+        self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
+        self._schedule: Schedule | None = None
+        if spec.instances is not None:
+            if spec.horizon is not None:
+                raise UnsupportedError(
+                    'late="correct" goes back in one place, with the one instance beside',
+                    hint="leave out instances",
+                )
+            query = spec.query.instances(spec.instances, spec.query.scheduler)
+            self._scheduler = scheduler_of(query)
+            self._schedule = make_schedule(self._scheduler, spec.instances, windows)
+        #: For each instance the deliveries without an answer, and the events in them.
+        self._unanswered = [0] * (spec.instances or 1)
+        self._loads = [0] * (spec.instances or 1)
+        #: How many events came late, by source.
+        self._late: Counter[str | None] = Counter()
+        #: How many came late and corrected what had come out.
+        self._corrected = 0
+        self._nothing = spec.events.empty_table()
+        self._no_events = no_events(spec.events)
+        self._ended = False
+        #: Whether what counts once the instance beside has answered ends the input; None: nothing.
+        self._untaken: bool | None = None
+        #: Whether events left the order, or windows opened, and nobody has taken them yet.
+        self._lost = False
+        #: Whether the events are the matches of another stream, which tells the time.
+        self._follows = False
+
+    @property
+    def arrived(self) -> int:
+        """How many events have had their turn."""
+        return self._numbers.arrived
+
+    @property
+    def watermark(self) -> int:
+        """No later event has a time before this; NO_TIME while it is not known."""
+        return self._order.watermark
+
+    def watermark_of(self, source: str | None) -> int:
+        """Return the time before which an event of a source, or of the only one, is late."""
+        if source is not None and isinstance(self._order, ReorderedSources):
+            return self._order.watermark_of(source)
+        return self.watermark
+
+    def counters(self) -> FrontCounters:
+        """Return what there was, and what waits; it takes a look at all that is open."""
+        return FrontCounters(
+            self.arrived,
+            self.arrived if self._schedule is None else self._schedule.events_sent,
+            0 if self._splitter is None else self._splitter.open_windows,
+            self._numbers.partitions,
+            self.order_counters(),
+            tuple(self._unanswered),
+            tuple(self._loads),
+        )
+
+    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed | Correct]:
+        """Take what happened and return what is to be done.
+
+        After an error in the rows nothing is taken. Where the one instance is beside, so that
+        deliveries come back at once, a delivery that is not answered is one that failed: nothing is
+        taken either, or no more is, where events left the order or windows opened for it. No more
+        is taken either where the lack of memory or Ctrl-C may have ended a step half done.
+        """
+        if isinstance(message, Delivered):
+            self._answered(message)
+            return []
+        self.check()
+        try:
+            return self._take(message)
+        except BaseException as error:
+            if not self._only_looks and _comes_anywhere(error):
+                self._lost = True
+            raise
+
+    @property
+    def _only_looks(self) -> bool:
+        """Whether nothing changes before an answer has come."""
+        return self._splitter is None and isinstance(self._order, OrderedInput)
+
+    def _take(self, message: Stimulus) -> list[SetAside | Deliver | Routed | Correct]:
+        if self._ended:
+            raise DataError("the matcher is finished", hint="open a new one for more input")
+        self._untaken, before = None, self.watermark
+        match message:
+            case EventsArrived():
+                released = self._arrive(message)
+            case TimeTold():
+                released = self._order.tell(message.watermark, message.source, message.arrival)
+            case TimerFired():
+                released = self._order.fire(message.at)
+            case SourceEnded():
+                released = self._order.finish(message.source)
+            case ClockExchange():
+                released = self._order.compare_clocks(message)
+        self._lost = not isinstance(self._order, OrderedInput)
+        late, correcting = released.late, None
+        if late is not None:
+            late, correcting = self._parted(late, before)
+            source = message.source if isinstance(message, EventsArrived) else None
+            self._count_late(late, source)
+        aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
+        said: list[SetAside | Deliver | Routed | Correct] = [
+            SetAside(kind, self._shown(rows))
+            for kind, rows in aside
+            if rows is not None and rows.num_rows
+        ]
+        ended = isinstance(message, SourceEnded) and message.source is None
+        if ended and released.rows.num_rows:
+            # What events decide comes before what their end does.
+            said += self._blocks(released, ended=False)
+            released = replace(released, rows=self._nothing)
+        said += self._blocks(released, ended=ended)
+        self._lost = self._lost and self._schedule is None
+        if correcting is not None and correcting.num_rows:
+            self._corrected += correcting.num_rows
+            said.append(Correct(correcting.select(self._spec.events.names)))
+        return said
+
+    def _parted(self, late: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table | None]:
+        """Return the late events that are too late, and those that correct what came out.
+
+        The watermark is that from before the piece, so a piece is as good as its events one by one.
+        """
+        disorder, horizon = self._spec.disorder, self._spec.horizon
+        if disorder is None or horizon is None:
+            return late, None
+        over = as_integers(late.column(disorder.time)) < watermark - horizon
+        return late.filter(pa.array(over)), late.filter(pa.array(~over))
+
+    @property
+    def timer(self) -> int | None:
+        """When `TimerFired` is due; None where never. A host asks after each step and `restore`."""
+        return None if self._ended else self._order.timer
+
+    @property
+    def holding(self) -> str | None:
+        """The source that the others wait for; None where there is one, or all have finished."""
+        return self._order.holding if isinstance(self._order, _SOURCES) else None
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        return self._order.clock_of(source)
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        assert isinstance(self._order, _SOURCES)
+        return self._order.wants(source)
+
+    def order_counters(self, source: str | None = None) -> OrderCounters:
+        """Return how it goes with the order of all events, or of those of a source."""
+        order, late = self._order, sum(self._late.values())
+        if source is None or not isinstance(order, _SOURCES):
+            silent = len(order.silent)
+            return OrderCounters(
+                order.slack, order.buffered, late, silent, order.unawaited, self._corrected
+            )
+        own, silent = self._late.get(source, 0), int(source in order.silent)
+        return OrderCounters(order.slack_of(source), order.waiting(source), own, silent)
+
+    def check(self) -> None:
+        """Refuse to go on where events that were taken are lost."""
+        if self._lost:
+            raise DataError("an earlier push failed", hint="resume the query from a saved state")
+
+    def _count_late(self, rows: pa.Table, source: str | None) -> None:
+        """Count late events by source, where somebody says who sent them."""
+        counts = Counter({source: rows.num_rows})
+        if source is None and self._spec.sources is not None and SOURCE in rows.column_names:
+            counts = Counter(rows.column(SOURCE).cast(pa.string()).to_pylist())
+        self._late = Counter(self._late) + counts
+
+    def lose(self) -> None:
+        """Take no more: the instance beside has begun to take what nobody can take back."""
+        self._lost = True
+
+    def state(self) -> State:
+        """Return all that is kept, for `restore`."""
+        parts = {"order": self._order.state(), **self.state_behind().parts}
+        if self._spec.identified:
+            parts["ids"] = self._ids.state()
+        numbers: dict[str, object] = {
+            "ended": self._ended,
+            "follows": self._follows,
+            "order": self._ordering,
+        }
+        if self._schedule is not None:
+            numbers["scheduler"] = _name_of(self._scheduler)
+            numbers["loads"], numbers["unanswered"] = self._loads, self._unanswered
+            parts["schedule"] = self._schedule.state()
+        return State(numbers, parts=parts)
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, whatever was taken since; nothing else is left."""
+        fresh = Front(self._spec, self._place, self._block_size)
+        fresh._read(state)
+        self.become(fresh)
+
+    @property
+    def _ordering(self) -> str:
+        """How events are brought into order, with all settings."""
+        return " ".join([self._order.kind, *disorder_clauses(self._spec.query)])
+
+    def _read(self, state: State) -> None:
+        ended = state.numbers.get("ended")
+        require(isinstance(ended, bool), "nobody knows whether it has ended")
+        self._ended = bool(ended)
+        if state.numbers.get("follows") is True:
+            self._follow()
+        if (saved := state.numbers.get("order")) != self._ordering:
+            raise StateError(
+                "the saved state belongs to a stream that was brought into order in another way",
+                detail=f"saved by {saved}, now {self._ordering}",
+                hint="go on with the disorder that it was started with, or start from the input",
+            )
+        self._order.restore(state.part("order"))
+        if self._spec.identified:
+            self._ids.restore(state.part("ids"))
+        self.read_behind(state)
+        if self._schedule is not None:
+            self._restore_schedule(self._schedule, state)
+
+    def behind(self) -> Front:
+        """Return a front that stands, behind the order, where this one does, for `rewind`."""
+        twin = copy.copy(self)
+        twin.rewind(self)
+        return twin
+
+    def rewind(self, mark: Front) -> None:
+        """Stand behind the order where a front did; the order goes on from where it is."""
+        self._numbers = mark._numbers.snapshot()
+        self._splitter = None if mark._splitter is None else mark._splitter.snapshot()
+        self._ended, self._untaken = False, None
+
+    def replay(
+        self, rows: pa.Table, watermark: int = NO_TIME, *, ended: bool = False
+    ) -> Iterator[Deliver | Routed]:
+        """Let events go on, behind `rewind`, that have left the order before."""
+        self._lost = True
+        return self._route(rows, watermark, ended=ended)
+
+    def state_behind(self) -> State:
+        """Return what is kept behind the order, for `read_behind`."""
+        parts = {"numbers": self._numbers.state()}
+        if self._splitter is not None and not self._ended:
+            parts["windows"] = self._splitter.state()
+        return State({}, parts=parts)
+
+    def read_behind(self, state: State) -> None:
+        """Go on, behind the order, from what was saved."""
+        self._numbers.restore(state.part("numbers"))
+        if self._splitter is not None and not self._ended:
+            self._splitter.restore(state.part("windows"))
+            self._require_same(self._splitter)
+
+    def _restore_schedule(self, schedule: Schedule, state: State) -> None:
+        saved, now = state.numbers.get("scheduler"), _name_of(self._scheduler)
+        if saved != now:
+            raise StateError(
+                "the saved state belongs to another scheduler",
+                detail=f"saved with {saved}, now {now}",
+                hint="go on with the scheduler that it was started with, or start from the input",
+            )
+        schedule.restore(state.part("schedule"), self.opened())
+        loads, unanswered = (
+            _counts(state.numbers.get(name), len(self._loads)) for name in ("loads", "unanswered")
+        )
+        self._loads, self._unanswered = loads, unanswered
+
+    def opened(self) -> Windows | None:
+        """Return the windows that are open; the end has closed all."""
+        if self._splitter is None:
+            return None
+        return Windows.none() if self._ended else self._splitter.opened()
+
+    @property
+    def taken(self) -> Integers:
+        """How many events of each partition have had their turn, by its number."""
+        return self._numbers.taken
+
+    def _arrive(self, message: EventsArrived) -> ReleasedEvents:
+        """Let the order take events, with their ids."""
+        rows, source = self._fitted(message.rows), message.source
+        before = self._order, self._follows
+        given = self._spec.disorder is not None or self._spec.sources is not None
+        if (message.watermark != NO_TIME or self._follows) and not given:
+            self._check_following(rows)
+        if self._spec.identified and rows.schema.get_field_index(EVENT_ID.name) < 0:
+            rows = self._ids.give(rows, source)
+        try:
+            released = self._order.push(replace(message, rows=rows))
+        except BaseException:
+            self._order, self._follows = before
+            raise
+        if self._spec.identified:
+            self._ids.accept(source, rows)
+        return released
+
+    def _follow(self) -> None:
+        """Take the matches of another stream from now on, whose watermarks tell the time."""
+        bound, before = self._spec.bound, self._order
+        disorder = bind_disorder(self._spec.query.disorder(Punctuation()), bound.schema)
+        self._order = make_order(bound, disorder, self._spec.arriving)
+        self._follows = True
+        if isinstance(before, OrderedInput):
+            self._order.tell(before.latest)
+
+    def _check_following(self, matches: pa.Table) -> None:
+        """Refuse events, matches of another stream or others, before the time that has passed."""
+        order, time = self._order, self._spec.bound.order_by[0]
+        passed = order.latest if isinstance(order, OrderedInput) else order.watermark
+        times = as_integers(matches.column(time).drop_null())
+        if len(times) and times.min() < passed:
+            raise DataError(
+                f"matches of another stream come before rows that were already taken: "
+                f"{time} is {times.min()}, after {passed}",
+                hint="push the matches of one stream, each once and in the order in which they "
+                "came; for several streams open with sources, or use .disorder(op.KSlack(...))",
+            )
+        if not self._follows:
+            self._follow()
+
+    def _shown(self, rows: pa.Table) -> pa.Table:
+        """Return events as they came."""
+        return rows.drop_columns([EVENT_ID.name]) if self._spec.identified else rows
+
+    def _blocks(self, released: ReleasedEvents, *, ended: bool) -> Iterator[Deliver | Routed]:
+        """Let events go on in blocks, and time with the last of them."""
+        rows = released.rows.select(self._spec.events.names)
+        if self._block_size is not None:
+            rows = as_table(rows)
+            while rows.num_rows and (size := self._block_size(rows)) < rows.num_rows:
+                yield from self._route(rows.slice(0, size), int(NO_TIME), ended=False)
+                rows = rows.slice(size)
+        yield from self._route(rows, released.watermark, ended=ended)
+
+    def _route(
+        self, rows: pa.Table | RearrangedRows, watermark: int, *, ended: bool
+    ) -> Iterator[Deliver | Routed]:
+        splitter, events, split = self._splitter, self._no_events, NO_SPLIT
+        arrived = self.arrived + rows.num_rows
+        changes = self._lost or splitter is not None or self._schedule is not None
+        if rows.num_rows or splitter is None:
+            events = self._numbers.number(rows)
+            split = NO_SPLIT if splitter is None else splitter.push(events)
+            if changes:
+                self._numbers.accept()
+        if changes:
+            self._lost, self._ended = True, ended
+            if isinstance(self._order, OrderedInput):
+                self._order.accept()
+        else:
+            self._untaken = ended
+        if splitter is not None:
+            split = self._close(splitter, split, watermark, ended=ended)
+        if self._schedule is None:
+            self._unanswered[0] += changes
+            yield Deliver(0, events, None, split, arrived, watermark, ended)
+        else:
+            shares = self._schedule.route(events, split, self._loads)
+            if splitter is None:
+                if self._spec.bound.within is not None and rows.num_rows:
+                    watermark = max(watermark, int(events.times[-1]))
+                shares += self._others(shares, watermark, ended=ended)
+            for one in shares:
+                delivery = Deliver(
+                    one.instance, events, one.ranges, one.split, arrived, watermark, ended
+                )
+                self._unanswered[one.instance] += 1
+                self._loads[one.instance] += one.size
+                yield delivery
+        if self._spec.forgets_partitions and splitter is not None:
+            touched = np.union1d(events.partition, split.closed.partition)
+            self._numbers.forget(splitter.idle(touched))
+        yield Routed(arrived, watermark, ended)
+
+    def _others(self, shares: Sequence[Delivery], watermark: int, *, ended: bool) -> list[Delivery]:
+        """Return what instances get that have no events: time and the end decide in partitions."""
+        if not ended and (self._spec.bound.within is None or watermark == NO_TIME):
+            return []
+        had = {one.instance for one in shares}
+        others = (number for number in range(len(self._loads)) if number not in had)
+        return [Delivery(number, *NO_ROWS, NO_SPLIT) for number in others]
+
+    def _close(self, splitter: Splitter, split: Split, watermark: int, *, ended: bool) -> Split:
+        """Add what the passing of time closes, and the end of the input."""
+        closed = split.closed
+        if watermark != NO_TIME:
+            closed = joined_windows(closed, splitter.advance(watermark).closed)
+        if ended:
+            closed = joined_windows(closed, splitter.finish().closed)
+        return Split(split.opened, closed)
+
+    def _answered(self, message: Delivered) -> None:
+        if self._untaken is not None:
+            assert isinstance(self._order, OrderedInput)
+            self._order.accept()
+            self._numbers.accept()
+            self._ended, self._untaken = self._untaken, None
+        if len(idle := message.answer.idle):
+            # More events may be on their way to an instance that knows nothing of them yet.
+            over = self._numbers.taken[idle] == message.answer.seen
+            self._numbers.forget(idle[over], restart=True)
+        if self._unanswered[message.instance]:
+            self._unanswered[message.instance] -= 1
+            if self._schedule is None:
+                self._lost = self._unanswered[0] > 0
+            else:
+                self._loads[message.instance] -= message.answer.events
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the columns of the stream, or refuse those that have not all of them.
+
+        Tables may differ in the order of columns, and in what is said beside their types.
+        """
+        spec, schema = self._spec, rows.schema
+        known = spec.arriving if spec.brings_ids else spec.schema
+        if schema.equals(known, check_metadata=True):
+            return rows
+        for field in spec.events if spec.disorder is None else spec.schema:
+            if field == EVENT_ID:
+                continue
+            index = schema.get_field_index(field.name)
+            if index < 0:
+                raise missing_column(field.name, schema.names)
+            found = schema.field(index).type
+            if found != field.type:
+                raise other_type(field.name, found, field.type)
+        # A column that nobody reads may have any type, and is left out.
+        there = [field for field in known if _has(schema, field)]
+        if not there:
+            return rows  # Nothing but their number counts.
+        columns = [rows.column(field.name) for field in there]
+        return pa.Table.from_arrays(columns, schema=pa.schema(there))
+
+    def _require_same(self, splitter: Splitter) -> None:
+        """Refuse the saved state of a splitter that took other events."""
+        numbers, seen, opened = self._numbers, splitter.seen, splitter.opened()
+        taken = numbers.taken
+        same = len(seen) <= len(taken) and (seen == taken[: len(seen)]).all()
+        same = same and not taken[len(seen) :].any() and splitter.arrived == numbers.arrived
+        require(same, "windows have other events than the stream")
+        require((opened.first < opened.stop).all(), "a window has no events")
+        require(not np.isin(opened.partition, numbers.forgotten).any(), "a partition is forgotten")
+
+
+def _comes_anywhere(error: BaseException) -> bool:
+    """Say whether an error may end a step in the midst of its changes, and is not of the rows."""
+    if isinstance(error.__cause__, MemoryError):
+        return True  # Said in our words.
+    return isinstance(error, MemoryError | pa.ArrowException) or not isinstance(error, Exception)
+
+
+def _has(schema: pa.Schema, field: pa.Field) -> bool:
+    """Say whether a schema has a column of a name and a type."""
+    index = schema.get_field_index(field.name)
+    return index >= 0 and bool(schema.field(index).type == field.type)
+
+
+def _name_of(scheduler: Scheduler) -> str:
+    """Return what tells schedulers apart; those of users count by their names."""
+    if is_dataclass(scheduler):
+        return repr(scheduler)
+    return f"{type(scheduler).__module__}.{type(scheduler).__qualname__}"
+
+
+def _counts(saved: object, size: int) -> list[int]:
+    """Return a number for each instance from a saved state."""
+    require(isinstance(saved, list) and len(saved) == size, "counts of instances are missing")
+    assert isinstance(saved, list)
+    return [integer({"count": count}, "count") for count in saved]
+
+
+def _make_order(spec: OperatorSpec) -> Order:
+    if spec.sources is not None or spec.disorder is not None:
+        filters = spec.disorder is not None and spec.disorder.value.filters
+        useful = spec.useful if filters else None
+        return make_order(spec.bound, spec.disorder, spec.arriving, spec.sources, useful)
+    keys = (
+        ()
+        if spec.windows is not None and spec.query.windows is not None
+        else spec.bound.partition_by
+    )
+    tells_time = spec.reach is not None and spec.checked
+    return OrderedInput(
+        spec.bound,
+        spec.arriving,
+        keys,
+        checked=spec.checked,
+        tells_time=tells_time,
+        read=spec.time,
+    )
