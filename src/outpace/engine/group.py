@@ -13,7 +13,7 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.event import EVENT_ID
-from outpace.engine.match.bits import BitTask, bit_columns, counts_unused, with_bits
+from outpace.engine.match.bits import BitTask, bit_columns, columns_read, counts_unused, with_bits
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
@@ -48,7 +48,7 @@ from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
-from outpace.pattern.bound import Predicate
+from outpace.pattern.bound import BoundExpression, Predicate
 from outpace.pattern.disorder import InOrder, KSlack, Late
 from outpace.pattern.query import Query
 
@@ -85,7 +85,13 @@ class _Member:
     @cached_property
     def whole(self) -> OperatorSpec:
         """The operator, were it alone."""
-        return OperatorSpec(self.query, self.schema, disorder=self.disorder, timeouts=self.timeouts)
+        return OperatorSpec(
+            self.query,
+            self.schema,
+            disorder=self.disorder,
+            timeouts=self.timeouts and self.query.windows is None,
+            choose=self.choose,
+        )
 
     @cached_property
     def bits(self) -> BitTask:
@@ -153,11 +159,11 @@ class _SharedBits:
 
     def __init__(self, tasks: Iterable[BitTask]) -> None:
         self.predicates: list[Predicate] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[BoundExpression | None, int] = {}
         for task in tasks:
             for one in task.predicates:
-                if repr(one.expression) not in self._places:
-                    self._places[repr(one.expression)] = len(self.predicates)
+                if one.expression not in self._places:
+                    self._places[one.expression] = len(self.predicates)
                     self.predicates.append(one)
 
     @property
@@ -170,9 +176,9 @@ class _SharedBits:
         """Return rows with all bits."""
         if not self.predicates:
             return rows
-        whole = BitTask(None, tuple(self.predicates), False)  # type: ignore[arg-type]
-        columns = {name: one_array(rows.column(name)) for name in whole.reads}
-        computed = bit_columns(whole.predicates, columns, rows.num_rows)
+        predicates = tuple(self.predicates)
+        columns = {name: one_array(rows.column(name)) for name in columns_read(predicates)}
+        computed = bit_columns(predicates, columns, rows.num_rows)
         for field, column in zip(self.fields, computed.values(), strict=True):
             rows = rows.append_column(field, column)
         return rows
@@ -185,7 +191,7 @@ class _SharedBits:
             own = task.predicates[number * _PER_COLUMN : (number + 1) * _PER_COLUMN]
             column = np.zeros(rows.num_rows, np.uint8)
             for bit, one in enumerate(own):
-                place, shift = divmod(self._places[repr(one.expression)], _PER_COLUMN)
+                place, shift = divmod(self._places[one.expression], _PER_COLUMN)
                 known = rows.column(f"{_SHARED}{place}").to_numpy()
                 column |= ((known >> shift) & 1) << bit
             found[name] = column
@@ -377,14 +383,6 @@ class GroupOperator(Stateful):
             self._ids.accept(None, stimulus.rows)
         self._lost = False
         return {name: found[name] for name in self._names}
-
-    def operators(self) -> Iterator[tuple[str, WholeOperator]]:
-        """Yield the operator of each query."""
-        known: Mapping[str, WholeOperator] = dict(
-            [*(one for order in self._orders for one in order.operators.items())]
-        )
-        for name in self._names:
-            yield name, self._alone.get(name) or known[name]
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

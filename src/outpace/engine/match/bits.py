@@ -8,7 +8,7 @@ each variable has one and nothing else looks at them. The result is that of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,9 +64,7 @@ class BitTask:
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns that computing the bits reads."""
-        trees = [p.expression for p in self.predicates if p.expression is not None]
-        nodes = [node for tree in trees for node in walk(tree)]
-        return tuple(dict.fromkeys(node.column for node in nodes if isinstance(node, Read)))
+        return columns_read(self.predicates)
 
     def used(self, rows: pa.Table) -> Booleans:
         """Say which rows have any bit, so that a step may use them."""
@@ -75,6 +73,13 @@ class BitTask:
         for bits in bit_columns(self.predicates, columns, rows.num_rows).values():
             found |= bits.to_numpy() != 0
         return found
+
+
+def columns_read(predicates: Sequence[Predicate]) -> tuple[str, ...]:
+    """Return the columns that predicates read."""
+    trees = [p.expression for p in predicates if p.expression is not None]
+    nodes = [node for tree in trees for node in walk(tree)]
+    return tuple(dict.fromkeys(node.column for node in nodes if isinstance(node, Read)))
 
 
 def with_bits(

@@ -100,7 +100,7 @@ class GroupMatcher:
 
     def advance(self, time: int | datetime.datetime) -> Results:
         """Promise that no later row has a time before `time`; return what became final."""
-        operator = self._bound("advance")
+        self._bound("advance")
         columns = {q.order[0].column for q in self._group.queries if q.order}
         if len(columns) != 1:
             raise DataError(
@@ -108,7 +108,6 @@ class GroupMatcher:
                 hint="push rows instead: each of them tells its time",
             )
         assert self._schema is not None
-        del operator
         kind = self._schema.field(columns.pop()).type
         return self._step(TimeTold(as_integer(time, kind)))
 
