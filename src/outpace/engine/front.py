@@ -25,7 +25,11 @@ from outpace.engine.message import (
     Correct,
     Deliver,
     Delivered,
+    DeliveryFailed,
     EventsArrived,
+    Replay,
+    Reply,
+    Rewind,
     Routed,
     SetAside,
     SourceEnded,
@@ -182,7 +186,7 @@ class Front(Stateful):
             tuple(self._loads),
         )
 
-    def step(self, message: Stimulus | Delivered) -> list[SetAside | Deliver | Routed | Correct]:
+    def step(self, message: Stimulus | Reply) -> list[SetAside | Deliver | Routed | Correct]:
         """Take what happened and return what is to be done.
 
         After an error in the rows nothing is taken. Where the one instance is beside, so that
@@ -190,9 +194,20 @@ class Front(Stateful):
         taken either, or no more is, where events left the order or windows opened for it. No more
         is taken either where the lack of memory or Ctrl-C may have ended a step half done.
         """
-        if isinstance(message, Delivered):
-            self._answered(message)
-            return []
+        match message:
+            case Delivered():
+                self._answered(message)
+                return []
+            case DeliveryFailed():
+                self._lost = True
+                return []
+            case Rewind(mark=Front() as mark):
+                self._rewind(mark)
+                return []
+            case Replay():
+                self._lost = True
+                return [*self._route(message.rows, message.watermark, ended=message.ended)]
+        assert not isinstance(message, Rewind)
         self.check()
         try:
             return self._take(message)
@@ -298,13 +313,9 @@ class Front(Stateful):
             counts = Counter(rows.column(SOURCE).cast(pa.string()).to_pylist())
         self._late = Counter(self._late) + counts
 
-    def lose(self) -> None:
-        """Take no more: the instance beside has begun to take what nobody can take back."""
-        self._lost = True
-
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
-        parts = {"order": self._order.state(), **self.state_behind().parts}
+        parts = {"order": self._order.state(), **self.mark_state().parts}
         if self._spec.identified:
             parts["ids"] = self._ids.state()
         numbers: dict[str, object] = {
@@ -344,37 +355,29 @@ class Front(Stateful):
         self._order.restore(state.part("order"))
         if self._spec.identified:
             self._ids.restore(state.part("ids"))
-        self.read_behind(state)
+        self.restore_mark(state)
         if self._schedule is not None:
             self._restore_schedule(self._schedule, state)
 
-    def behind(self) -> Front:
-        """Return a front that stands, behind the order, where this one does, for `rewind`."""
+    def mark(self) -> Front:
+        """Return a front that stands, behind the order, where this one does, for `Rewind`."""
         twin = copy.copy(self)
-        twin.rewind(self)
+        twin._rewind(self)
         return twin
 
-    def rewind(self, mark: Front) -> None:
-        """Stand behind the order where a front did; the order goes on from where it is."""
+    def _rewind(self, mark: Front) -> None:
         self._numbers = mark._numbers.snapshot()
         self._splitter = None if mark._splitter is None else mark._splitter.snapshot()
         self._ended, self._untaken = False, None
 
-    def replay(
-        self, rows: pa.Table, watermark: int = NO_TIME, *, ended: bool = False
-    ) -> Iterator[Deliver | Routed]:
-        """Let events go on, behind `rewind`, that have left the order before."""
-        self._lost = True
-        return self._route(rows, watermark, ended=ended)
-
-    def state_behind(self) -> State:
-        """Return what is kept behind the order, for `read_behind`."""
+    def mark_state(self) -> State:
+        """Return what is kept behind the order, for `restore_mark`."""
         parts = {"numbers": self._numbers.state()}
         if self._splitter is not None and not self._ended:
             parts["windows"] = self._splitter.state()
         return State({}, parts=parts)
 
-    def read_behind(self, state: State) -> None:
+    def restore_mark(self, state: State) -> None:
         """Go on, behind the order, from what was saved."""
         self._numbers.restore(state.part("numbers"))
         if self._splitter is not None and not self._ended:

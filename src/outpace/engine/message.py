@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.event import Events, chosen
+from outpace.engine.snapshot import Stateful
 from outpace.engine.split.windows import Split, Windows
 from outpace.engine.window_match.result import WindowMatches
 
@@ -160,6 +161,41 @@ class Correct:
 
 
 @dataclass(frozen=True)
+class Rewind:
+    """To the front: stand behind the order where you did; the order goes on from where it is.
+
+    Parameters
+    ----------
+    mark
+        What `Front.mark` returned then.
+    """
+
+    mark: Stateful
+
+
+@dataclass(frozen=True)
+class Replay:
+    """To the front, after `Rewind`: let events go on that have left the order before.
+
+    Parameters
+    ----------
+    rows
+        The events, in order.
+    watermark, ended
+        No later event has a time before this; whether none comes at all.
+    """
+
+    rows: pa.Table
+    watermark: int = NO_TIME
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class DeliveryFailed:
+    """To the front: the instance beside has begun to take what nobody can take back."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """What an instance found in what it was delivered, and what it promises of the rest.
 
@@ -251,6 +287,8 @@ class Emit:
     watermark: int = NO_TIME
 
 
+#: What a front hears of the instance beside, and of going back.
+Reply: TypeAlias = Delivered | DeliveryFailed | Rewind | Replay
 Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded | ClockExchange
 Instruction: TypeAlias = Emit | SetAside
 

@@ -14,7 +14,7 @@ Paper: SPACE (Amann 2018) 2.3.4, figure 2.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -30,9 +30,11 @@ from outpace.engine.message import (
     Correct,
     Deliver,
     Delivered,
+    DeliveryFailed,
     Emit,
     Instruction,
-    Routed,
+    Replay,
+    Rewind,
     SetAside,
     SourceEnded,
     Stimulus,
@@ -100,7 +102,7 @@ class WholeOperator(Stateful):
             return [*aside, emit]
         except BaseException:
             if answers or self.instance.begun != begun:
-                self.front.lose()
+                self.front.step(DeliveryFailed())
             raise
 
     def _deliver(self, message: Deliver) -> Answer:
@@ -113,7 +115,7 @@ class WholeOperator(Stateful):
     def _mark(self) -> None:
         """Note where the parts stand, so that they can go back there, if it is time to."""
         if self._history is not None and self._history.wants_mark:
-            self._history.mark((self.front.behind(), self.instance.snapshot()))
+            self._history.mark((self.front.mark(), self.instance.snapshot()))
 
     def _remember(
         self, history: History[_Mark], emit: Emit, late: pa.Table | None, *, ended: bool
@@ -124,7 +126,7 @@ class WholeOperator(Stateful):
         else:
             (front, instance), rows, before = history.go_back(late)
             watermark = self.front.watermark
-            self.front.rewind(front)
+            self.front.step(Rewind(front))
             self.instance.become(instance.snapshot())
             after = self._replay(history, self._in_place(rows, late), watermark, ended=ended)
             emit = replace(emit, matches=changes(before, after))
@@ -141,13 +143,14 @@ class WholeOperator(Stateful):
         for piece in pieces:
             self._mark()
             told = watermark if piece is pieces[-1] else int(NO_TIME)
-            found.append(self._take_again(self.front.replay(piece, told)))
+            found.append(self._take_again(Replay(piece, told)))
             history.give(found[-1])
         if ended:
-            found.append(self._take_again(self.front.replay(rows.slice(0, 0), ended=True)))
+            found.append(self._take_again(Replay(rows.slice(0, 0), ended=True)))
         return WindowMatches.joined(self.spec.bound.output, found)
 
-    def _take_again(self, messages: Iterator[Deliver | Routed]) -> WindowMatches:
+    def _take_again(self, replay: Replay) -> WindowMatches:
+        messages = self.front.step(replay)
         answers = [self._deliver(one) for one in messages if isinstance(one, Deliver)]
         found = [answer.matches for answer in answers]
         return WindowMatches.joined(self.spec.bound.output, found)
@@ -170,7 +173,7 @@ class WholeOperator(Stateful):
         if self._history is not None and self._history.begun:
             front, instance = self._history.base
             parts["history"] = self._history.state()
-            parts["base"] = front.state_behind()
+            parts["base"] = front.mark_state()
             parts["base instance"] = instance.state()
         return State(self._header, parts=parts)
 
@@ -193,7 +196,7 @@ class WholeOperator(Stateful):
         fresh = WholeOperator(self.spec, self._place)
         if fresh._history is not None and "history" in state.parts:
             base = Front(self.spec, self._place), Instance(self.spec)
-            base[0].read_behind(state.part("base"))
+            base[0].restore_mark(state.part("base"))
             base[1].restore(state.part("base instance"), base[0])
             fresh._history.restore(state.part("history"), base)
         self._history = fresh._history
