@@ -62,7 +62,6 @@ from outpace.errors import (
 )
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.disorder import Punctuation
-from outpace.pattern.notation.disorder import disorder_clauses
 from outpace.pattern.schedulers import Scheduler
 
 #: The orders of several sources.
@@ -338,7 +337,8 @@ class Front(Stateful):
     @property
     def _ordering(self) -> str:
         """How events are brought into order, with all settings."""
-        return " ".join([self._order.kind, *disorder_clauses(self._spec.query)])
+        disorder = self._spec.disorder
+        return self._order.kind if disorder is None else f"{self._order.kind} {disorder.given}"
 
     def _read(self, state: State) -> None:
         ended = state.numbers.get("ended")

@@ -110,6 +110,18 @@ class BoundDisorder:
         """Whether the watermark is told, and nothing else says what time it is."""
         return isinstance(self.value, Punctuation)
 
+    @property
+    def given(self) -> str:
+        """The kind, and all settings that are not as they would be without a word."""
+        value = self.value
+        settings = {
+            one.name: getattr(value, one.name)
+            for one in settings_of(type(value))
+            if getattr(value, one.name) != one.default
+        }
+        texts = [f"{name} {setting_text(one)}" for name, one in settings.items()]
+        return f"{type(value).__name__}({', '.join(texts)})"
+
     def __str__(self) -> str:
         own = [one for one in settings_of(type(self.value)) if one not in settings_of(Disorder)]
         texts = {one.name: setting_text(getattr(self.value, one.name)) for one in own}

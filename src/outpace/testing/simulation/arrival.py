@@ -388,7 +388,7 @@ class OrderModel:
         """Note how far time has come, and the largest delay where that is the slack."""
         disorder = self.query.order_of_arrival
         if time <= self._greatest:
-            self._behind.append(time)
+            self._behind += [time] if time < self._greatest else []
             return
         if isinstance(disorder, MPKSlack) and disorder.at_most is None and self._behind:
             self.slack = max(self.slack, time - min(self._behind))

@@ -18,7 +18,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.twin import make_twin
 from outpace.engine.message import SourceEnded, TimeTold
 from outpace.engine.operator import WholeOperator, emit_of
-from outpace.engine.operator_spec import OperatorSpec
+from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.rows.times import as_integers
 from outpace.engine.split.number import in_order
 from outpace.errors import DataError, OutpaceError, UnsupportedError
@@ -328,7 +328,8 @@ def _in_order(scenario: _Scenario) -> list[Row]:
         and not any(isinstance(step, TimeTold) for step in arrival.steps)
     ):
         return fed_at_once(query, arrival.events, None)[0]
-    spec = replace(scenario.spec(), instances=None, timeouts=False, choose=make_twin)
+    choose = make_twin if query.uncertainty is None else fastest
+    spec = replace(scenario.spec(), instances=None, timeouts=False, choose=choose)
     operator = WholeOperator(spec)
     emitted = [emit_of(operator.step(step)) for step in (*arrival.steps, SourceEnded())]
     return [row for emit in emitted for row in rows_of(emit.matches.table)]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import outpace as op
 from outpace.engine.operator_spec import OperatorSpec
@@ -29,10 +28,12 @@ def test_whether_matches_are_taken_back_is_kept() -> None:
     assert chosen.table["at"].to_pylist() == [3, 1]
 
 
-def test_matches_that_come_and_go_are_not_joined() -> None:
+def test_of_matches_that_come_and_go_the_rows_tell_which() -> None:
     one = _plain(found([1]))
-    with pytest.raises(ValueError, match="values to unpack"):
-        WindowMatches.joined(one.table.schema, [one, replace(one, diff=-1)])
+    gone, none = replace(one, diff=-1), WindowMatches.none(one.table.schema)
+    assert WindowMatches.joined(one.table.schema, [one, gone]).diff == 0
+    assert WindowMatches.joined(one.table.schema, [none, gone]).diff == -1
+    assert WindowMatches.joined(one.table.schema, [none, none]).diff == 1
 
 
 def _plain(matches: WindowMatches) -> WindowMatches:

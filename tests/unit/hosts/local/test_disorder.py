@@ -332,7 +332,7 @@ def test_a_state_goes_with_disorder_or_without():
     larger = kinds("A -> B").disorder(op.KSlack(3))
     matcher = op.open(slack)
     matcher.push(rows)
-    with pytest.raises(op.StateError, match="SLACK 1, now Reorderer DISORDER SLACK 3"):
+    with pytest.raises(op.StateError, match=r"KSlack\(slack 1\), now Reorderer KSlack\(slack 3\)"):
         op.resume(larger, matcher.state())
 
 
