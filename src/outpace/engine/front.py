@@ -27,7 +27,7 @@ from outpace.engine.message import (
     Delivered,
     DeliveryFailed,
     EventsArrived,
-    Replay,
+    EventsReplayed,
     Reply,
     Rewind,
     Routed,
@@ -203,7 +203,7 @@ class Front(Stateful):
             case Rewind(mark=Front() as mark):
                 self._rewind(mark)
                 return []
-            case Replay():
+            case EventsReplayed():
                 self._lost = True
                 return [*self._route(message.rows, message.watermark, ended=message.ended)]
         assert not isinstance(message, Rewind)

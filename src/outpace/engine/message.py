@@ -174,7 +174,7 @@ class Rewind:
 
 
 @dataclass(frozen=True)
-class Replay:
+class EventsReplayed:
     """To the front, after `Rewind`: let events go on that have left the order before.
 
     Parameters
@@ -288,7 +288,7 @@ class Emit:
 
 
 #: What a front hears of the instance beside, and of going back.
-Reply: TypeAlias = Delivered | DeliveryFailed | Rewind | Replay
+Reply: TypeAlias = Delivered | DeliveryFailed | Rewind | EventsReplayed
 Stimulus: TypeAlias = EventsArrived | TimeTold | TimerFired | SourceEnded | ClockExchange
 Instruction: TypeAlias = Emit | SetAside
 

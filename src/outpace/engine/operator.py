@@ -32,8 +32,8 @@ from outpace.engine.message import (
     Delivered,
     DeliveryFailed,
     Emit,
+    EventsReplayed,
     Instruction,
-    Replay,
     Rewind,
     SetAside,
     SourceEnded,
@@ -44,7 +44,7 @@ from outpace.engine.order.runs import sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.history import SPANS, History, changes
+from outpace.engine.speculate.history import STRETCHES, OperatorHistory, changes
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import (
@@ -76,10 +76,10 @@ class WholeOperator(Stateful):
         self.front = Front(spec, place)
         self.instance = Instance(spec)
         #: What was done within the horizon, where late events correct it.
-        self._history: History[_Mark] | None = None
+        self._history: OperatorHistory[_Mark] | None = None
         if spec.disorder is not None and spec.horizon is not None:
             columns = spec.events, spec.bound.output, spec.disorder.time
-            self._history = History(*columns, spec.horizon)
+            self._history = OperatorHistory(*columns, spec.horizon)
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors."""
@@ -118,7 +118,7 @@ class WholeOperator(Stateful):
             self._history.mark((self.front.mark(), self.instance.snapshot()))
 
     def _remember(
-        self, history: History[_Mark], emit: Emit, late: pa.Table | None, *, ended: bool
+        self, history: OperatorHistory[_Mark], emit: Emit, late: pa.Table | None, *, ended: bool
     ) -> Emit:
         """Note what comes out; with late events, let come out what they change."""
         if late is None:
@@ -134,22 +134,22 @@ class WholeOperator(Stateful):
         return emit
 
     def _replay(
-        self, history: History[_Mark], rows: pa.Table, watermark: int, *, ended: bool
+        self, history: OperatorHistory[_Mark], rows: pa.Table, watermark: int, *, ended: bool
     ) -> WindowMatches:
         """Take rows once more and return all matches that come of them."""
         found = []
-        size = max(history.span_rows, rows.num_rows // SPANS)
+        size = max(history.stretch_rows, rows.num_rows // STRETCHES)
         pieces = [rows.slice(begin, size) for begin in range(0, rows.num_rows, size)]
         for piece in pieces:
             self._mark()
             told = watermark if piece is pieces[-1] else int(NO_TIME)
-            found.append(self._take_again(Replay(piece, told)))
+            found.append(self._take_again(EventsReplayed(piece, told)))
             history.give(found[-1])
         if ended:
-            found.append(self._take_again(Replay(rows.slice(0, 0), ended=True)))
+            found.append(self._take_again(EventsReplayed(rows.slice(0, 0), ended=True)))
         return WindowMatches.joined(self.spec.bound.output, found)
 
-    def _take_again(self, replay: Replay) -> WindowMatches:
+    def _take_again(self, replay: EventsReplayed) -> WindowMatches:
         messages = self.front.step(replay)
         answers = [self._deliver(one) for one in messages if isinstance(one, Deliver)]
         found = [answer.matches for answer in answers]

@@ -1,17 +1,17 @@
 """What an operator did within a horizon, so that it can go back and do it again with a late event.
 
     time       ------------------------------------->
-    spans      | mark, rows, matches | mark, rows, matches | mark, rows
+    stretches      | mark, rows, matches | mark, rows, matches | mark, rows
                  ^ go back to here     * late event              ^ now
 
-A span begins with a mark, a snapshot of the parts as they stood, and has the rows that they took
+A stretch begins with a mark, a snapshot of the parts as they stood, and has the rows that they took
 since and the matches that came of them. To correct is to go back to the last mark that lies before
 the late event, to take the rows since then once more with the event in its place, and to compare
 the matches by their ids: what is no longer found is taken back, what is found now comes out.
 
-Memory: the rows and matches within the horizon, and those of at most one span before it; a span has
-at least `SPAN_ROWS` rows and about a part in `SPANS` of all, so there are few marks. The cost of a
-correction: that of the rows behind the mark, of which a part in `SPANS` lies before the event.
+Memory: the rows and matches within the horizon, and those of at most one stretch before it; a stretch has
+at least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few marks. The cost of a
+correction: that of the rows behind the mark, of which a part in `STRETCHES` lies before the event.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from outpace.engine.state import State, integer, require, typed
 from outpace.engine.window_match.result import WindowMatches
 from outpace.pattern.bound import DIFF
 
-#: A span has at least so many rows, and there are about so many of them.
-SPAN_ROWS: Final = 4096
-SPANS: Final = 16
+#: A stretch has at least so many rows, and there are about so many of them.
+STRETCH_ROWS: Final = 4096
+STRETCHES: Final = 16
 
 Mark = TypeVar("Mark")
 
 
-class Span(Stateful, Generic[Mark]):
+class Stretch(Stateful, Generic[Mark]):
     """A mark, and what happened from there to the next.
 
     Parameters
@@ -58,7 +58,7 @@ class Span(Stateful, Generic[Mark]):
         self.size = 0
 
 
-class History(Stateful, Generic[Mark]):
+class OperatorHistory(Stateful, Generic[Mark]):
     """What was taken and given within a horizon.
 
     Parameters
@@ -71,43 +71,43 @@ class History(Stateful, Generic[Mark]):
         How far behind the watermark an event may lie, in units of time.
     """
 
-    CHANGED = ("_spans",)
+    CHANGED = ("_stretches",)
 
     def __init__(self, rows: pa.Schema, output: pa.Schema, time: str, horizon: int) -> None:
         self._rows, self._output = rows, output
         self._time, self._horizon = time, horizon
-        self._spans: list[Span[Mark]] = []
+        self._stretches: list[Stretch[Mark]] = []
         #: All that was taken lies before this time.
         self._bound = int(NO_TIME)
 
     def __len__(self) -> int:
-        return sum(span.size for span in self._spans)
+        return sum(stretch.size for stretch in self._stretches)
 
     @property
     def begun(self) -> bool:
         """Whether there is a mark."""
-        return bool(self._spans)
+        return bool(self._stretches)
 
     @property
     def wants_mark(self) -> bool:
-        """Whether the next rows should begin a span."""
-        return not self._spans or self._spans[-1].size >= self.span_rows
+        """Whether the next rows should begin a stretch."""
+        return not self._stretches or self._stretches[-1].size >= self.stretch_rows
 
     @property
-    def span_rows(self) -> int:
-        """How many rows a span should have."""
-        return max(SPAN_ROWS, len(self) // SPANS)
+    def stretch_rows(self) -> int:
+        """How many rows a stretch should have."""
+        return max(STRETCH_ROWS, len(self) // STRETCHES)
 
     def mark(self, mark: Mark) -> None:
-        """Begin a span: the parts stand so now."""
-        self._spans.append(Span(mark, self._bound))
+        """Begin a stretch: the parts stand so now."""
+        self._stretches.append(Stretch(mark, self._bound))
 
     def take(self, rows: pa.Table, watermark: int) -> None:
         """Note rows that were taken, in their order, and how far time had come then."""
-        span = self._spans[-1]
+        stretch = self._stretches[-1]
         if rows.num_rows:
-            span.rows.append(rows)
-            span.size += rows.num_rows
+            stretch.rows.append(rows)
+            stretch.size += rows.num_rows
             last = as_integers(rows.column(self._time).slice(rows.num_rows - 1))
             self._bound = max(self._bound, int(last[0]) + 1)
         self._bound = max(self._bound, int(watermark))
@@ -115,51 +115,56 @@ class History(Stateful, Generic[Mark]):
     def give(self, matches: WindowMatches) -> None:
         """Note matches that came out."""
         if len(matches):
-            self._spans[-1].matches.append(matches)
+            self._stretches[-1].matches.append(matches)
 
     def go_back(self, late: pa.Table) -> tuple[Mark, pa.Table, WindowMatches]:
         """Forget what happened since the last mark before some rows; return the mark and that."""
         time = as_integers(late.column(self._time)).min()
-        place = max(n for n, span in enumerate(self._spans) if n == 0 or span.bound <= time)
-        since, self._spans = self._spans[place:], self._spans[:place]
+        place = max(
+            n for n, stretch in enumerate(self._stretches) if n == 0 or stretch.bound <= time
+        )
+        since, self._stretches = self._stretches[place:], self._stretches[:place]
         self._bound = since[0].bound
         rows = pa.concat_tables(
-            [self._rows.empty_table(), *(one for span in since for one in span.rows)]
+            [self._rows.empty_table(), *(one for stretch in since for one in stretch.rows)]
         )
-        given = [one for span in since for one in span.matches]
+        given = [one for stretch in since for one in stretch.matches]
         return since[0].mark, rows, WindowMatches.joined(self._output, given)
 
     def forget(self, watermark: int) -> None:
         """Forget what no event within the horizon can change."""
         border = watermark - self._horizon
-        behind = sum(span.bound <= border for span in self._spans[1:])
+        behind = sum(stretch.bound <= border for stretch in self._stretches[1:])
         if behind and watermark != NO_TIME:
-            self._spans = self._spans[behind:]
+            self._stretches = self._stretches[behind:]
 
     @property
     def base(self) -> Mark:
         """The parts as they stood at the first mark."""
-        return self._spans[0].mark
+        return self._stretches[0].mark
 
     def state(self) -> State:
         """Return all that is kept but the marks, for `restore`."""
-        rows = [self._rows.empty_table(), *(one for span in self._spans for one in span.rows)]
-        given = [one for span in self._spans for one in span.matches]
+        rows = [
+            self._rows.empty_table(),
+            *(one for stretch in self._stretches for one in stretch.rows),
+        ]
+        given = [one for stretch in self._stretches for one in stretch.matches]
         matches = WindowMatches.joined(self._output, given)
-        numbers = {"bound": self._bound, "first": self._spans[0].bound}
+        numbers = {"bound": self._bound, "first": self._stretches[0].bound}
         tables = [pa.concat_tables(rows), pa.table(matches.numbers), matches.table]
         return State(numbers, [table.combine_chunks() for table in tables])
 
     def restore(self, state: State, base: Mark) -> None:
         """Go on from what `state` returned, and the parts as they stood at the first mark."""
         header, (rows, numbers, matches) = state.content(3)
-        span = Span(base, integer(header, "first"))
+        stretch = Stretch(base, integer(header, "first"))
         self._bound = integer(header, "bound")
         rows = typed(rows, self._rows)
         require(not rows.column(self._time).null_count, "an event has no time")
-        span.rows, span.size = [rows], rows.num_rows
-        span.matches = [WindowMatches.of_saved(numbers, typed(matches, self._output))]
-        self._spans = [span]
+        stretch.rows, stretch.size = [rows], rows.num_rows
+        stretch.matches = [WindowMatches.of_saved(numbers, typed(matches, self._output))]
+        self._stretches = [stretch]
 
 
 def changes(before: WindowMatches, after: WindowMatches) -> WindowMatches:

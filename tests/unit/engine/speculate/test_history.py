@@ -10,7 +10,7 @@ import pytest
 
 from outpace.engine.match.identity import MatchIds
 from outpace.engine.speculate import history
-from outpace.engine.speculate.history import History, changes
+from outpace.engine.speculate.history import OperatorHistory, changes
 from outpace.engine.window_match.result import WindowMatches
 
 ROWS = pa.schema([("ts", pa.int64())])
@@ -35,8 +35,8 @@ def matches(*shown: tuple[int, object, object, object], rows: int = 1) -> Window
     return WindowMatches(table, offsets, none, none, none, none, lambda: MatchIds(none, words))
 
 
-def made(horizon: int = 10) -> History[str]:
-    return History(ROWS, OUTPUT, "ts", horizon)
+def made(horizon: int = 10) -> OperatorHistory[str]:
+    return OperatorHistory(ROWS, OUTPUT, "ts", horizon)
 
 
 def times(*values: int) -> pa.Table:
@@ -46,7 +46,7 @@ def times(*values: int) -> pa.Table:
 def test_it_goes_back_to_the_last_mark_before_the_late_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(history, "SPAN_ROWS", 2)
+    monkeypatch.setattr(history, "STRETCH_ROWS", 2)
     kept = made()
     for number, piece in enumerate([(1, 2), (4, 4), (6, 7), (9,)]):
         assert kept.wants_mark
@@ -67,7 +67,7 @@ def test_a_time_that_was_told_counts_for_a_mark() -> None:
 
 
 def test_it_keeps_what_is_within_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "SPAN_ROWS", 4)
+    monkeypatch.setattr(history, "STRETCH_ROWS", 4)
     kept = made(horizon=10)
     most = 0
     for time in range(1000):
@@ -83,7 +83,7 @@ def test_it_keeps_what_is_within_the_horizon(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_large_histories_have_few_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "SPAN_ROWS", 1)
+    monkeypatch.setattr(history, "STRETCH_ROWS", 1)
     kept = made(horizon=10_000)
     marks = 0
     for time in range(3000):

@@ -168,7 +168,7 @@ def test_after_the_last_change_all_is_as_in_order(
     coming = sorted(events.to_pylist(), key=lambda one: one["ts"] + random.randint(0, 12))
     stream, changes = op.open(corrected), Changes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history, "SPAN_ROWS", span)
+        patch.setattr(history, "STRETCH_ROWS", span)
         while coming:
             size = random.randint(1, 6)
             piece, coming = coming[:size], coming[size:]
