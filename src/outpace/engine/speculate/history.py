@@ -1,17 +1,18 @@
 """What an operator did within a horizon, so that it can go back and do it again with a late event.
 
-    time       ------------------------------------->
-    stretches      | mark, rows, matches | mark, rows, matches | mark, rows
-                 ^ go back to here     * late event              ^ now
+    time       ------------------------------------------------------->
+    stretches  | mark, rows, matches | mark, rows, matches | mark, rows
+                                     ^ go back to here  * late event                   ^ now
 
 A stretch begins with a mark, a snapshot of the parts as they stood, and has the rows that they took
 since and the matches that came of them. To correct is to go back to the last mark that lies before
 the late event, to take the rows since then once more with the event in its place, and to compare
 the matches by their ids: what is no longer found is taken back, what is found now comes out.
 
-Memory: the rows and matches within the horizon, and those of at most one stretch before it; a stretch has
-at least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few marks. The cost of a
-correction: that of the rows behind the mark, of which a part in `STRETCHES` lies before the event.
+Memory: the rows and matches within the horizon, and those of at most one stretch before it; a
+stretch has at least `STRETCH_ROWS` rows and about a part in `STRETCHES` of all, so there are few
+marks. The cost of a correction: that of the rows behind the mark, of which a part in `STRETCHES`
+lies before the event.
 """
 
 from __future__ import annotations
