@@ -2,7 +2,7 @@
 
     time       ------------------------------------------------------->
     stretches  | mark, rows, matches | mark, rows, matches | mark, rows
-                                     ^ go back to here  * late event                   ^ now
+                                     ^ go back    * late              ^ now
 
 A stretch begins with a mark, a snapshot of the parts as they stood, and has the rows that they took
 since and the matches that came of them. To correct is to go back to the last mark that lies before
