@@ -60,6 +60,7 @@ class WholeOperator(Stateful):
 
     Examples
     --------
+    >>> from outpace.engine.message import EventsArrived
     >>> from outpace.pattern.query import Query
     >>> query = Query().order_by("ts").pattern("A B").measures(at="B.ts")
     >>> operator = WholeOperator(OperatorSpec(query, pa.schema([("ts", pa.int64())])))
