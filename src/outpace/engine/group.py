@@ -22,10 +22,18 @@ import numpy as np
 import pyarrow as pa
 
 from outpace.engine.event import EVENT_ID
-from outpace.engine.match.bits import BitTask, bit_columns, columns_read, counts_unused, with_bits
+from outpace.engine.match.bits import (
+    BITS,
+    BitTask,
+    bit_columns,
+    columns_read,
+    counts_unused,
+    with_bits,
+)
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
+    ClockExchange,
     Emit,
     EventsArrived,
     Instruction,
@@ -150,8 +158,7 @@ class _Member:
 
     @cached_property
     def _plain(self) -> list[str]:
-        bits = set(self.bits.task.bound.schema.names) - set(self.schema.names)
-        return [name for name in self.spec.arriving.names if name not in bits]
+        return [name for name in self.spec.arriving.names if not name.startswith(BITS)]
 
 
 class _SharedBits:
@@ -185,21 +192,16 @@ class _SharedBits:
 
     def of(self, task: BitTask, rows: pa.Table) -> dict[str, np.ndarray]:
         """Return the columns of bits that a query reads, of rows that have all."""
-        added = [field.name for field in task.task.bound.schema][-_columns(task) :]
         found = {}
-        for number, name in enumerate(added if task.predicates else ()):
-            own = task.predicates[number * _PER_COLUMN : (number + 1) * _PER_COLUMN]
+        for first in range(0, len(task.predicates), _PER_COLUMN):
+            own = task.predicates[first : first + _PER_COLUMN]
             column = np.zeros(rows.num_rows, np.uint8)
             for bit, one in enumerate(own):
                 place, shift = divmod(self._places[one.expression], _PER_COLUMN)
                 known = rows.column(f"{_SHARED}{place}").to_numpy()
                 column |= ((known >> shift) & 1) << bit
-            found[name] = column
+            found[f"{BITS}{first // _PER_COLUMN}"] = column
         return found
-
-
-def _columns(task: BitTask) -> int:
-    return -(-len(task.predicates) // _PER_COLUMN)
 
 
 class _SharedOrder(Stateful):
@@ -213,7 +215,7 @@ class _SharedOrder(Stateful):
         Their bits, among those of others.
     """
 
-    CHANGED = ("_order", "operators")
+    CHANGED = ("order", "operators")
 
     def __init__(self, members: Sequence[_Member], shared: _SharedBits) -> None:
         self._shared = shared
@@ -226,7 +228,7 @@ class _SharedOrder(Stateful):
         schema = pa.schema([*first.schema, *shared.fields, EVENT_ID])
         chained = [link[0].disorder for link in self._links]
         bound = first.whole.bound
-        self._order: Order | SlackChain = (
+        self.order: Order | SlackChain = (
             SlackChain(bound, chained, schema)
             if len(chained) > 1
             else make_order(bound, chained[0], schema)
@@ -237,28 +239,30 @@ class _SharedOrder(Stateful):
     @property
     def buffered(self) -> int:
         """How many events wait."""
-        return self._order.buffered
+        return self.order.buffered
 
     @property
     def timer(self) -> int | None:
         """When the order wants to be asked again."""
-        return self._order.timer if isinstance(self._order, Order) else None
+        return self.order.timer
 
-    def step(self, stimulus: Stimulus) -> Instructions:
-        """Take what happened and return what each query gives."""
+    def release(self, stimulus: Stimulus) -> list[ReleasedEvents]:
+        """Let the order take what happened; after an error nothing is taken."""
         match stimulus:
             case EventsArrived():
-                released = self._order.push(stimulus)
+                released = self.order.push(stimulus)
             case TimeTold():
-                released = self._order.tell(stimulus.watermark)
-            case TimerFired() if isinstance(self._order, Order):
-                released = self._order.fire(stimulus.at)
+                released = self.order.tell(stimulus.watermark)
             case TimerFired():
-                released = self._order.tell(EventsArrived.watermark)
+                released = self.order.fire(stimulus.at)
             case SourceEnded():
-                released = self._order.finish()
-        links = released if isinstance(released, list) else [released]
-        ended = isinstance(stimulus, SourceEnded)
+                released = self.order.finish()
+            case ClockExchange():
+                raise DataError("the one source of a group has no other clock")
+        return released if isinstance(released, list) else [released]
+
+    def pass_on(self, links: list[ReleasedEvents], *, ended: bool) -> Instructions:
+        """Let the queries take what was released, and return what each gives."""
         found: Instructions = {}
         for link, one in zip(self._links, links, strict=True):
             rows = as_table(one.rows)
@@ -294,11 +298,11 @@ class _SharedOrder(Stateful):
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
         operators = {f"of {name}": one.state() for name, one in self.operators.items()}
-        return State({}, parts={"order": self._order.state(), **operators})
+        return State({}, parts={"order": self.order.state(), **operators})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._order.restore(state.part("order"))
+        self.order.restore(state.part("order"))
         for name, operator in self.operators.items():
             operator.restore(state.part(f"of {name}"))
 
@@ -365,7 +369,8 @@ class GroupOperator(Stateful):
     def step(self, stimulus: Stimulus) -> Instructions:
         """Take what happened and return what each query gives.
 
-        After an error nothing more is taken: some queries may have taken it, and others not.
+        After an error in the order of the rows nothing is taken. After one in a query no more is:
+        some may have taken it, and others not.
         """
         if self._lost:
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
@@ -373,10 +378,17 @@ class GroupOperator(Stateful):
         if isinstance(stimulus, EventsArrived) and self._orders:
             rows = self._shared.added(stimulus.rows)
             shared = replace(stimulus, rows=self._ids.give(rows, None))
-        self._lost = True
+        before = [one.order.snapshot() for one in self._orders]
+        try:
+            released = [one.release(shared) for one in self._orders]
+        except BaseException:
+            for one, was in zip(self._orders, before, strict=True):
+                one.order = was
+            raise
+        self._lost, ended = True, isinstance(stimulus, SourceEnded)
         found: Instructions = {}
-        for order in self._orders:
-            found |= order.step(shared)
+        for order, links in zip(self._orders, released, strict=True):
+            found |= order.pass_on(links, ended=ended)
         for name, operator in self._alone.items():
             found[name] = operator.step(stimulus)
         if isinstance(stimulus, EventsArrived):

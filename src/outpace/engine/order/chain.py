@@ -44,6 +44,9 @@ class SlackChain(Stateful):
 
     CHANGED = ("_links",)
 
+    #: It goes by no clock.
+    timer: None = None
+
     def __init__(
         self, bound: BoundQuery, disorders: Sequence[BoundDisorder], schema: pa.Schema
     ) -> None:
@@ -68,6 +71,10 @@ class SlackChain(Stateful):
         """Take a promise that no later event has a time before this."""
         self._told = max(self._told, time)
         return self._pass_on(self._links[0].tell(time))
+
+    def fire(self, at: int) -> list[ReleasedEvents]:
+        """Take note that the clock of the host has come to a time, which says nothing here."""
+        return self._pass_on(self._links[0].fire(at))
 
     def finish(self) -> list[ReleasedEvents]:
         """Say that no more events come."""

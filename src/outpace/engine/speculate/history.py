@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -194,7 +195,7 @@ def _taken_back(matches: WindowMatches) -> WindowMatches:
     table = matches.table
     place = table.column_names.index(DIFF)
     diff = pa.array(np.full(table.num_rows, -1, np.int64))
-    return matches.with_rows(table.set_column(place, table.schema.field(place), diff), diff=-1)
+    return replace(matches, table=table.set_column(place, table.schema.field(place), diff), diff=-1)
 
 
 def _are_same(old: WindowMatches, new: WindowMatches) -> Booleans:

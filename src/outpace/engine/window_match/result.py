@@ -145,20 +145,6 @@ class WindowMatches:
             self.confirmed,
         )
 
-    def with_rows(self, table: pa.Table, diff: int) -> WindowMatches:
-        """Return the matches with other rows, which say that they come or go."""
-        return WindowMatches(
-            table,
-            self.offsets,
-            self.event,
-            self.phase,
-            self.window,
-            self.partition,
-            self.identify,
-            diff,
-            self.confirmed,
-        )
-
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
         order = in_total_order(self.event, self.phase, self.window, self.partition)

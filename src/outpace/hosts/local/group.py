@@ -27,6 +27,7 @@ from outpace.errors import DataError, StateError
 from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.pattern.disorder import Late
 from outpace.pattern.group import QueryGroup
 from outpace.plan.late_events import LateEvents
 
@@ -62,7 +63,7 @@ class GroupMatcher:
         self._dropped = {
             query.name: LateEvents(query)
             for query, disorder in disorders.items()
-            if disorder is not None and disorder.late.drops  # type: ignore[union-attr]
+            if disorder is not None and Late(disorder.late).drops
         }
         self._last: dict[str, Emit] = {}
         self._aside: dict[tuple[str, Aside], pa.Table] = {}

@@ -196,6 +196,7 @@ def test_compiled_code_finds_what_plain_python_finds() -> None:
             "id": range(size),
         }
     )
+    # What is compiled keeps the function that it was made of; its type does not say so.
     plain_kernel = find_uncertain.__wrapped__  # type: ignore[attr-defined]
     kernel = compiled(plain_kernel)
     for text in PATTERNS:

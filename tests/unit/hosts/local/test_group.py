@@ -56,6 +56,7 @@ def test_bad_groups_are_refused() -> None:
         op.group()
     with pytest.raises(op.BindError, match="two queries of the group are named 'a'"):
         op.group(single("a"), single("a"))
+    # What types rule out is told at run time as well.
     with pytest.raises(op.OutpaceError):
         op.group("a")  # type: ignore[arg-type]
     with pytest.raises(op.UnsupportedError, match="has one source"):
@@ -81,6 +82,17 @@ def test_after_an_error_nothing_more_is_taken() -> None:
     group = op.resume(queried, state)
     fine = pa.Table.from_pylist([{"ts": 1, "key": "7", "v": 1}], SCHEMA)
     assert {table.num_rows for table in group.push(fine).values()} == {0}
+
+
+def test_after_a_row_that_cannot_be_used_the_group_goes_on() -> None:
+    other = single("other").disorder(op.MPKSlack())
+    group = op.open(op.group(single("one"), single("two", 2), other))
+    group.push(rows((1, 1)))
+    bad = pa.Table.from_pylist([{"ts": None, "key": "k", "v": 2}], SCHEMA)
+    with pytest.raises(op.DataError):
+        group.push(pa.concat_tables([rows((2, 2)), bad]))
+    found = group.push(rows((2, 2), (9, 0)))
+    assert {name: table.num_rows for name, table in found.items()} == dict.fromkeys(found, 1)
 
 
 PATTERNS = [

@@ -420,7 +420,7 @@ def test_time_makes_the_match_of_a_quiet_key_final(instances: int, told: bool) -
     @dataclass(frozen=True)
     class Quiet(Source):
         def batches(self, rows: int = 100) -> Iterator[pa.RecordBatch]:
-            raise NotImplementedError
+            raise NotImplementedError  # Who has arrivals is not asked for batches.
 
         def arrivals(self, rows: int = 100) -> Iterator[pa.RecordBatch | op.sources.Heartbeat]:
             yield pa.record_batch({"ts": [0, 1], "seq": [0, 1], "key": ["a", "a"], "x": [1, 2]})
