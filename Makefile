@@ -20,7 +20,6 @@ KERNELS := $(shell cat src/outpace/engine/kernels/*.py src/outpace/simulate/kern
 WARM := $(NUMBA_CACHE_DIR)/.warm-$(KERNELS)
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 .PHONY: help setup java postgres test lint unit soak demo bench chaos format lock clean
 
 help: ## list the targets
@@ -48,10 +47,13 @@ java:
 	@sh scripts/java.sh
 
 # Only the sink into PostgreSQL needs a server, and only in the tests.
-postgres:
+postgres: | java
 	@sh scripts/postgres.sh
 
-test: lint unit ## run everything CI runs: linters, types, import rules, tests, doctests, docs; installs what setup does
+# Types are checked while kernels are compiled: each keeps a core busy for a minute.
+test: setup ## run everything CI runs: linters, types, import rules, tests, doctests, docs; installs what setup does
+	@$(MAKE) --jobs 2 lint $(WARM)
+	@$(MAKE) unit
 
 lint: $(READY) ## run ruff, mypy --strict and the import rules; needs .venv alone
 	$(BIN)/ruff check .

@@ -60,7 +60,7 @@ class Scenario:
     @property
     def pieces(self) -> int:
         """How many pieces the stream comes in: a batch takes one, and no kill comes after them."""
-        return sum(kill.batches + 2 for kill in self.kills) + 2
+        return sum(kill.batches + 1 for kill in self.kills) + 2
 
 
 def make_scenario(seed: int, kills: int) -> Scenario:

@@ -27,8 +27,9 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def test_statements_files_and_commands_on_connect(java: None, tmp_path: Path) -> None:
-    public = enumerate(read_public_cases())
-    cases = {case["id"]: case for number, case in public if is_sample(number)}
+    # Classic Spark answers four times as many.
+    sample = [case for number, case in enumerate(read_public_cases()) if is_sample(number)][::4]
+    cases = {case["id"]: case for case in sample}
     questions = [(name, "outpace", text) for name, text in PARITY.items()]
     questions += [(name, "trino", case["sql"]) for name, case in cases.items()]
     refused = [(f"error {number}", "outpace", row[0]) for number, row in enumerate(ERRORS)]

@@ -287,7 +287,7 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
     table = table.append_column("seq", pa.array(np.arange(len(times))))
     table = table.append_column("at", pa.array(arrival))
     table = table.take(pa.array(np.argsort(arrival, kind="stable")))
-    parts = [table.slice(low, 75) for low in range(0, table.num_rows, 75)]
+    parts = [table.slice(low, 100) for low in range(0, table.num_rows, 100)]
     disorders = {
         "mp": op.MPKSlack(),
         "quantile": op.Quantile(0.9, at_most=50),

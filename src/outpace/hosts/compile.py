@@ -1,10 +1,16 @@
 """Compiling ahead: every kernel, when the library is set up.
 
 `python -m outpace.hosts.compile` compiles every kernel once and leaves it in Numba's cache on
-disk, which takes a minute or two. After that no query waits for it.
+disk, which takes a minute or two. After that no query waits for it. The compiler has one thread, so
+parts that share few kernels are compiled in processes beside each other.
 """
 
 from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final
 
 import pyarrow as pa
 
@@ -34,23 +40,37 @@ _ROWS = 200_000
 
 def compile_kernels() -> None:
     """Compile the kernels for both widths of masks that queries need."""
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        for done in [processes.submit(compile_part) for compile_part in _PARTS]:
+            done.result()
+
+
+def _match() -> None:
+    """Match whole tables and windows of events."""
     table = events(_ROWS)
     for query in (*(make() for make in WORKLOADS.values()), *_wide_queries()):
         match(table, query)
-    # The twin answers fewer rows as long as nothing is compiled.
-    small = table.slice(0, 5000)
-    for query in _all_queries():
-        match(small, query)
-        search(small, query).count()
     for query in (*(WORKLOADS[name]() for name in ("w1", "w1k", "w4s")), *_wide_queries()):
         for size in (1000, 50):
             match(table, query.over(CountWindows(size, 50)))
+
+
+def _match_all() -> None:
+    """Find all matches, and count them; the twin answers as long as nothing is compiled."""
+    table = events(5000)
+    for query in _all_queries():
+        match(table, query)
+        search(table, query).count()
+
+
+def _order_and_split() -> None:
+    """Merge and reorder events, and split them into windows."""
+    table = events(_ROWS)
     for windows in _windows():
         for query in (Query(), Query().partition_by("type")):
             windows_of(query.order_by("ts").over(windows), table)
     _merge_sources(table)
     _reorder(table)
-    _simulate()
 
 
 def _reorder(table: pa.Table) -> None:
@@ -113,6 +133,9 @@ def _wide_queries() -> list[Query]:
         )
     ]
 
+
+#: What takes longest comes first.
+_PARTS: Final[tuple[Callable[[], None], ...]] = (_simulate, _match, _match_all, _order_and_split)
 
 if __name__ == "__main__":
     compile_kernels()

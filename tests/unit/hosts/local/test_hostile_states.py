@@ -12,7 +12,7 @@ TESTS = Path(__file__).parents[3]
 def test_states_that_nobody_wrote_end_no_process_and_raise_nothing_else() -> None:
     """Longer runs, by hand: `PYTHONPATH=tests python -m support.hostile_states SEED COUNT`."""
     done = subprocess.run(
-        [sys.executable, "-m", "support.hostile_states", "1", "200"],
+        [sys.executable, "-m", "support.hostile_states", "1", "100"],
         cwd=TESTS,
         capture_output=True,
         text=True,

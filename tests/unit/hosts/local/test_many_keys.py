@@ -75,7 +75,7 @@ def known_early(asked: op.Query, table: pa.Table, time: int) -> list[dict[str, o
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@examples(25)
+@examples(12)
 @given(
     table=tables(),
     rows=st.sampled_from([1, 2, 7]),
