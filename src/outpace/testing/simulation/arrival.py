@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +62,7 @@ class DrawnArrival:
         How far time has come before the end.
     progress
         After each step: how many events have had their turn, and how far time has come. None where
-        nobody looks.
+        nobody looks, or what comes later is put between.
     late, invalid
         Which events are set aside, by their `id`.
     timers
@@ -209,7 +209,14 @@ def draw_batched_sources(
 
 
 def draw_disorder(
-    random: Random, query: Query, events: pa.Table, pieces: int, *, own: bool, whole: bool
+    random: Random,
+    query: Query,
+    events: pa.Table,
+    pieces: int,
+    *,
+    own: bool,
+    whole: bool,
+    corrects: bool = False,
 ) -> DrawnArrival:
     """Let events come out of order.
 
@@ -222,13 +229,16 @@ def draw_disorder(
     whole
         Whether all events come to one place. Otherwise only time tells which of them are late: of
         those that come at the same time each place knows its own.
+    corrects
+        Whether late events correct what came out.
     """
     times = times_of(query, events)
     unit = unit_of(query, events)
     most = random.randint(0, 5) * unit
-    enough = not own or random.random() < 0.5
+    enough = not own or (random.random() < 0.5 and not corrects)
     slack = most if enough else random.randint(0, most // unit) * unit
-    disorder = _draw_kind(random, slack, unit, own=own, in_order=whole and not enough)
+    late = "correct" if corrects else random.choice(["drop", "pass", "side"])
+    disorder = _draw_kind(random, slack, unit, late, own=own, in_order=whole and not enough)
     arriving = events.take(pa.array(delayed(random, times, most, ties=own), pa.int64()))
     if own and random.random() < 0.3:
         arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
@@ -257,22 +267,26 @@ def draw_disorder(
         tuple(steps),
         model.taken(events.schema) if own else events,
         model.time,
-        tuple(progress),
+        None if corrects else tuple(progress),
         tuple(model.late),
         tuple(model.invalid),
     )
 
 
-def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bool) -> Disorder:
-    late = random.choice(["drop", "pass", "side"])
-    invalid = "quarantine" if own else "fail"
+def _draw_kind(
+    random: Random, slack: int, unit: int, late: str, *, own: bool, in_order: bool
+) -> Disorder:
+    settings: dict[str, Any] = {"late": late, "invalid": "quarantine" if own else "fail"}
+    if late == "correct":
+        settings["horizon"] = duration(AHEAD, unit)
     ahead = duration(AHEAD, unit) if own and random.random() < 0.5 else None
     if random.random() < 0.2:
-        return Punctuation(late=late, invalid=invalid)
+        return Punctuation(**settings)
+    settings["ahead"] = ahead
     if in_order and random.random() < 0.4:
-        return InOrder(late=late, invalid=invalid, ahead=ahead)
+        return InOrder(**settings)
     if own and random.random() < 0.2:
-        return MPKSlack(late=late, invalid=invalid, ahead=ahead)
+        return MPKSlack(**settings)
     span = duration(slack, unit)
     kinds: list[Callable[..., Disorder]] = [
         partial(KSlack, span),
@@ -289,7 +303,7 @@ def _draw_kind(random: Random, slack: int, unit: int, *, own: bool, in_order: bo
         ),
     ]
     kind = random.choice([kinds[0], random.choice(kinds[1:])])
-    return kind(late=late, invalid=invalid, ahead=ahead)
+    return kind(**settings)
 
 
 def unit_of(query: Query, events: pa.Table) -> int:
@@ -349,6 +363,8 @@ class OrderModel:
     released: list[_Event] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
     invalid: list[int] = field(default_factory=list)
+    #: Those that came late, and are put where they belong.
+    corrected: list[_Event] = field(default_factory=list)
     time: int = int(NO_TIME)
     _greatest: int = int(NO_TIME)
     _behind: list[int] = field(default_factory=list)
@@ -369,6 +385,9 @@ class OrderModel:
             seen.append(time)
             event = _Event(row, time, row.get("seq", 0), self._came)
             if self._is_late(event, in_order=in_order):
+                if disorder.late is Late.CORRECT:
+                    self.corrected.append(event)
+                    continue
                 self.late.append(row.get(ID, 0))
                 if disorder.late is not Late.PASS:
                     continue
@@ -407,8 +426,10 @@ class OrderModel:
     def taken(self, schema: pa.Schema) -> pa.Table:
         """Return the events that take part, in order."""
         kind = schema.field(time_of(self.query)).type
-        rows = []
-        for event in self.released:
+        rows, events = [], self.released
+        if self.corrected:
+            events = sorted(events + self.corrected, key=lambda event: event.order)
+        for event in events:
             time = pa.scalar(event.time, pa.int64()).cast(kind).as_py()
             order = {
                 time_of(self.query): time,

@@ -157,8 +157,8 @@ def simulate_operator(
     """
     random = Random(seed)
     if query is None:
-        # Every fourth run goes by a clock.
-        scenario = _draw(random, clocked=seed % 4 == 3)
+        # Every fourth run goes by a clock, and in every eighth late events correct what came out.
+        scenario = _draw(random, clocked=seed % 4 == 3, corrects=seed % 8 == 5)
     else:
         scenario = _draw_for(random, query, events)
     trace = RunTrace()
@@ -184,7 +184,7 @@ def simulate_operator(
 # --- What a seed decides -------------------------------------------------------------------------
 
 
-def _draw(random: Random, *, clocked: bool) -> _Scenario:
+def _draw(random: Random, *, clocked: bool, corrects: bool) -> _Scenario:
     """Draw a query, its events, and how they come."""
     stamped = random.random() < 0.2
     span: Span = (lambda units: f"{units} s") if stamped else (lambda units: units)
@@ -194,13 +194,15 @@ def _draw(random: Random, *, clocked: bool) -> _Scenario:
         [(ONE_PLACE, 0.6), (ONE_PLACE, 0.6), (PLACES, 0.4), (PLACES, 1.0), (STAGES, 0.6)]
     )
     windowed = share == 1.0 or random.random() < share
-    if random.random() < 0.15:
+    if corrects and place == PLACES:
+        place = ONE_PLACE  # An operator goes back as a whole.
+    if random.random() < 0.15 and not corrects:
         case = draw_operator_query(random, span, windowed=windowed)
     else:
         case = draw_pattern_query(random, schema, span, windowed=windowed)
     keyed = random.random() < 0.4
     query = case.query.partition_by("key") if keyed else case.query
-    if query.windows is not None or place == PLACES:
+    if (query.windows is not None or place == PLACES) and not corrects:
         query = draw_instances(random, query)
     # The oracle tries all that there is, and so does a pattern that finds all.
     most = 40 if query.windows is not None or query.operator is not None else 16
@@ -214,10 +216,12 @@ def _draw(random: Random, *, clocked: bool) -> _Scenario:
     ways.append(draw_batched_sources if place == STAGES else draw_sources)
     if clocked:
         ways = [partial(draw_numbered, whole=place != STAGES)]
+    if corrects:
+        ways = [partial(draw_disorder, own=True, whole=place != STAGES, corrects=True)]
     way = random.choice(ways)
     arrival = way(random, query, events, _PIECES[place])
     timeouts = query.operator is None and query.windows is None and query.bound is not None
-    timeouts = timeouts and place != PLACES  # A back has none.
+    timeouts = timeouts and place != PLACES and not corrects  # A back has none.
     choose = random.choice([make_twin, _chosen])
     return _Scenario(replace(case, query=query), arrival, place, timeouts, choose)
 
@@ -362,6 +366,9 @@ def _simulate(scenario: _Scenario, random: Random, trace: RunTrace) -> RunOutcom
         outcome = places.outcome
     else:
         outcome = run_in_one_place(scenario.spec(), arrival, random, trace, saves=scenario.saves)
+    if scenario.query.corrects:
+        _check_changes(scenario, outcome, meaning.rows)
+        return outcome
     _check_matches(scenario.query, outcome.matches, meaning.rows)
     if scenario.query.windows is None and scenario.query.operator is None:
         # Keys come in one order, too.
@@ -395,6 +402,10 @@ def _simulate_stages(
     expected, timed_out = fed_at_once(query, arrival.events, END, timeouts=scenario.timeouts)
     missing = _counted(expected) - _counted(meaning.rows)
     check_same("final before the end, but not after", sorted(missing), [])
+    if query.corrects:
+        _check_changes(scenario, stages.outcome, expected)
+        check_same("late", [stages.late], [0])
+        return stages.outcome
     timed = isinstance(query.windows, SessionWindows | TimeWindows)
     if query.partitions and (timed or not query.numbered):
         # Keys are in any order where they are apart, and where time closes their windows at once.
@@ -411,6 +422,13 @@ def _simulate_stages(
     check_same("late", [stages.late], [len(arrival.late)])
     _check_promises(stages, arrival.events)
     return stages.outcome
+
+
+def _check_changes(scenario: _Scenario, outcome: RunOutcome, expected: list[Row]) -> None:
+    """After the last change all is as if events had come in order, and none was too late."""
+    outcome.settle()
+    check_same("matches", sorted(map(repr, outcome.matches)), sorted(map(repr, expected)))
+    _check_aside(scenario, outcome)
 
 
 def _check_promises(stages: Stages, events: pa.Table) -> None:
