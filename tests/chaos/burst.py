@@ -53,7 +53,8 @@ class Burst:
 
 def run_burst(folder: Path, *, batches: int, events_per_batch: int) -> Burst:
     """Run so many batches at the query's own rate, and then a burst of ten times as many."""
-    stream = make_stream("keyed", (TIMES + 1) * batches * events_per_batch, seed=1)
+    events = (TIMES + 1) * batches * events_per_batch
+    stream = make_stream("keyed", events, seed=1, piece=events_per_batch)
     seen = Burst(events_per_batch)
     log = op.log.create(folder / "log", stream.arriving.schema)
     about: dict[str, object] = {

@@ -83,7 +83,8 @@ def run_scenario(
     tell
         Called after every kill.
     """
-    stream = make_stream(scenario.query, scenario.pieces * EVENTS_PER_PIECE, scenario.seed)
+    events = scenario.pieces * EVENTS_PER_PIECE
+    stream = make_stream(scenario.query, events, scenario.seed, EVENTS_PER_PIECE)
     outcome = Outcome(scenario, rows=stream.expected.num_rows)
     log = op.log.create(folder / "log", stream.arriving.schema)
     about: dict[str, object] = {

@@ -19,8 +19,15 @@ QUERIES: dict[str, Query] = {
     "unkeyed": kinds("A ->> B").within(9),
     "windowed": kinds("A -> C").over(op.windows.time(24, slide=8)).instances(2),
     "negation": kinds("A -> !B").within(7).no_skip(),
-    "disorder": (kinds("A -> B -> C").partition_by("key").within(80).disorder(op.KSlack(SLACK))),
 }
+#: Those of which the events are out of order.
+DISORDER: dict[str, Query] = {
+    "disorder": QUERIES["keyed"].disorder(op.KSlack(SLACK)),
+    "quantile": QUERIES["keyed"].disorder(op.Quantile(0.9)),
+    "sequence": QUERIES["keyed"].disorder(op.Sequence("20 us", arrival="at")),
+    "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=2 * SLACK)),
+}
+QUERIES |= DISORDER
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,11 @@ class Stream:
     expected: pa.Table
 
 
-def make_stream(name: str, size: int, seed: int) -> Stream:
-    """Return the stream of a query; its last event lets all deadlines pass."""
+def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
+    """Return the stream of a query; its last event lets all deadlines pass.
+
+    Which events are late may depend on what comes together: so many do.
+    """
     rng = np.random.default_rng(seed)
     # No two events at one time: their order would be that of their arrival.
     times = np.append(np.cumsum(rng.integers(1, 6, size)), END)
@@ -46,6 +56,12 @@ def make_stream(name: str, size: int, seed: int) -> Stream:
         }
     )
     query = QUERIES[name]
-    delays = rng.integers(0, SLACK + 1, size + 1) if name == "disorder" else 0
-    arriving = table.take(np.argsort(times + delays, kind="stable"))
-    return Stream(query, arriving, op.match(table, query))
+    if name not in DISORDER:
+        return Stream(query, table, op.match(table, query))
+    arrivals = times + rng.integers(0, SLACK + 1, size + 1)
+    table = table.append_column("seq", pa.array(np.arange(size + 1)))
+    table = table.append_column("at", pa.array(arrivals))
+    arriving = table.take(np.argsort(arrivals, kind="stable"))
+    stream = op.open(query)
+    found = [stream.push(arriving.slice(low, piece)) for low in range(0, size + 1, piece)]
+    return Stream(query, arriving, pa.concat_tables(found))

@@ -14,7 +14,7 @@ def test_kills_of_a_worker_and_of_all_leave_every_row_once_in_files(
     java: None, tmp_path: Path
 ) -> None:
     kills = (Kill(Victim.WORKER, 2, 0.4), Kill(Victim.MACHINE, 1, 0.7))
-    scenario = Scenario(1, "negation", Sink.FILES, "rows", kills)
+    scenario = Scenario(1, "quantile", Sink.FILES, "rows", kills)
     outcome = run_scenario(scenario, tmp_path, None)
     assert outcome.ok, outcome
     assert outcome.rows
