@@ -68,7 +68,7 @@ def make_scenario(seed: int, kills: int) -> Scenario:
 
     Examples
     --------
-    >>> runs = [make_scenario(seed, kills=5) for seed in range(10)]
+    >>> runs = [make_scenario(seed, kills=5) for seed in range(16)]
     >>> len({(run.query, run.sink) for run in runs}) == len(QUERIES) * len(Sink)
     True
     """

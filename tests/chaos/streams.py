@@ -25,7 +25,7 @@ DISORDER: dict[str, Query] = {
     "disorder": QUERIES["keyed"].disorder(op.KSlack(SLACK)),
     "quantile": QUERIES["keyed"].disorder(op.Quantile(0.9)),
     "sequence": QUERIES["keyed"].disorder(op.Sequence("20 us", arrival="at")),
-    "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=2 * SLACK)),
+    "corrected": QUERIES["negation"].disorder(op.KSlack(0, late="correct", horizon=20 * SLACK)),
 }
 QUERIES |= DISORDER
 
@@ -58,7 +58,8 @@ def make_stream(name: str, size: int, seed: int, piece: int) -> Stream:
     query = QUERIES[name]
     if name not in DISORDER:
         return Stream(query, table, op.match(table, query))
-    arrivals = times + rng.integers(0, SLACK + 1, size + 1)
+    most = 10 * SLACK if query.corrects else SLACK
+    arrivals = times + rng.integers(0, most + 1, size + 1)
     table = table.append_column("seq", pa.array(np.arange(size + 1)))
     table = table.append_column("at", pa.array(arrivals))
     arriving = table.take(np.argsort(arrivals, kind="stable"))
