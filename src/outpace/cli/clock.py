@@ -57,7 +57,9 @@ def ask(
     address: Annotated[str, typer.Argument(help="The server: host:port.")],
     source: Annotated[str, typer.Option(help="Who asks.")],
     times: Annotated[int, typer.Option(min=1, help="How often.")] = 10,
-    every: Annotated[float, typer.Option(min=0, help="Seconds from one to the next.")] = 0.1,
+    every: Annotated[
+        float, typer.Option(min=0, max=86_400, help="Seconds from one to the next.")
+    ] = 0.1,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for an answer.")] = 1.0,
 ) -> None:
     """Ask a server what time it is, and write how far the clock here is from its own."""

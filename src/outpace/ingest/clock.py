@@ -31,7 +31,7 @@ from typing import Any, Final
 from outpace.engine.message import ClockExchange
 from outpace.errors import DataError
 from outpace.hosts.clock import clock_time
-from outpace.pattern.argument import a_number, a_text, a_whole_number
+from outpace.pattern.argument import a_number, a_text, a_whole_number, check_characters
 
 #: The port that a server takes by itself.
 PORT: Final = 7452
@@ -54,6 +54,9 @@ _WAITING_MAX: Final = 65_536
 
 #: How long a thread waits for a datagram before it looks whether it is to end.
 _TURN_S: Final = 0.1
+
+#: A source waits no longer than a day for an answer.
+_TIMEOUT_S_MAX: Final = 86_400
 
 
 @dataclass
@@ -92,7 +95,7 @@ class ClockSync:
     host, port
         Where it listens; by default on this machine alone. Port 0 takes any that is free.
     clock
-        The clock of reference, in microseconds.
+        The clock of reference, in microseconds. Where it fails, serving ends, and `take` says so.
 
     Examples
     --------
@@ -116,6 +119,7 @@ class ClockSync:
         named = None if sources is None else [_name(source) for source in sources]
         self._sources = None if named is None else frozenset(named)
         self._clock = clock
+        self._failed: Exception | None = None
         self.counters = ClockCounters()
         self._taken = threading.Condition()
         self._complete: deque[ClockExchange] = deque()
@@ -133,16 +137,29 @@ class ClockSync:
         return host, port
 
     def take(self) -> list[ClockExchange]:
-        """Return the exchanges that became complete since the last call."""
+        """Return the exchanges that became complete since the last call.
+
+        Raises
+        ------
+        DataError
+            The clock of reference failed, so there will be no more.
+        """
         with self._taken:
             taken = list(self._complete)
             self._complete.clear()
+        if self._failed is not None and not taken:
+            raise DataError(
+                "the clock of reference failed",
+                detail=f"{type(self._failed).__name__}: {self._failed}",
+                hint="give a clock that returns microseconds as a whole number",
+            ) from self._failed
         return taken
 
     def wait(self, seconds: float) -> list[ClockExchange]:
         """Return the same, after waiting for one no longer than so many seconds."""
+        most = min(a_number(seconds, "seconds"), _TIMEOUT_S_MAX)
         with self._taken:
-            self._taken.wait_for(lambda: self._complete, a_number(seconds, "seconds"))
+            self._taken.wait_for(lambda: self._complete or self._failed, most)
         return self.take()
 
     def close(self) -> None:
@@ -162,7 +179,7 @@ class ClockSync:
         while not self._stopped.is_set():
             try:
                 data, sender = self._socket.recvfrom(_ASK.size + 1)
-                received = self._clock()
+                received = _time(self._clock)
                 answer = self._answer(data, sender, received)
                 if answer is not None:
                     self._socket.sendto(answer, sender)
@@ -172,6 +189,11 @@ class ClockSync:
                 # A sender that is gone is no reason to leave the others alone.
                 if self._stopped.wait(_TURN_S / 10):
                     return
+            except Exception as error:  # The clock is the user's.
+                with self._taken:
+                    self._failed = error
+                    self._taken.notify_all()
+                return
 
     def _answer(self, data: bytes, sender: Any, received: int) -> bytes | None:
         """Return the answer to a datagram, and complete the exchange before it."""
@@ -185,7 +207,7 @@ class ClockSync:
             return None
         if before:
             self._complete_exchange(name, sender, before, heard)
-        answered = self._clock()
+        answered = _time(self._clock)
         self._last[name] = sender, number, asked, received, answered
         self._last.move_to_end(name)
         if len(self._last) > _SOURCES_MAX:
@@ -219,7 +241,7 @@ class ClockClient:
     source
         The identifier of the source.
     timeout
-        How many seconds it waits for an answer.
+        How many seconds it waits for an answer, at most a day.
     clock
         The clock of the source, in microseconds: that by which its events have their times.
 
@@ -241,6 +263,8 @@ class ClockClient:
     ) -> None:
         self._name, self._clock = _name(source), clock
         self._timeout = a_number(timeout, "timeout")
+        if self._timeout > _TIMEOUT_S_MAX:
+            raise DataError(f"timeout is at most {_TIMEOUT_S_MAX} seconds, not {timeout}")
         host, port = _place(address)
         try:
             (family, kind, _, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -259,7 +283,7 @@ class ClockClient:
         The server learns of it with the next question, or with `close`.
         """
         self._number += 1
-        asked = self._clock()
+        asked = _time(self._clock)
         before, heard = self._last
         self._last = 0, 0
         try:
@@ -275,7 +299,7 @@ class ClockClient:
         if self._last[0]:
             self._number += 1
             with suppress(OSError):
-                self._send(self._clock(), *self._last)
+                self._send(_time(self._clock), *self._last)
         self._socket.close()
 
     def __enter__(self) -> ClockClient:
@@ -298,7 +322,7 @@ class ClockClient:
         for left in _until(self._timeout):
             self._socket.settimeout(left)
             data = self._socket.recv(_TELL.size + 1)
-            heard = self._clock()
+            heard = _time(self._clock)
             if len(data) != _TELL.size:
                 continue
             sign, version, kind, number, echoed, received, answered = _TELL.unpack(data)
@@ -325,8 +349,13 @@ def _read_question(data: bytes) -> tuple[int, int, int, int, bytes] | None:
     return number, asked, before, heard, name
 
 
+def _time(clock: Callable[[], int]) -> int:
+    return a_whole_number(clock(), "the time of a clock", error=DataError)
+
+
 def _name(source: str) -> str:
     name = a_text(source, "the identifier of a source", error=DataError)
+    check_characters(name, "the identifier of a source")
     if not 0 < len(name.encode()) <= _NAME_MAX:
         raise DataError(f"the identifier of a source has 1 to {_NAME_MAX} bytes, not '{name}'")
     return name

@@ -47,6 +47,8 @@ def test_errors_are_clear() -> None:
         (["ask", "127.0.0.1:99999", "--source", "east"], "ports are from 1 to 65535"),
         (["serve", "--port", "99999", "--seconds", "0"], "cannot serve clocks"),
         (["ask", "127.0.0.1:9", "--source", "x" * 99], "has 1 to 64 bytes"),
+        (["ask", "127.0.0.1:9", "--source", "x", "--timeout", "1e30"], "timeout is at most"),
+        (["ask", "127.0.0.1:9", "--source", "x", "--every", "1e30"], "'--every'"),
     ]:
         done = CliRunner().invoke(app, ["clock", *arguments])
         assert done.exit_code == 2, done.output

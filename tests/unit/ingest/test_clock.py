@@ -173,9 +173,16 @@ def test_a_false_answer_is_not_believed():
 
 
 def test_bad_arguments_are_refused(sync):
-    for bad in ("", "x" * 65, 7, None):
+    for bad in ("", "x" * 65, 7, None, "\udc80"):
         with pytest.raises(op.OutpaceError):
             ClockClient(sync.address, bad)
+    with pytest.raises(op.DataError, match="at most 86400 seconds"):
+        ClockClient(sync.address, "east", timeout=1e30)
+    for clock in (lambda: 0.5, lambda: 1 << 70):
+        client = ClockClient(sync.address, "east", clock=clock)
+        with pytest.raises(op.DataError, match="the time of a clock is"):
+            client.ask()
+        client.close()
     for address in ("127.0.0.1", ("127.0.0.1", "no such port"), ("127.0.0.1", 1 << 20), 5):
         with pytest.raises(op.DataError, match="no address"):
             ClockClient(address, "east")
@@ -186,6 +193,15 @@ def test_bad_arguments_are_refused(sync):
         ClockSync("east", port=0)
     with pytest.raises(op.DataError, match="cannot serve clocks"):
         ClockSync(port=sync.address[1])
+
+
+@pytest.mark.parametrize("clock", [lambda: 1 / 0, lambda: 0.5, lambda: 1 << 70])
+def test_a_clock_of_reference_that_fails_is_told(clock):
+    with ClockSync(port=0, clock=clock) as sync:
+        with ClockClient(sync.address, "east", timeout=0.01) as client:
+            assert client.ask() is None
+        with pytest.raises(op.DataError, match="the clock of reference failed"):
+            sync.wait(10)
 
 
 class Behind(Source):

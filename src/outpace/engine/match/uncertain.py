@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from outpace.compiler.kernel import fitting, read_only
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
@@ -29,6 +28,7 @@ from outpace.engine.kernels.uncertain import (
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task, Turns
 from outpace.engine.match.count_candidates import truth_table
 from outpace.engine.match.graph import clock_of, row_shift
+from outpace.engine.rows.partition import column_codes
 from outpace.errors import MatchError
 from outpace.pattern.ast import Link
 from outpace.pattern.bound import BoundUncertainty
@@ -204,9 +204,7 @@ def _sources(block: Block, column: str | None) -> Integers:
     """Return the source of each row as a number; without sources each row has its own."""
     if column is None:
         return np.arange(block.size)
-    encoded = block.columns[column].dictionary_encode(null_encoding="encode")
-    codes: pa.Array = encoded.indices
-    return np.ascontiguousarray(codes.to_numpy(zero_copy_only=False), np.int64)
+    return column_codes(block.columns[column])[0].astype(np.int64)
 
 
 def _settled(block: Block, deadline: Integers) -> Integers:

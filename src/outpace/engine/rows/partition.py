@@ -137,11 +137,11 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int32]
     >>> codes.tolist(), firsts.tolist()
     ([0, 1, 0, 2], [0, 1, 3])
     """
-    codes, firsts = _column_codes(one_array(columns[0]))
+    codes, firsts = column_codes(one_array(columns[0]))
     for column in columns[1:]:
-        added, added_firsts = _column_codes(one_array(column))
+        added, added_firsts = column_codes(one_array(column))
         pair = codes.astype(np.int64) * max(1, len(added_firsts)) + added
-        codes, firsts = _column_codes(pa.array(pair))
+        codes, firsts = column_codes(pa.array(pair))
     return codes, firsts
 
 
@@ -277,7 +277,8 @@ def _repeated(firsts: pa.Array, segments: Integers) -> pa.Array:
     return pa.Array.from_buffers(firsts.type, len(column), [None, pa.py_buffer(column)])
 
 
-def _column_codes(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
+def column_codes(column: pa.Array) -> tuple[npt.NDArray[np.int32], Integers]:
+    """Return a number for each value of a column, NULL among them, and where each is first."""
     values = _small_integers(column)
     if values is not None:
         coded = _codes_by_range(values)

@@ -97,7 +97,8 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
         *(p.expression for p in predicates if p.expression is not None),
         *(m.expression for m in measures),
     ]
-    _check_partitions(partition_by, order_by, schema)
+    source = None if uncertainty is None else uncertainty.source
+    _check_partitions(partition_by, order_by, schema, source)
     bound = BoundQuery(
         query=query,
         schema=schema,
@@ -337,9 +338,14 @@ def _columns(names: tuple[str, ...], schema: pa.Schema, where: str) -> tuple[str
 
 
 def _check_partitions(
-    partition_by: tuple[str, ...], order_by: tuple[str, ...], schema: pa.Schema
+    partition_by: tuple[str, ...],
+    order_by: tuple[str, ...],
+    schema: pa.Schema,
+    source: str | None = None,
 ) -> None:
-    for where, names in (("partition by", partition_by), ("order by", order_by)):
+    sources = () if source is None else (source,)
+    clauses = (("partition by", partition_by), ("order by", order_by), ("uncertain", sources))
+    for where, names in clauses:
         for name in names:
             kind = types.value_type(schema.field(name).type)
             nested = types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind)

@@ -232,6 +232,18 @@ def test_the_goal_that_a_delay_of_50_ms_hides_is_found() -> None:
     assert found.to_pylist() == [{"at": times[0], "confidence": "UNCERTAIN"}]
 
 
+def test_equal_values_name_one_source_in_every_type() -> None:
+    base = {"ts": [1, 3], "kind": [0, 2], "id": [0, 1]}
+    query = query_of("A -> B", 5, 9, "source")
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "a"]))
+    for column in (twice, pa.array(["a", "a"]).dictionary_encode(), pa.array([0.0, -0.0])):
+        found = op.match(pa.table({**base, "source": column}), query)
+        assert found["confidence"].to_pylist() == ["CONFIRMED"]
+    for nested in (pa.array([[1], [1]]), pa.array([{"x": 1}] * 2)):
+        with pytest.raises(OutpaceError, match=r"column 'source' of type .* has no order"):
+            op.match(pa.table({**base, "source": nested}), query)
+
+
 BASE = op.Query("q").order_by("ts").pattern("A -> B").within(100).no_skip().measures(n="COUNT(*)")
 
 
