@@ -132,7 +132,7 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         nonlocal done
         if not kernel.overloads:
-            size = sum(len(value) for value in args if isinstance(value, Sized))
+            size = sum(map(_size, args))
             early = size <= min(head_start.left, _SMALL_AT_FIRST)
             small = size <= _SMALL and done <= _SMALL_AT_FIRST
             if early or (small and not is_cached(kernel)):
@@ -142,6 +142,13 @@ def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
         return kernel(*args, **kwargs)
 
     return call
+
+
+def _size(value: object) -> int:
+    """Return how many elements an argument has; a tuple holds arguments."""
+    if isinstance(value, tuple):
+        return sum(map(_size, value))
+    return len(value) if isinstance(value, Sized) else 0
 
 
 def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:

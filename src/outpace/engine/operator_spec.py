@@ -208,8 +208,8 @@ class OperatorSpec:
         if self.task is None or not whole:
             return None
         reach = reach_of(self.task)
-        if self.bound.uncertainty is not None:
-            return self.bound.uncertainty.reach
+        if (known := self.bound.uncertainty) is not None:
+            return known.within + known.bound + known.delay
         return None if reach.ahead or reach.awaits_row else self.bound.within
 
     def shows_time_in(self, column: str) -> bool:

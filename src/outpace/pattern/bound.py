@@ -161,6 +161,37 @@ class BoundMeasure:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Which events must not lie between two: those that fit one of some variables, or every one."""
+
+    variables: tuple[int, ...] = ()
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainStep:
+    """A step of a pattern over events whose order is uncertain.
+
+    Parameters
+    ----------
+    variable
+        The number of its variable.
+    least, most
+        How many events it takes; None: any number.
+    between
+        What must not lie between its events.
+    behind
+        What must not lie between them and the next step; behind the last step, until WITHIN ends.
+    """
+
+    variable: int
+    least: int
+    most: int | None
+    between: Gap
+    behind: Gap
+
+
+@dataclass(frozen=True, slots=True)
 class BoundUncertainty:
     """How uncertain the order of events is, in units of the time column.
 
@@ -172,11 +203,19 @@ class BoundUncertainty:
         The bound of WITHIN, exclusively.
     source
         The column of the source of an event, or None.
+    steps
+        The pattern.
     """
 
     bound: int
     within: int
     source: str | None
+    steps: tuple[UncertainStep, ...]
+
+    @property
+    def delay(self) -> int:
+        """How long after the last event of a match another may still change it."""
+        return self.bound + (self.within if self.steps[-1].behind.variables else 0)
 
     @property
     def reach(self) -> int:

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from outpace.pattern.ast import Link
 
-#: The events of a match, one for each step.
-Taken: TypeAlias = tuple[int, ...]
+#: The events of a match, step by step.
+Taken: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -45,46 +45,127 @@ class UncertainEvents:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A sequence: whether an event may be a step, how steps follow, and what is not between."""
+class Step:
+    """A step: what fits it beside what is taken, how it follows, and what is not behind it.
 
-    fits: Sequence[Callable[[int], bool]]
-    links: Sequence[Link]
-    absent: Sequence[Callable[[int], bool]]
-    within: int
+    Parameters
+    ----------
+    fits, absent
+        Whether an event may be taken, or must not be skipped, given the events taken so far.
+    link, own
+        How its first event follows the step before it, and each other one the one before.
+    least, most
+        How many events it takes.
+    """
+
+    fits: Callable[[int, Taken], bool]
+    absent: Callable[[int, Taken], bool]
+    link: Link = Link.NEXT
+    own: Link = Link.NEXT
+    least: int = 1
+    most: int | None = 1
 
 
-def confidences(events: UncertainEvents, steps: Steps) -> dict[Taken, str]:
-    """Return all matches that some order has, and whether every order has them."""
+def confidences(
+    events: UncertainEvents, steps: Sequence[Step], within: int, *, trailing: bool = False
+) -> dict[Taken, str]:
+    """Return all matches that some order has, and whether every order has them.
+
+    Parameters
+    ----------
+    events, steps, within
+        The events, the pattern, and WITHIN.
+    trailing
+        Whether what is absent behind the last step is so until WITHIN ends.
+    """
     possible: set[Taken] = set()
     sure: set[Taken] | None = None
     for order in events.orders():
-        found = set(_runs(steps, order, 0, -1, ()))
-        possible |= {one for one in found if _gap(events, order, one, least=True) < steps.within}
-        held = {one for one in found if _gap(events, order, one, least=False) < steps.within}
+        held = set()
+        for place, event in enumerate(order):
+            if not steps[0].fits(event, ()):
+                continue
+            for last, taken in _runs(steps, order, place, ((event,),)):
+                ended = None
+                if trailing:
+                    absent = (
+                        place
+                        for place in range(last + 1, len(order))
+                        if steps[-1].absent(order[place], taken)
+                    )
+                    ended = next(absent, None)
+                match = tuple(tuple(sorted(step)) for step in taken)
+                span = _Span(events, order, place, last, ended, within)
+                if span.may_fit:
+                    possible.add(match)
+                if span.fits:
+                    held.add(match)
         sure = held if sure is None else sure & held
     return {one: "CONFIRMED" if one in (sure or ()) else "UNCERTAIN" for one in possible}
 
 
-def _runs(steps: Steps, order: list[int], step: int, last: int, taken: Taken) -> Iterator[Taken]:
-    """Yield what events can be taken from a place in an order on."""
-    if step == len(steps.fits):
-        yield taken
-        return
-    for place in range(last + 1, len(order)):
-        event = order[place]
-        if steps.fits[step](event):
-            yield from _runs(steps, order, step + 1, place, (*taken, event))
-            if step and steps.links[step - 1] is Link.NEXT:
-                return
-        if step and steps.absent[step - 1](event):
-            return
+def _runs(
+    steps: Sequence[Step], order: list[int], last: int, taken: Taken
+) -> Iterator[tuple[int, Taken]]:
+    """Yield the runs that go on from a place in an order, with the place of their last event."""
+    own, count = steps[len(taken) - 1], len(taken[-1])
+    ways = []
+    if own.most is None or count < own.most:
+        ways.append((own, own.own, taken[:-1], taken[-1]))
+    if count >= own.least:
+        if len(taken) == len(steps):
+            yield last, taken
+        else:
+            following = steps[len(taken)]
+            ways.append((following, following.link, taken, ()))
+    for step, link, before, same in ways:
+        for place in range(last + 1, len(order)):
+            event = order[place]
+            if step.fits(event, taken):
+                yield from _runs(steps, order, place, (*before, (*same, event)))
+                if link is Link.NEXT:
+                    break
+            if link is Link.STRICT or own.absent(event, taken):
+                break
 
 
-def _gap(events: UncertainEvents, order: list[int], taken: Taken, *, least: bool) -> int:
-    """Return the least or the greatest true time from the first event to the last."""
-    times = [events.times[event] for event in order]
-    first, last = order.index(taken[0]), order.index(taken[-1])
-    if least:
-        return max(times[: last + 1]) - min(times[first:]) - events.bound
-    return min(times[last:]) - max(times[: first + 1]) + events.bound
+@dataclass(frozen=True)
+class _Span:
+    """What true times the first and the last event of a match may have in an order.
+
+    `ended` is the place of an event that must not come before WITHIN ends, or None. Times are
+    doubled, so that half of the bound is a whole number.
+    """
+
+    events: UncertainEvents
+    order: list[int]
+    first: int
+    last: int
+    ended: int | None
+    within: int
+
+    def _earliest(self, place: int) -> int:
+        times = (2 * self.events.times[event] for event in self.order[: place + 1])
+        return max(times) - self.events.bound
+
+    def _latest(self, place: int) -> int:
+        times = (2 * self.events.times[event] for event in self.order[place:])
+        return min(times) + self.events.bound
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether some true times are within WITHIN."""
+        begin = self._latest(self.first)
+        if self.ended is not None:
+            begin = min(begin, self._latest(self.ended) - 2 * self.within)
+        known = self._earliest(self.first) <= begin
+        return known and self._earliest(self.last) - 2 * self.within < begin
+
+    @property
+    def fits(self) -> bool:
+        """Whether all are."""
+        inside = self._latest(self.last) - self._earliest(self.first) < 2 * self.within
+        return inside and (
+            self.ended is None
+            or self._earliest(self.ended) - self._latest(self.first) >= 2 * self.within
+        )

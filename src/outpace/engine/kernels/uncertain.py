@@ -2,12 +2,16 @@
 
 Times are whole numbers, and the true time of an event lies within half of the bound of its own.
 `_possible` looks for true times with which the steps follow each other, no forbidden event lies
-between two of them, and WITHIN holds.
+between two of them, and WITHIN holds. Events of one step may follow each other in any order. If
+some order of theirs will do, the one by their own times does: equal bounds let two of them change
+places. So a match has the events of a step in that order, and is looked at once. The order of
+sources may not let them: where a step has several events, it is left out of account for others, and
+more is possible than is.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
@@ -19,12 +23,90 @@ Truth = npt.NDArray[Any]
 #: What a turn comes to: all is done, the tables are full, or Python is to have the floor.
 DONE, FULL, PAUSED = 0, 1, 2
 
-#: Where a turn goes on: the start, how many steps have an event, and how many matches are written.
-START, DEPTH, FOUND = range(3)
+#: Where a turn goes on: the start, how many events are taken, and what is written: matches, rows.
+START, DEPTH, FOUND, WRITTEN = range(4)
 
-#: What is known of the step at each place of a match that is looked for.
-CHOSEN, CURSOR, LAST, LEAST, MOST, AT = range(6)
-LINES: Final = 6
+#: What is known of each event of a match that is looked for: its row, the rows that may be the next
+#: one from the cursor up to the last, the least and the greatest time and the last row so far, when
+#: it happened, its step, the gap before it, and where the search goes on behind it.
+CHOSEN, CURSOR, LAST, LEAST, MOST, LATEST, AT, STEP, GAP, WAY = range(10)
+LINES: Final = 10
+
+#: Where the search goes on: with the next step, or with one more event of this one.
+_LEAVE, _STAY = 0, 1
+
+#: What is known of each step: how many events it takes, the gaps between and behind them, its first
+#: position in the program and how many it has; and where its events begin in what is chosen.
+LEAST_TAKEN, MOST_TAKEN, BETWEEN, BEHIND, POSITION, POSITIONS, BEGIN = range(7)
+
+#: The parts of a comparison: what compares, and for both sides the column of values and the step.
+SIGN, LEFT, LEFT_STEP, RIGHT, RIGHT_STEP = range(5)
+HOLDS, EQUAL, DIFFERENT, LESS, AT_MOST, GREATER, AT_LEAST = range(7)
+
+#: Codes of no value, for which nothing holds, and of NaN, which differs from everything.
+NOTHING: Final = -(1 << 63)
+NAN: Final = NOTHING + 1
+
+
+class Events(NamedTuple):
+    """The rows that are searched.
+
+    Parameters
+    ----------
+    times, sources, slots
+        The time of each row, and its source by number; room for a number of each source.
+    fits
+        Which variables each row may be, as far as its own values tell.
+    forbidden, next_forbidden, next_any
+        For each row the gaps that it must not be in, as bits, as far as its own values tell; for
+        each gap the first such row from each row on; and the first of some gap.
+    codes
+        Values that are compared, by column and row.
+    """
+
+    times: Integers
+    sources: Integers
+    slots: Integers
+    fits: Truth
+    forbidden: Integers
+    next_forbidden: Integers
+    next_any: Integers
+    codes: Integers
+
+
+class Steps(NamedTuple):
+    """The pattern.
+
+    Parameters
+    ----------
+    steps, variables
+        What is known of each step, and its variable.
+    gaps, gap_variables
+        Where the variables of each gap begin; the variables.
+    conditions, comparisons
+        Where the comparisons of each variable begin; the comparisons.
+    varying
+        The gaps that comparisons decide about, as bits.
+    trailing
+        The gap behind the last event until WITHIN ends, or -1.
+    sourced
+        Whether there are sources of several events.
+    bound, within
+        How far true times of events may be apart from each other in another way than their own, and
+        how far those of a match may lie apart, exclusively.
+    """
+
+    steps: Integers
+    variables: Integers
+    gaps: Integers
+    gap_variables: Integers
+    conditions: Integers
+    comparisons: Integers
+    varying: int
+    trailing: int
+    sourced: bool
+    bound: int
+    within: int
 
 
 @compiled_within
@@ -53,99 +135,157 @@ def _first_at(times: Integers, low: int, high: int, row: int, time: int) -> int:
 
 
 @compiled_within
-def _is_chosen(level: Integers, steps: int, row: int) -> bool:
+def _is_chosen(level: Integers, size: int, row: int) -> bool:
     chosen = False
-    for step in range(steps):
-        chosen |= level[CHOSEN, step] == row
+    for place in range(size):
+        chosen |= level[CHOSEN, place] == row
     return chosen
 
 
 @compiled_within
-def _precedes(sources: Integers, level: Integers, behind: int, row: int) -> bool:
-    """Say whether a row comes before one of the steps up to `behind`, of the same source."""
-    for step in range(behind):
-        chosen = level[CHOSEN, step]
-        if sources[chosen] == sources[row] and chosen > row:
+def _precedes(sources: Integers, level: Integers, size: int, row: int) -> bool:
+    """Say whether a row comes before one of those chosen so far, of the same source."""
+    for place in range(size):
+        chosen = level[CHOSEN, place]
+        if chosen > row and sources[chosen] == sources[row]:
             return True
     return False
 
 
 @compiled_within
-def _slot(
-    forbidden: Integers,
-    sources: Integers,
-    slots: Integers,
-    level: Integers,
-    steps: int,
-    row: int,
-    earliest: int,
-) -> int:
-    """Return the first place between the steps that an event can have, or -1.
+def _compares(sign: int, left: int, right: int) -> bool:
+    """Say whether two values, by their codes, compare so."""
+    if left == NOTHING or right == NOTHING:
+        return False
+    if left == NAN or right == NAN:
+        return sign == DIFFERENT
+    if sign == EQUAL:
+        return left == right
+    if sign == DIFFERENT:
+        return left != right
+    if sign == LESS:
+        return left < right
+    if sign == AT_MOST:
+        return left <= right
+    return left > right if sign == GREATER else left >= right
 
-    Place p is behind p steps. It lies behind that of the event before it of the same source.
-    """
-    slot, most = slots[sources[row]], steps
-    for step in range(steps):
-        chosen = level[CHOSEN, step]
-        if sources[chosen] == sources[row]:
-            if chosen < row:
-                slot = max(slot, step + 1)
-            else:
-                most = min(most, step)
-    while slot < steps and (
-        earliest > level[AT, slot] or (slot > 0 and (forbidden[row] >> (slot - 1)) & 1)
-    ):
-        slot += 1
-    return slot if slot <= most else -1
+
+@compiled_within
+def _meets(events: Events, steps: Steps, level: Integers, variable: int, row: int) -> bool:
+    """Say whether a row that may be a variable by itself is one beside the events before it."""
+    for number in range(steps.conditions[variable], steps.conditions[variable + 1]):
+        sign = steps.comparisons[number, SIGN]
+        step = steps.comparisons[number, LEFT_STEP]
+        at = row if step < 0 else level[CHOSEN, steps.steps[BEGIN, step]]
+        left = events.codes[steps.comparisons[number, LEFT], at]
+        if sign == HOLDS:
+            if left != 1:
+                return False
+            continue
+        step = steps.comparisons[number, RIGHT_STEP]
+        at = row if step < 0 else level[CHOSEN, steps.steps[BEGIN, step]]
+        if not _compares(sign, left, events.codes[steps.comparisons[number, RIGHT], at]):
+            return False
+    return True
+
+
+@compiled_within
+def _confirms(events: Events, steps: Steps, level: Integers, gap: int, row: int) -> bool:
+    """Say whether a row that may be forbidden in a gap is, beside the events before it."""
+    for place in range(steps.gaps[gap], steps.gaps[gap + 1]):
+        variable = steps.gap_variables[place]
+        if events.fits[row, variable] and _meets(events, steps, level, variable, row):
+            return True
+    return False
+
+
+@compiled_within
+def _first_slot(sources: Integers, level: Integers, size: int, row: int, slot: int) -> int:
+    """Return the first place that the order of its source leaves to an event."""
+    for place in range(size):
+        chosen = level[CHOSEN, place]
+        if chosen < row and sources[chosen] == sources[row]:
+            slot = max(slot, place + 1)
+    return slot
+
+
+@compiled_within
+def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
+    """Return the last place that the order of its source leaves to an event."""
+    for place in range(size):
+        chosen = level[CHOSEN, place]
+        if chosen > row and sources[chosen] == sources[row]:
+            return place
+    return size + 1
 
 
 @compiled_within
 def _possible(
-    times: Integers,
-    forbidden: Integers,
-    next_any: Integers,
-    sources: Integers,
-    slots: Integers,
-    level: Integers,
-    steps: int,
-    low: int,
-    high: int,
-    bound: int,
-    within: int,
+    events: Events, steps: Steps, level: Integers, size: int, low: int, high: int
 ) -> bool:
     """Say whether there are true times with which the chosen events match.
 
-    They begin as late as may be. An event that must not be between two steps, and can only be
-    behind them, draws them down to the latest time that it can have; till all have a place.
+    They begin as late as may be. An event that must not be between two of them, and can only be
+    behind them, draws them down to the latest time that it can have; till all have a place. The
+    end of WITHIN is one more of them where something must not be before it.
     Times are quarters of units: WITHIN is exclusive, and nothing else lies on an odd quarter.
     """
+    times, slots, sources = events.times, events.slots, events.sources
+    forbidden, next_any = events.forbidden, events.next_any
+    bound, within, varying = steps.bound, steps.within, steps.varying
+    ends = size + (steps.trailing >= 0)
+    ordered = steps.sourced and size == steps.steps.shape[1]
     base = times[level[CHOSEN, 0]]
     since = until = base
-    for step in range(steps):
-        own = times[level[CHOSEN, step]]
+    for place in range(size):
+        own = times[level[CHOSEN, place]]
         since, until = min(since, own), max(until, own)
-        level[AT, step] = 4 * (own - base) + 2 * bound
+        level[AT, place] = 4 * (own - base) + 2 * bound
+    if steps.trailing >= 0:
+        until = max(until, base + within)
+        level[AT, size] = level[AT, 0] + 4 * within
+        level[GAP, size] = steps.trailing
     first = next_any[_first_at(times, low, high, level[CHOSEN, 0], since - bound)]
     while True:
-        for step in range(steps - 2, -1, -1):
-            level[AT, step] = min(level[AT, step], level[AT, step + 1])
+        if steps.trailing >= 0:
+            level[AT, 0] = min(level[AT, 0], level[AT, size] - 4 * within)
+        for place in range(size - 2, -1, -1):
+            level[AT, place] = min(level[AT, place], level[AT, place + 1])
         latest = level[AT, 0] + 4 * within - 1
-        for step in range(steps):
-            level[AT, step] = min(level[AT, step], latest)
-            if level[AT, step] < 4 * (times[level[CHOSEN, step]] - base) - 2 * bound:
+        for place in range(size):
+            level[AT, place] = min(level[AT, place], latest)
+            if level[AT, place] < 4 * (times[level[CHOSEN, place]] - base) - 2 * bound:
                 return False
+        if steps.trailing >= 0:
+            level[AT, size] = latest + 1
         row = first
-        while row < high and times[row] <= until + bound:
+        while ordered and row < high and times[row] <= until + bound:
             slots[sources[row]] = 0
             row = next_any[row + 1]
         settled, row = True, first
         while row < high and times[row] <= until + bound:
-            if not _is_chosen(level, steps, row):
+            if not _is_chosen(level, size, row):
                 time = 4 * (times[row] - base)
-                slot = _slot(forbidden, sources, slots, level, steps, row, time - 2 * bound)
-                if slot < 0:
-                    return False
-                slots[sources[row]] = slot
+                # Place p is behind p events; a trailing gap has one more, behind the end of WITHIN.
+                slot, gaps = 0, forbidden[row]
+                if ordered:
+                    slot = _first_slot(sources, level, size, row, slots[sources[row]])
+                while slot < ends and (
+                    time - 2 * bound > level[AT, slot]
+                    or (
+                        slot > 0
+                        and (gaps >> level[GAP, slot]) & 1
+                        and (
+                            not (varying >> level[GAP, slot]) & 1
+                            or _confirms(events, steps, level, level[GAP, slot], row)
+                        )
+                    )
+                ):
+                    slot += 1
+                if ordered:
+                    if slot > _last_slot(sources, level, size, row):
+                        return False
+                    slots[sources[row]] = slot
                 if slot > 0 and time + 2 * bound < level[AT, slot - 1]:
                     level[AT, slot - 1] = time + 2 * bound
                     settled = False
@@ -155,156 +295,231 @@ def _possible(
 
 
 @compiled_within
-def _certain(
+def _may_precede(times: Integers, sources: Integers, bound: int, one: int, other: int) -> bool:
+    """Say whether an event may have happened before another."""
+    if sources[one] == sources[other]:
+        return one < other
+    return bool(times[one] - times[other] <= bound)
+
+
+@compiled_within
+def _may_divide(times: Integers, sources: Integers, bound: int, chosen: Integers, row: int) -> bool:
+    """Say whether a row may lie between two events of a step."""
+    for one in chosen:
+        if not _may_precede(times, sources, bound, one, row):
+            continue
+        for other in chosen:
+            if (
+                one != other
+                and _may_precede(times, sources, bound, row, other)
+                and _may_precede(times, sources, bound, one, other)
+            ):
+                return True
+    return False
+
+
+@compiled_within
+def _may_lie(
     times: Integers,
-    next_forbidden: Integers,
     sources: Integers,
-    level: Integers,
-    steps: int,
-    low: int,
-    high: int,
     bound: int,
-    within: int,
+    before: Integers,
+    behind: Integers,
+    row: int,
 ) -> bool:
+    """Say whether a row may lie behind all events of a step, and before all of the next."""
+    may = True
+    for one in before:
+        may &= _may_precede(times, sources, bound, one, row)
+    for one in behind:
+        may &= _may_precede(times, sources, bound, row, one)
+    return may
+
+
+@compiled_within
+def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int, high: int) -> bool:
     """Say whether the chosen events match with all true times."""
-    first, last = level[CHOSEN, 0], level[CHOSEN, steps - 1]
-    if times[last] - times[first] + bound >= within:
+    times, sources, next_forbidden = events.times, events.sources, events.next_forbidden
+    bound, within, varying = steps.bound, steps.within, steps.varying
+    chosen = level[CHOSEN]
+    start = times[chosen[0]]
+    if times[chosen[size - 1]] - start + bound >= within:
         return False
-    for gap in range(steps - 1):
-        before, behind = level[CHOSEN, gap], level[CHOSEN, gap + 1]
-        ordered = sources[before] == sources[behind] and before < behind
-        if times[behind] - times[before] <= bound and not ordered:
-            return False
-        row = _first_at(times, low, high, before, times[before] - bound)
-        row = next_forbidden[gap, row]
-        while row < high and times[row] <= times[behind] + bound:
-            earlier = sources[row] == sources[before] and row < before
-            later = sources[row] == sources[behind] and row > behind
-            if not (earlier or later or _is_chosen(level, steps, row)):
+    count = steps.steps.shape[1]
+    for step in range(count - 1):
+        begin, end = steps.steps[BEGIN, step], steps.steps[BEGIN, step + 1]
+        after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
+        for before in chosen[begin:end]:
+            for behind in chosen[end:after]:
+                if _may_precede(times, sources, bound, behind, before):
+                    return False
+    for step in range(count):
+        begin = steps.steps[BEGIN, step]
+        end = steps.steps[BEGIN, step + 1] if step + 1 < count else size
+        after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
+        last = chosen[end - 1]
+        if end - begin > 1:
+            gap = steps.steps[BETWEEN, step]
+            row = _first_at(times, low, high, last, times[chosen[begin]] - bound)
+            row = next_forbidden[gap, row]
+            while row < high and times[row] <= times[last] + bound:
+                if (
+                    _may_divide(times, sources, bound, chosen[begin:end], row)
+                    and not _is_chosen(level, size, row)
+                    and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
+                ):
+                    return False
+                row = next_forbidden[gap, row + 1]
+        if step + 1 == count and steps.trailing < 0:
+            return True
+        gap = steps.steps[BEHIND, step]
+        until = start + within + bound - 1 if end == size else times[chosen[end]] + bound
+        row = next_forbidden[gap, _first_at(times, low, high, last, times[last] - bound)]
+        while row < high and times[row] <= until:
+            if (
+                _may_lie(times, sources, bound, chosen[begin:end], chosen[end:after], row)
+                and not _is_chosen(level, size, row)
+                and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
+            ):
                 return False
             row = next_forbidden[gap, row + 1]
     return True
 
 
 @compiled_within
-def _open_step(
-    times: Integers,
-    next_forbidden: Integers,
+def _open(
+    events: Events,
+    steps: Steps,
     level: Integers,
-    step: int,
+    size: int,
+    way: int,
     low: int,
     high: int,
     end: int,
-    bound: int,
-    within: int,
 ) -> None:
-    """Note the rows that the next step may have: behind a certain row between them none is left."""
-    before = level[CHOSEN, step - 1]
-    level[CURSOR, step] = _first_at(times, low, high, before, level[MOST, step - 1] - bound)
+    """Note the rows that may come next: behind a sure row that must not be between none is left."""
+    times, bound = events.times, steps.bound
+    before, step = level[CHOSEN, size - 1], level[STEP, size - 1]
+    level[WAY, size - 1] = way
+    if way == _LEAVE:
+        level[STEP, size], level[GAP, size] = step + 1, steps.steps[BEHIND, step]
+        steps.steps[BEGIN, step + 1] = size
+        level[CURSOR, size] = _first_at(times, low, high, before, level[MOST, size - 1] - bound)
+    else:
+        level[STEP, size], level[GAP, size] = step, steps.steps[BETWEEN, step]
+        level[CURSOR, size] = before + 1
+    gap = level[GAP, size]
+    latest = level[LEAST, size - 1] + steps.within + bound
     behind = _first_at(times, low, high, before, times[before] + bound + 1)
-    row = next_forbidden[step - 1, behind]
+    row = events.next_forbidden[gap, behind]
+    if (steps.varying >> gap) & 1:
+        while row < high and times[row] < latest and not _confirms(events, steps, level, gap, row):
+            row = events.next_forbidden[gap, row + 1]
     last = high
     if row < high:
         last = _first_at(times, low, high, row, times[row] + bound + 1)
-    latest = level[LEAST, step - 1] + within + bound
     if last == high or times[last - 1] >= latest:
         last = _first_at(times, low, last, before, latest)
-    level[LAST, step] = min(last, end) - 1
+    level[LAST, size] = min(last, end) - 1
 
 
 @compiled_when_worth
 def find_uncertain(
-    times: Integers,
-    fits: Truth,
-    forbidden: Integers,
-    next_forbidden: Integers,
-    next_any: Integers,
-    sources: Integers,
-    slots: Integers,
+    events: Events,
+    steps: Steps,
     bounds: Integers,
-    bound: int,
-    within: int,
     place: Integers,
     level: Integers,
     rows: Integers,
+    ends: Integers,
     work_at_once: int,
 ) -> int:
     """Find the matches of a partition.
 
     Parameters
     ----------
-    times, fits, sources, slots
-        The time of each row, which steps it may be, and its source by number; room for a number of
-        each source.
-    forbidden, next_forbidden
-        For each row the gaps between steps that it must not be in, as bits; and for each gap the
-        first such row from each row on.
-    next_any
-        The first row from each row on that must not be in some gap.
+    events, steps
+        The rows, and the pattern.
     bounds
         The partition's rows; then the rows from one up to another that may be the last of a match.
-    bound, within
-        How far true times of events may be apart from each other in another way than their own, and
-        how far those of a match may lie apart, exclusively.
     place, level
-        Where to go on, and what is known of each step.
-    rows
-        What is found: for each match the row of each step, and how sure it is.
+        Where to go on, and what is known of each event that is chosen.
+    rows, ends
+        What is found: the rows of all matches with their positions in the program; and for each
+        match where its rows end, the last of them, and how sure it is.
     work_at_once
         After so many rows Python has the floor.
     """
     low, high, begin, end = bounds[0], bounds[1], bounds[2], bounds[3]
-    steps = fits.shape[1]
-    start, depth, found = place[START], place[DEPTH], place[FOUND]
-    work = 0
+    times, last_step = events.times, steps.steps.shape[1] - 1
+    start, size, found, written = place[START], place[DEPTH], place[FOUND], place[WRITTEN]
+    status, work = PAUSED, 0
     while work < work_at_once:
         work += 1
-        if depth == 0:
+        if size == 0:
             if start >= end:
-                place[START], place[DEPTH], place[FOUND] = start, depth, found
-                return DONE
-            row = start
+                status = DONE
+                break
+            row, step = start, 0
             start += 1
-            if not fits[row, 0]:
+            if not events.fits[row, steps.variables[0]]:
                 continue
+            level[STEP, 0] = 0
             level[LEAST, 0] = level[MOST, 0] = times[row]
+            level[LATEST, 0] = row
         else:
-            row = level[CURSOR, depth]
-            if row > level[LAST, depth]:
-                depth -= 1
+            row, step = level[CURSOR, size], level[STEP, size]
+            if row > level[LAST, size]:
+                step = level[STEP, size - 1]
+                taken = size - steps.steps[BEGIN, step]
+                if level[WAY, size - 1] == _LEAVE and taken < steps.steps[MOST_TAKEN, step]:
+                    _open(events, steps, level, size, _STAY, low, high, end)
+                else:
+                    size -= 1
                 continue
-            level[CURSOR, depth] = row + 1
-            if not fits[row, depth] or _is_chosen(level, depth, row):
+            level[CURSOR, size] = row + 1
+            if not events.fits[row, steps.variables[step]] or _is_chosen(level, size, row):
                 continue
-            if _precedes(sources, level, depth, row):
+            if _precedes(events.sources, level, size, row):
                 continue
-            level[LEAST, depth] = min(level[LEAST, depth - 1], times[row])
-            level[MOST, depth] = max(level[MOST, depth - 1], times[row])
-        level[CHOSEN, depth] = row
-        if depth + 1 < steps:
-            depth += 1
-            _open_step(times, next_forbidden, level, depth, low, high, end, bound, within)
+            variable = steps.variables[step]
+            varies = steps.conditions[variable] < steps.conditions[variable + 1]
+            if varies and not _meets(events, steps, level, variable, row):
+                continue
+            level[LEAST, size] = min(level[LEAST, size - 1], times[row])
+            level[MOST, size] = max(level[MOST, size - 1], times[row])
+            level[LATEST, size] = max(level[LATEST, size - 1], row)
+        level[CHOSEN, size] = row
+        size += 1
+        taken = size - steps.steps[BEGIN, step]
+        if step < last_step and taken >= steps.steps[LEAST_TAKEN, step]:
+            _open(events, steps, level, size, _LEAVE, low, high, end)
             continue
-        last = row
-        for step in range(depth):
-            last = max(last, level[CHOSEN, step])
-        if last < begin or not _possible(
-            times, forbidden, next_any, sources, slots, level, steps, low, high, bound, within
-        ):
-            continue
-        if found == len(rows):
-            # The last row is looked at again.
-            if depth == 0:
-                start -= 1
-            else:
-                level[CURSOR, depth] = row
-            place[START], place[DEPTH], place[FOUND] = start, depth, found
-            return FULL
-        for step in range(steps):
-            rows[found, step] = level[CHOSEN, step]
-        rows[found, steps] = _certain(
-            times, next_forbidden, sources, level, steps, low, high, bound, within
-        )
-        found += 1
-    place[START], place[DEPTH], place[FOUND] = start, depth, found
-    return PAUSED
+        if taken >= steps.steps[LEAST_TAKEN, step] and level[LATEST, size - 1] >= begin:
+            sure = _certain(events, steps, level, size, low, high)
+            if sure or _possible(events, steps, level, size, low, high):
+                if found == len(ends) or written + size > len(rows):
+                    # The last row is looked at again.
+                    size -= 1
+                    if size == 0:
+                        start -= 1
+                    else:
+                        level[CURSOR, size] = row
+                    status = FULL
+                    break
+                for number in range(size):
+                    own = level[STEP, number]
+                    nth = number - steps.steps[BEGIN, own]
+                    nth = min(nth, steps.steps[POSITIONS, own] - 1)
+                    rows[written + number, 0] = level[CHOSEN, number]
+                    rows[written + number, 1] = steps.steps[POSITION, own] + nth
+                written += size
+                ends[found, 0], ends[found, 1] = written, level[LATEST, size - 1]
+                ends[found, 2] = sure
+                found += 1
+        if taken < steps.steps[MOST_TAKEN, step]:
+            _open(events, steps, level, size, _STAY, low, high, end)
+        else:
+            size -= 1
+    place[START], place[DEPTH], place[FOUND], place[WRITTEN] = start, size, found, written
+    return status

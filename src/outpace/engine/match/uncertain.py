@@ -1,9 +1,9 @@
 """The matcher for events whose order is not certain: sequences, each match with its confidence.
 
 A match is final when no event can come any more that may have happened before its last one ended:
-when time is past that by more than the bound. Rows are kept as far back as a later match may reach.
-What can be between two steps is told by events next to them alone, so a match costs what lies
-within the bound of its events.
+when time is past that by more than the bound; where something must not happen until WITHIN ends,
+by so much more. Rows are kept as far back as a later match may reach. What can be between two steps
+is told by events next to them alone, so a match costs what lies within the bound of its events.
 """
 
 from __future__ import annotations
@@ -13,29 +13,36 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from outpace.compiler.kernel import fitting, read_only
 from outpace.engine.arrays import NO_TIME, Booleans, Integers
+from outpace.engine.evaluate.columns import evaluate_columns, predicate_mask
+from outpace.engine.evaluate.frame import PredicateFrame
+from outpace.engine.kernels import uncertain as kernel
 from outpace.engine.kernels.find import find_pairs
-from outpace.engine.kernels.uncertain import (
-    DONE,
-    FOUND,
-    FULL,
-    LINES,
-    START,
-    find_uncertain,
-)
+from outpace.engine.kernels.uncertain import DONE, FOUND, FULL, START, WRITTEN, find_uncertain
 from outpace.engine.match.contract import Block, BlockMatches, Outcome, Resume, Task, Turns
-from outpace.engine.match.count_candidates import truth_table
 from outpace.engine.match.graph import clock_of, row_shift
 from outpace.engine.rows.partition import column_codes
 from outpace.errors import MatchError
-from outpace.pattern.ast import Link
-from outpace.pattern.bound import BoundUncertainty
+from outpace.pattern import types
+from outpace.pattern.bind.uncertain import OWN, Comparison, Condition, conditions_of
+from outpace.pattern.bound import BoundExpression, BoundUncertainty, Gap, Read, walk
 
 #: Rows of matches that there is room for at first, and at most.
 _ROOM: Final = 1 << 10
 _ROOM_MAX: Final = 1 << 27
+
+#: As many events as any step can take.
+_ANY_NUMBER: Final = 1 << 62
+
+_SIGNS: Final = {
+    None: kernel.HOLDS, "=": kernel.EQUAL, "<>": kernel.DIFFERENT,
+    "<": kernel.LESS, "<=": kernel.AT_MOST, ">": kernel.GREATER, ">=": kernel.AT_LEAST,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,30 +68,36 @@ class UncertainMatcher:
         assert uncertainty is not None
         return uncertainty
 
+    @cached_property
+    def _conditions(self) -> tuple[Condition, ...]:
+        return conditions_of(self.task.bound.predicates, self._uncertainty.steps)
+
     def _match(self, block: Block, resume: Resume) -> Outcome:
         shift, known = row_shift(block), self._uncertainty
         low, high = block.segments[:-1], block.segments[1:]
         begin = np.clip(resume.completed_to + shift, low, high)
         end = np.maximum(begin, self._completed(block))
-        rows, sizes = self._found(block, np.stack([low, high, begin, end], axis=1))
-        steps = rows.shape[1] - 1
+        rows, ends, sizes = self._found(block, np.stack([low, high, begin, end], axis=1))
         segment = np.repeat(np.arange(len(low)), sizes)
-        last = rows[:, :steps].max(axis=1, initial=0)
-        order = np.lexsort((*rows[:, steps - 1 :: -1].T, last, segment))
-        rows, last = rows[order], last[order]
+        # The search goes through rows in their order, step by step.
+        order = np.argsort(ends[:, 1], kind="stable")
+        lengths = np.diff(ends[:, 0], prepend=0)[order]
+        offsets = np.append(0, np.cumsum(lengths))
+        first = ends[order, 0] - lengths
+        taken = rows[np.repeat(first - offsets[:-1], lengths) + np.arange(offsets[-1])]
         before = np.cumsum(sizes) - sizes
         keep = self._needed(block, end)
         present = low < high
         return Outcome(
             BlockMatches(
                 segment=segment,
-                start=rows[:, 0].copy(),
-                number=np.arange(len(rows)) - before[segment] + resume.number[segment] + 1,
-                offsets=steps * np.arange(len(rows) + 1),
-                rows=rows[:, :steps].reshape(-1),
-                positions=np.tile(np.array(self._positions, np.int64), len(rows)),
-                settled=_settled(block, block.times[last] + known.bound + 1),
-                confirmed=rows[:, steps] == 1,
+                start=taken[offsets[:-1], 0],
+                number=np.arange(len(ends)) - before[segment] + resume.number[segment] + 1,
+                offsets=offsets,
+                rows=taken[:, 0].copy(),
+                positions=taken[:, 1].copy(),
+                settled=_settled(block, block.times[ends[order, 1]] + known.delay + 1),
+                confirmed=ends[order, 2] == 1,
             ),
             Resume(
                 next_start=np.where(present, keep - shift, resume.next_start),
@@ -102,7 +115,7 @@ class UncertainMatcher:
             return block.segments[1:]
         if block.watermark == NO_TIME:
             return block.segments[:-1]
-        passed = block.times + self._uncertainty.bound < block.watermark
+        passed = block.times + self._uncertainty.delay < block.watermark
         completed: Integers = block.segments[:-1] + np.add.reduceat(
             np.append(passed, False), block.segments[:-1]
         ) * (block.segments[:-1] < block.segments[1:])
@@ -124,46 +137,117 @@ class UncertainMatcher:
         return needed
 
     @cached_property
-    def _positions(self) -> list[int]:
-        """The positions of the program, one behind the other."""
-        program = self.task.program
-        (first,) = program.initial
-        positions = [first.target]
-        while (target := program.follow[positions[-1]][0].target) >= 0:
-            positions.append(target)
-        return positions
+    def _gaps(self) -> list[Gap]:
+        """All gaps: behind each step, then between the events of those that are repeated."""
+        steps = self._uncertainty.steps
+        return [step.behind for step in steps] + [s.between for s in steps if s.most != 1]
 
-    def _gaps(self, truth: Booleans) -> list[Booleans]:
-        """Return for each step but the last the rows that must not be between it and the next."""
-        program = self.task.program
-        gaps: list[Booleans] = []
-        for before in self._positions[:-1]:
-            (move,) = program.follow[before]
-            variables = [negation.variable for negation in move.negations]
-            if move.link is Link.NEXT:
-                variables.append(program.positions[move.target].variable)
-            gaps.append(np.asarray(truth[:, variables].any(axis=1), np.bool_))
-        return gaps
+    def _steps(self) -> kernel.Steps:
+        """Return the pattern as the kernel takes it."""
+        known, comparisons = self._uncertainty, self._comparisons
+        steps, gaps = known.steps, self._gaps
+        taken_by = [position.variable for position in self.task.program.positions]
+        table = np.zeros((7, len(steps)), np.int64)
+        repeated = len(steps)
+        for place, step in enumerate(steps):
+            table[kernel.LEAST_TAKEN, place] = step.least
+            table[kernel.MOST_TAKEN, place] = _ANY_NUMBER if step.most is None else step.most
+            table[kernel.BETWEEN, place], table[kernel.BEHIND, place] = repeated, place
+            table[kernel.POSITION, place] = taken_by.index(step.variable)
+            table[kernel.POSITIONS, place] = taken_by.count(step.variable)
+            repeated += step.most != 1
+        read = np.array([len(condition.others) for condition in self._conditions])
+        varying = sum(
+            1 << number
+            for number, gap in enumerate(gaps)
+            if not gap.every and any(read[variable] for variable in gap.variables)
+        )
+        listed = [variable for gap in gaps for variable in gap.variables]
+        return kernel.Steps(
+            table,
+            np.array([step.variable for step in steps], np.int64),
+            np.cumsum([0, *(len(gap.variables) for gap in gaps)]),
+            np.array(listed, np.int64),
+            np.append(0, np.cumsum(read)),
+            np.array(comparisons, np.int64).reshape(-1, 5),
+            varying,
+            len(steps) - 1 if steps[-1].behind.variables else -1,
+            known.source is not None,
+            known.bound,
+            known.within,
+        )
 
-    def _found(self, block: Block, bounds: Integers) -> tuple[Integers, Integers]:
-        """Return the rows of the steps of all matches, with their confidence, and their numbers."""
-        truth = truth_table(self.task, block)
-        variables = [self.task.program.positions[place].variable for place in self._positions]
-        fits = np.ascontiguousarray(truth[:, variables])
-        steps, size = fits.shape[1], block.size
+    @cached_property
+    def _comparisons(self) -> list[list[int]]:
+        """All comparisons, variable after variable; each has two columns of codes."""
+        others = [one for condition in self._conditions for one in condition.others]
+        return [
+            [_SIGNS[one.sign], 2 * number, one.steps[0], 2 * number + 1, one.steps[-1]]
+            for number, one in enumerate(others)
+        ]
+
+    def _events(self, block: Block) -> kernel.Events:
+        """Return the rows as the kernel takes them."""
+        size, columns = block.size, {name: block.columns[name] for name in self.task.bound.columns}
+        fits = np.empty((size, len(self._conditions)), np.bool_)
+        for variable, condition in enumerate(self._conditions):
+            fits[:, variable] = predicate_mask(condition.own, columns, block.segments)
         forbidden = np.zeros(size, np.int64)
-        next_forbidden = np.full((max(1, steps - 1), size + 1), size, np.int64)
-        for gap, rows in enumerate(self._gaps(truth)):
-            forbidden |= rows.astype(np.int64) << gap
-            next_forbidden[gap] = _next(rows)
-        next_any = next_forbidden[0] if steps <= 2 else _next(forbidden != 0)
-        known, turns = self._uncertainty, Turns(self.task, size)
-        table = np.empty((max(_ROOM, size // 4), steps + 1), np.int64)
-        place, level = np.zeros(3, np.int64), np.zeros((LINES, steps), np.int64)
-        sizes = np.zeros(len(bounds), np.int64)
-        sources = _sources(block, known.source)
-        slots = np.zeros(int(sources.max(initial=-1)) + 1, np.int64)
-        times = read_only(np.ascontiguousarray(block.times))
+        next_forbidden = np.empty((len(self._gaps), size + 1), np.int64)
+        for number, gap in enumerate(self._gaps):
+            rows = np.asarray(fits[:, list(gap.variables)].any(axis=1) | gap.every)
+            forbidden |= rows.astype(np.int64) << number
+            next_forbidden[number] = _next(rows)
+        next_any = next_forbidden[0] if len(self._gaps) == 1 else _next(forbidden != 0)
+        sources = _sources(block, self._uncertainty.source)
+        return kernel.Events(
+            read_only(np.ascontiguousarray(block.times)),
+            sources,
+            np.zeros(int(sources.max(initial=-1)) + 1, np.int64),
+            fits,
+            forbidden,
+            next_forbidden,
+            next_any,
+            self._codes(columns, fits),
+        )
+
+    def _codes(self, columns: dict[str, pa.Array], fits: Booleans) -> Integers:
+        """Return the values that comparisons look at, as numbers that compare like them."""
+        codes = [
+            column
+            for variable, condition in enumerate(self._conditions)
+            for one in condition.others
+            for column in self._sides(one, variable, columns, fits)
+        ]
+        return np.array(codes, np.int64).reshape(len(codes), len(fits))
+
+    def _sides(
+        self, one: Comparison, variable: int, columns: dict[str, pa.Array], fits: Booleans
+    ) -> list[Integers]:
+        """Return the codes of both sides of a comparison.
+
+        A value is computed of the rows alone that may have to do with it: of others it may fail.
+        """
+        places, values = [], []
+        for side, step in zip(one.sides, one.steps, strict=True):
+            read = variable if step == OWN else self._uncertainty.steps[step].variable
+            places.append(np.flatnonzero(fits[:, read]))
+            values.append(_values(side, columns, places[-1]))
+        coded = []
+        for place, code in zip(places, _coded(values), strict=True):
+            coded.append(np.full(len(fits), kernel.NOTHING))
+            coded[-1][place] = code
+        return [coded[0], coded[-1]]
+
+    def _found(self, block: Block, bounds: Integers) -> tuple[Integers, Integers, Integers]:
+        """Return the rows of all matches, where each ends, and how many each segment has."""
+        steps, events, turns = self._steps(), self._events(block), Turns(self.task, block.size)
+        times, known = events.times, self._uncertainty
+        most = int(np.minimum(steps.steps[kernel.MOST_TAKEN], block.size).sum())
+        level = np.zeros((kernel.LINES, min(most, block.size) + 2), np.int64)
+        ends = np.empty((max(_ROOM, block.size // 4), 3), np.int64)
+        rows = np.empty((len(ends) * len(known.steps), 2), np.int64)
+        place, sizes = np.zeros(4, np.int64), np.zeros(len(bounds), np.int64)
         for number, own in enumerate(bounds):
             if own[2] >= own[3]:
                 continue
@@ -172,16 +256,15 @@ class UncertainMatcher:
             place[START] = own[0] + np.searchsorted(times[own[0] : own[1]], reach)
             while (
                 status := find_uncertain(
-                    times, fits, forbidden, next_forbidden, next_any, sources, slots, own,
-                    known.bound, known.within, place, level, table, self.task.pace.work,
+                    events, steps, own, place, level, rows, ends, self.task.pace.work
                 )
-            ) != DONE:  # fmt: skip
+            ) != DONE:
                 if status == FULL:
-                    table = _larger(table)
+                    rows, ends = _larger(rows, place[WRITTEN]), _larger(ends, place[FOUND])
                 else:
                     turns.end(self.task.pace.work, int(place[START]))
             sizes[number] = place[FOUND] - before
-        return table[: place[FOUND]], sizes
+        return rows[: place[WRITTEN]], ends[: place[FOUND]], sizes
 
 
 def _next(rows: Booleans) -> Integers:
@@ -191,13 +274,53 @@ def _next(rows: Booleans) -> Integers:
     return np.repeat(np.append(places, len(rows)), np.append(counts, len(rows) + 1 - counts.sum()))
 
 
-def _larger(table: Integers) -> Integers:
+def _larger(table: Integers, used: int) -> Integers:
+    """Return a table with room for more."""
     if 2 * table.size > _ROOM_MAX:
         raise MatchError(
-            f"there are more than {len(table)} matches",
+            f"there are more than {used} matches",
             hint="shorten WITHIN, or use -> in place of ->>",
         )
     return np.concatenate([table, np.empty_like(table)])
+
+
+def _values(
+    expression: BoundExpression, columns: dict[str, pa.Array], places: Integers
+) -> pa.Array:
+    """Return the values of an expression of one event, for some rows."""
+    read = {node.column for node in walk(expression) if isinstance(node, Read)}
+    there = {name: columns[name].take(pa.array(places)) for name in read}
+    return evaluate_columns(expression, PredicateFrame(there, np.array([0, len(places)])))
+
+
+def _coded(values: list[pa.Array]) -> list[Integers]:
+    """Return numbers that compare with each other like the values of two columns, or of one."""
+    kinds = [column.type for column in values]
+    common = kinds[0] if kinds[0] == kinds[-1] else types.common_type(*kinds)
+    whole = pa.concat_arrays([column.cast(common) for column in values])
+    known = np.asarray(whole.is_valid())
+    if types.is_floating(common):
+        codes = _float_codes(whole.cast(pa.float64()).fill_null(0.0).to_numpy())
+    else:
+        encoded = whole.fill_null(whole.drop_null()[0]).dictionary_encode() if known.any() else None
+        codes = np.zeros(len(whole), np.int64) if encoded is None else _ranks(encoded)
+    codes = np.where(known, codes, kernel.NOTHING)
+    return np.split(codes, np.cumsum([len(column) for column in values[:-1]]))
+
+
+def _ranks(encoded: pa.DictionaryArray) -> Integers:
+    """Return the places of values in their order."""
+    ranks = np.empty(len(encoded.dictionary), np.int64)
+    ranks[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
+    places: Integers = ranks[encoded.indices.to_numpy()]
+    return places
+
+
+def _float_codes(values: npt.NDArray[np.float64]) -> Integers:
+    """Return whole numbers in the order of floats: their bits, turned where negative."""
+    bits = (values + 0.0).view(np.int64)
+    codes = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    return np.where(np.isnan(values), kernel.NAN, codes)
 
 
 def _sources(block: Block, column: str | None) -> Integers:

@@ -377,13 +377,11 @@ class PartitionMatcher(Stateful):
         waits = begin < end
         resume = self._stops.resume(keys)
         undecided = np.maximum(begin, begin + resume.completed_to - resume.next_start)
-        known = np.append(times, NEVER)
-        freed = known[np.where(waits, begin, len(times))]
-        final = known[np.where(undecided < end, undecided, len(times))]
-        deadline = np.minimum(
-            np.minimum(freed, NEVER - uncertainty.reach - 2) + uncertainty.reach + 1,
-            np.minimum(final, NEVER - uncertainty.bound - 2) + uncertainty.bound + 1,
-        )
+        # No row is freed as long as one is undecided.
+        row = np.where(undecided < end, undecided, begin)
+        after = np.where(undecided < end, uncertainty.delay, uncertainty.reach)
+        known = np.append(times, NEVER)[np.where(waits, row, len(times))]
+        deadline = np.minimum(known, NEVER - after - 2) + after + 1
         self._deadlines.replace(keys, np.where(waits, deadline, NEVER))
 
 

@@ -1,28 +1,38 @@
 """Binding events whose order is uncertain: what is supported, and in units of the time column.
 
-Supported are sequences of different variables with `->` and `->>`, and negations between them, of
-which no match can rule out another: whether events match depends on their order and times alone.
+Supported are sequences of different variables, repeated or not, and negations behind them, of which
+no match can rule out another: whether events match depends on their order and times, and on what
+their own values and those of single steps before them are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
 from outpace.errors import BindError, UnsupportedError
-from outpace.pattern import ast
+from outpace.pattern import ast, types
 from outpace.pattern.bind.expression import resolve_column
 from outpace.pattern.bound import (
+    Apply,
+    BoundExpression,
     BoundMeasure,
     BoundUncertainty,
+    Constant,
+    Gap,
     Label,
     Predicate,
     PredicateClass,
     Present,
     Read,
+    ReadPlace,
+    UncertainStep,
     walk,
 )
+from outpace.pattern.functions.condition import COMPARISONS
 from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip, WithinKind
 
 #: The column that says how sure a match is.
@@ -32,7 +42,37 @@ CONFIDENCE: Final = "confidence"
 _SPAN_MAX: Final = 1 << 58
 
 #: Gaps between steps are bits.
-_STEPS_MAX: Final = 60
+_GAPS_MAX: Final = 60
+
+#: The step of an event that is looked at, where a condition compares it with another.
+OWN: Final = -1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A part of a condition that reads an event before the one looked at.
+
+    Parameters
+    ----------
+    sign
+        What compares both values; None: the left one, which is a boolean, must hold.
+    sides
+        Values of one event each.
+    steps
+        For each side the step whose event it reads, or OWN.
+    """
+
+    sign: str | None
+    sides: tuple[BoundExpression, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition, taken apart: what its own event decides, and what others decide with it."""
+
+    own: Predicate
+    others: tuple[Comparison, ...] = ()
 
 
 def bind_uncertainty(
@@ -53,14 +93,9 @@ def bind_uncertainty(
         How far two events may be apart in either order, and what WITHIN allows.
     """
     assert query.uncertainty is not None
-    _check_pattern(query)
+    steps = _steps(query, [predicate.name for predicate in predicates])
     _check_rules(query)
-    for predicate in predicates:
-        if predicate.kind not in (PredicateClass.LOCAL, PredicateClass.ALWAYS):
-            raise _unsupported(
-                f"the condition of {predicate.name} reads other events",
-                "with uncertain, conditions look at their own event alone",
-            )
+    conditions_of(predicates, steps)
     for measure in measures:
         for node in walk(measure.expression):
             if isinstance(node, Read | Label | Present) and node.place.shift:
@@ -91,26 +126,179 @@ def bind_uncertainty(
     source = query.uncertainty.source
     if source is not None:
         source = resolve_column(source, schema, "uncertain")
-    return BoundUncertainty(bound, within, source)
+    return BoundUncertainty(bound, within, source, steps)
 
 
-def _check_pattern(query: Query) -> None:
-    tree = query.tree
-    items, links = (tree.items, tree.links) if isinstance(tree, ast.Concat) else ((tree,), ())
-    names = [item.name for item in items if isinstance(item, ast.Var)]
-    steps = all(isinstance(item, ast.Var | ast.Not) for item in items)
-    if not steps or ast.Link.STRICT in links or isinstance(items[-1], ast.Not):
-        raise _unsupported(
-            "the pattern is more than a sequence of single events",
-            "write steps with -> or ->>, and !C between them, such as A -> !C -> B",
+def conditions_of(
+    predicates: Sequence[Predicate], steps: tuple[UncertainStep, ...]
+) -> tuple[Condition, ...]:
+    """Return the conditions of all variables, taken apart, or say what is not supported."""
+    return tuple(
+        _condition(predicate, variable, steps) for variable, predicate in enumerate(predicates)
+    )
+
+
+def _condition(predicate: Predicate, variable: int, steps: tuple[UncertainStep, ...]) -> Condition:
+    if predicate.kind in (PredicateClass.LOCAL, PredicateClass.ALWAYS):
+        return Condition(predicate)
+    known = _known_steps(variable, steps)
+    assert predicate.expression is not None
+    whole = predicate.expression
+    conjunction = isinstance(whole, Apply) and whole.function == "and"
+    own: list[BoundExpression] = []
+    others: list[Comparison] = []
+    for part in whole.arguments if conjunction and isinstance(whole, Apply) else (whole,):
+        read = _steps_read(part, predicate.name, variable, known)
+        if read <= {OWN}:
+            own.append(_at_row(part))
+        elif len(read) == 1:
+            others.append(Comparison(None, (_at_row(part),), tuple(read)))
+        else:
+            others.append(_comparison(part, predicate.name, variable, known))
+    if not own:
+        return Condition(Predicate(predicate.name, None, PredicateClass.ALWAYS), tuple(others))
+    local = own[0] if len(own) == 1 else Apply(pa.bool_(), "and", tuple(own))
+    return Condition(Predicate(predicate.name, local, PredicateClass.LOCAL), tuple(others))
+
+
+def _known_steps(variable: int, steps: tuple[UncertainStep, ...]) -> dict[int, int]:
+    """Return the variables of one event that a condition can read, with their steps."""
+    before = min(
+        place + (step.variable != variable)
+        for place, step in enumerate(steps)
+        if variable in (step.variable, *step.between.variables, *step.behind.variables)
+    )
+    return {step.variable: place for place, step in enumerate(steps[:before]) if step.most == 1}
+
+
+def _steps_read(
+    expression: BoundExpression, name: str, variable: int, known: dict[int, int]
+) -> set[int]:
+    """Return the steps whose events an expression reads."""
+    read = set()
+    for node in walk(expression):
+        if isinstance(node, Constant | Apply):
+            continue
+        place = node.place if isinstance(node, Read | Present) else None
+        if place is None or place.steps or place.shift:
+            raise _reads_others(name)
+        own = place.origin == "last" and (place.variables is None or variable in place.variables)
+        if own:
+            read.add(OWN)
+            continue
+        step = (
+            known.get(*place.variables) if place.variables and len(place.variables) == 1 else None
         )
+        if step is None:
+            raise _reads_others(name)
+        read.add(step)
+    return read
+
+
+def _comparison(
+    part: BoundExpression, name: str, variable: int, known: dict[int, int]
+) -> Comparison:
+    if isinstance(part, Apply) and part.function in COMPARISONS:
+        read = [_steps_read(side, name, variable, known) or {OWN} for side in part.arguments]
+        nested = (
+            types.is_list(side.type) or pa.types.is_struct(side.type) for side in part.arguments
+        )
+        if all(len(steps) == 1 for steps in read) and not any(nested):
+            sides = tuple(map(_at_row, part.arguments))
+            return Comparison(part.function, sides, tuple(min(steps) for steps in read))
+    raise _unsupported(
+        f"the condition of {name} mixes values of two events",
+        "compare a value of the event with one of an earlier event: price > A.price + 5",
+    )
+
+
+def _at_row(expression: BoundExpression) -> BoundExpression:
+    """Return an expression of one event with its reads in the form of a LOCAL predicate."""
+    match expression:
+        case Read() | Present():
+            return replace(expression, place=ReadPlace("last"))
+        case Apply(arguments=arguments):
+            return replace(expression, arguments=tuple(map(_at_row, arguments)))
+    return expression
+
+
+def _reads_others(name: str) -> UnsupportedError:
+    return _unsupported(
+        f"the condition of {name} reads other events than single steps before it",
+        "conditions look at their own event, and at those of steps that take one event before it",
+    )
+
+
+def _steps(query: Query, names: Sequence[str]) -> tuple[UncertainStep, ...]:
+    """Return the steps of a pattern."""
+    numbers = {name: number for number, name in enumerate(names)}
+    tree = query.tree or ast.Empty()
+    items, links = (tree.items, tree.links) if isinstance(tree, ast.Concat) else ((tree,), ())
+    taken: list[ast.Repeat] = []
+    #: For each step the negations behind it, and the link that leads to it.
+    negated: list[list[int]] = []
+    led: list[ast.Link] = []
+    for item, link in zip(items, (ast.Link.NEXT, *links), strict=True):
+        if isinstance(item, ast.Not) and link is not ast.Link.STRICT:
+            negated[-1].append(numbers[item.name])
+            continue
+        taken.append(_repeated(item))
+        negated.append([])
+        led.append(link)
+    steps = []
+    for place, (step, absent) in enumerate(zip(taken, negated, strict=True)):
+        assert isinstance(step.item, ast.Var)
+        own, last = numbers[step.item.name], place + 1 == len(taken)
+        between = Gap()
+        if step.most != 1:
+            if len(absent) > 1:
+                raise _unsupported(
+                    f"two negations stand behind the repetition of {step.item.name}",
+                    "write one variable for both: !C with C AS x OR y",
+                )
+            between = _gap(step.link, own, absent)
+        after = ast.Link.ANY if last else led[place + 1]
+        target = own if last else numbers[_name_of(taken[place + 1])]
+        behind = _gap(after, target, absent)
+        steps.append(UncertainStep(own, step.least, step.most, between, behind))
+    _check_steps(query, taken, [*led[1:]])
+    return tuple(steps)
+
+
+def _gap(link: ast.Link, target: int, absent: list[int]) -> Gap:
+    first = [target] if link is ast.Link.NEXT else []
+    return Gap(tuple(dict.fromkeys([*first, *absent])), link is ast.Link.STRICT)
+
+
+def _name_of(step: ast.Repeat) -> str:
+    assert isinstance(step.item, ast.Var)
+    return step.item.name
+
+
+def _repeated(item: ast.Pattern) -> ast.Repeat:
+    """Return a step as a repetition of one variable."""
+    step = item if isinstance(item, ast.Repeat) else ast.Repeat(item, 1, 1)
+    possessive = step.mode is ast.Mode.POSSESSIVE
+    if not isinstance(step.item, ast.Var) or not step.least or step.until or possessive:
+        raise _unsupported(
+            "the pattern is more than a sequence of events",
+            "write steps such as A, B{3} or C+ with links, and !D behind -> or ->>",
+        )
+    return step
+
+
+def _check_steps(query: Query, taken: list[ast.Repeat], links: list[ast.Link]) -> None:
+    names = [_name_of(step) for step in taken]
     if len(set(names)) < len(names):
         raise _unsupported(
             "a variable stands twice in the pattern", "give each step a variable of its own"
         )
-    if len(names) > _STEPS_MAX:
-        raise _unsupported(f"the pattern has more than {_STEPS_MAX} steps", "take a shorter one")
-    if ast.Link.ANY in links and query.effective_selection is not Selection.ALL:
+    repeated = [step for step in taken if step.most != 1]
+    if len(names) + len(repeated) > _GAPS_MAX:
+        raise _unsupported(f"the pattern has more than {_GAPS_MAX} steps", "take a shorter one")
+    every_link = [*links, *(step.link for step in repeated)]
+    one_way = ast.Link.ANY not in every_link and all(step.least == step.most for step in taken)
+    if not one_way and query.effective_selection is not Selection.ALL:
         raise _unsupported("one match of each start is preferred", 'write .select("all")')
 
 
