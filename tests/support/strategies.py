@@ -286,7 +286,8 @@ def _queries(variables: tuple[str, ...]) -> st.SearchStrategy[q.Query]:
         selection=st.none() | st.sampled_from(q.Selection),
         consumption=st.sampled_from(q.Consume),
         limits=st.lists(limits, max_size=2, unique_by=lambda limit: limit.per).map(tuple),
-        uncertainty=st.none() | st.builds(q.Uncertainty, durations, st.none() | names()),
+        uncertainty=st.none()
+        | st.builds(q.Uncertainty, durations, st.none() | names(), st.booleans()),
         windows=st.none() | windows(),
         drift=st.none() | st.just(1),
         duplicates=st.booleans(),

@@ -13,12 +13,13 @@ from outpace.engine.match.bits import BitTask, counts_unused, with_bits
 from outpace.engine.match.choose import choose_matcher
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
-from outpace.engine.match.task import kept_columns, prepare
+from outpace.engine.match.task import kept_columns, prepare, with_clock_errors
 from outpace.engine.split.schedule import overlapping, scheduler_of
 from outpace.errors import BindError
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator
+from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bind.windows import BoundWindows, ByTime, bind_windows
 from outpace.pattern.bound import BoundQuery, Read
 from outpace.pattern.expression import Literal
@@ -108,9 +109,10 @@ class OperatorSpec:
     @cached_property
     def task(self) -> Task | None:
         """The pattern as it is matched; None for a user-defined operator."""
-        if self.given is not None or self.query.operator is not None:
-            return self.given
-        return prepare(self.query, self.schema, timeouts=self.timeouts)
+        task = self.given
+        if task is None and self.query.operator is None:
+            task = prepare(self.query, self.schema, timeouts=self.timeouts)
+        return with_clock_errors(task) if self.measured and task is not None else task
 
     @cached_property
     def bound(self) -> BoundQuery:
@@ -152,13 +154,27 @@ class OperatorSpec:
         """The columns that events have when they are put in order."""
         return self.schema.append(EVENT_ID) if self.identified else self.schema
 
+    @property
+    def measured(self) -> bool:
+        """Whether events have the errors of clocks, as they were measured."""
+        known = self.query.uncertainty
+        ordered = self.sources is not None and self.disorder is not None
+        # Where late events correct what came out, clocks are not compared.
+        compared = ordered and self.horizon is None
+        return compared and known is not None and known.measured
+
+    @cached_property
+    def ordered(self) -> pa.Schema:
+        """The columns that events have when they are in order."""
+        return self.arriving.append(CLOCK_ERROR) if self.measured else self.arriving
+
     @cached_property
     def kept(self) -> pa.Schema:
         """The columns that instances need."""
         if self.task is None:
             return self.schema
         wanted = {*kept_columns(self.task, self.bound.schema), EVENT_ID.name}
-        return pa.schema([field for field in self.arriving if field.name in wanted])
+        return pa.schema([field for field in self.ordered if field.name in wanted])
 
     @cached_property
     def events(self) -> pa.Schema:
@@ -170,7 +186,7 @@ class OperatorSpec:
         if self.disorder is not None and self.horizon is not None:
             # A late event is put in its place among those that are kept.
             wanted.update(self.bound.order_by, self.disorder.columns)
-        return pa.schema([field for field in self.arriving if field.name in wanted])
+        return pa.schema([field for field in self.ordered if field.name in wanted])
 
     @cached_property
     def useful(self) -> BitTask | None:

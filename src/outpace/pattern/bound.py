@@ -205,12 +205,21 @@ class BoundUncertainty:
         The column of the source of an event, or None.
     steps
         The pattern.
+    errors
+        The column that says how far the time of an event may be off, at most half of the bound; or
+        None.
     """
 
     bound: int
     within: int
     source: str | None
     steps: tuple[UncertainStep, ...]
+    errors: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(name for name in (self.source, self.errors) if name is not None)
 
     @property
     def delay(self) -> int:

@@ -123,10 +123,13 @@ class Uncertainty:
         The time between them at most; an integer counts in units of an integer time column.
     source
         The column that names the source of an event: those of one source are in order.
+    measured
+        Whether the clocks of sources count as they were measured, where that is better.
     """
 
     bound: datetime.timedelta | int
     source: str | None = None
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +378,13 @@ class Query(Clauses):
         kept = tuple(limit for limit in self.limits if limit.per is not counted)
         return replace(self, limits=(*kept, Limit(most, counted)))
 
-    def uncertain(self, bound: str | datetime.timedelta | int, source: str | None = None) -> Query:
+    def uncertain(
+        self,
+        bound: str | datetime.timedelta | int,
+        source: str | None = None,
+        *,
+        measured: bool = False,
+    ) -> Query:
         """Find each match that some order of the events has, and say whether every order has it.
 
         The result has a column `confidence` behind the others: CONFIRMED where the match is found
@@ -389,6 +398,11 @@ class Query(Clauses):
             to within half of a round trip, it is the longest round trip.
         source
             The column that names the source of an event. Events of one source are in order.
+        measured
+            Take what exchanges with the clock of a source tell where that is better: the time of an
+            event is off by no more than half of their round trip, and by no more than half of
+            `bound`. That is for streams with sources whose clocks are compared, see
+            `outpace.ingest.ClockSync`; elsewhere it says nothing.
         """
         value = a_duration(bound, "uncertain")
         if (value <= 0) if isinstance(value, int) else (value <= datetime.timedelta(0)):
@@ -398,7 +412,8 @@ class Query(Clauses):
             )
         if source is not None:
             a_text(source, "the column of sources", hint='write uncertain("50 ms", source="site")')
-        return replace(self, uncertainty=Uncertainty(value, source))
+        flag = a_flag(measured, "measured")
+        return replace(self, uncertainty=Uncertainty(value, source, flag))
 
     def over(
         self,

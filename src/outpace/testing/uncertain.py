@@ -1,8 +1,8 @@
 """Matches of events whose order is uncertain, by definition: every order is tried.
 
-An order is possible if events that are more than the bound apart are in the order of their times,
-and events of one source in the order in which they came. In an order, true times rise and each lies
-within half of the bound of the event's own; WITHIN measures true times.
+The true time of an event lies within half of its width of its own. An order is possible if events
+are in the order of their times where that is sure, and events of one source in the order in which
+they came. In an order true times rise, and WITHIN measures them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,23 @@ Taken: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class UncertainEvents:
-    """Events in the order in which they came: their times, and their sources where these count."""
+    """Events as they came: their times, their sources where these count, and their widths."""
 
     times: Sequence[int]
     sources: Sequence[object] | None
-    bound: int
+    widths: Sequence[int]
 
     def orders(self) -> Iterator[list[int]]:
         """Yield every order that is possible."""
         return self._continued([], set(range(len(self.times))))
+
+    def earliest(self, event: int) -> int:
+        """Return the first time that an event may have, doubled."""
+        return 2 * self.times[event] - self.widths[event]
+
+    def latest(self, event: int) -> int:
+        """Return the last time that an event may have, doubled."""
+        return 2 * self.times[event] + self.widths[event]
 
     def _continued(self, order: list[int], left: set[int]) -> Iterator[list[int]]:
         if not left:
@@ -38,7 +46,7 @@ class UncertainEvents:
 
     def _before(self, one: int, other: int) -> bool:
         """Say whether an event surely happened before another."""
-        if self.times[other] - self.times[one] > self.bound:
+        if self.earliest(other) > self.latest(one):
             return True
         same = self.sources is not None and self.sources[one] == self.sources[other]
         return same and one < other
@@ -145,12 +153,10 @@ class _Span:
     within: int
 
     def _earliest(self, place: int) -> int:
-        times = (2 * self.events.times[event] for event in self.order[: place + 1])
-        return max(times) - self.events.bound
+        return max(map(self.events.earliest, self.order[: place + 1]))
 
     def _latest(self, place: int) -> int:
-        times = (2 * self.events.times[event] for event in self.order[place:])
-        return min(times) + self.events.bound
+        return min(map(self.events.latest, self.order[place:]))
 
     @property
     def may_fit(self) -> bool:

@@ -1,12 +1,12 @@
 """Sequences in events whose order is not certain: every match that some order allows.
 
-Times are whole numbers, and the true time of an event lies within half of the bound of its own.
+Times are whole numbers, and the true time of an event lies within half of its width of its own.
 `_possible` looks for true times with which the steps follow each other, no forbidden event lies
 between two of them, and WITHIN holds. Events of one step may follow each other in any order. If
 some order of theirs will do, the one by their own times does: equal bounds let two of them change
 places. So a match has the events of a step in that order, and is looked at once. The order of
 sources may not let them: where a step has several events, it is left out of account for others, and
-more is possible than is.
+all events of a match have the greatest width. Then more is possible than is.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ START, DEPTH, FOUND, WRITTEN = range(4)
 
 #: What is known of each event of a match that is looked for: its row, the rows that may be the next
 #: one from the cursor up to the last, the least and the greatest time and the last row so far, when
-#: it happened, its step, the gap before it, and where the search goes on behind it.
-CHOSEN, CURSOR, LAST, LEAST, MOST, LATEST, AT, STEP, GAP, WAY = range(10)
-LINES: Final = 10
+#: it happened and its width, its step, the gap before it, and where the search goes on behind it.
+CHOSEN, CURSOR, LAST, LEAST, MOST, LATEST, AT, WIDTH, STEP, GAP, WAY = range(11)
+LINES: Final = 11
 
 #: Where the search goes on: with the next step, or with one more event of this one.
 _LEAVE, _STAY = 0, 1
@@ -53,8 +53,9 @@ class Events(NamedTuple):
 
     Parameters
     ----------
-    times, sources, slots
-        The time of each row, and its source by number; room for a number of each source.
+    times, widths, sources, slots
+        The time of each row, how far true ones may lie apart, and its source by number; room for a
+        number of each source.
     fits
         Which variables each row may be, as far as its own values tell.
     forbidden, next_forbidden, next_any
@@ -65,6 +66,7 @@ class Events(NamedTuple):
     """
 
     times: Integers
+    widths: Integers
     sources: Integers
     slots: Integers
     fits: Truth
@@ -92,8 +94,7 @@ class Steps(NamedTuple):
     sourced
         Whether there are sources of several events.
     bound, within
-        How far true times of events may be apart from each other in another way than their own, and
-        how far those of a match may lie apart, exclusively.
+        The greatest width, and how far the true times of a match may lie apart, exclusively.
     """
 
     steps: Integers
@@ -230,17 +231,20 @@ def _possible(
     end of WITHIN is one more of them where something must not be before it.
     Times are quarters of units: WITHIN is exclusive, and nothing else lies on an odd quarter.
     """
-    times, slots, sources = events.times, events.slots, events.sources
+    times, widths = events.times, events.widths
+    slots, sources = events.slots, events.sources
     forbidden, next_any = events.forbidden, events.next_any
     bound, within, varying = steps.bound, steps.within, steps.varying
     ends = size + (steps.trailing >= 0)
-    ordered = steps.sourced and size == steps.steps.shape[1]
+    single = size == steps.steps.shape[1]
+    ordered = steps.sourced and single
     base = times[level[CHOSEN, 0]]
     since = until = base
     for place in range(size):
         own = times[level[CHOSEN, place]]
         since, until = min(since, own), max(until, own)
-        level[AT, place] = 4 * (own - base) + 2 * bound
+        level[WIDTH, place] = widths[level[CHOSEN, place]] if single else bound
+        level[AT, place] = 4 * (own - base) + 2 * level[WIDTH, place]
     if steps.trailing >= 0:
         until = max(until, base + within)
         level[AT, size] = level[AT, 0] + 4 * within
@@ -254,7 +258,8 @@ def _possible(
         latest = level[AT, 0] + 4 * within - 1
         for place in range(size):
             level[AT, place] = min(level[AT, place], latest)
-            if level[AT, place] < 4 * (times[level[CHOSEN, place]] - base) - 2 * bound:
+            earliest = 4 * (times[level[CHOSEN, place]] - base) - 2 * level[WIDTH, place]
+            if level[AT, place] < earliest:
                 return False
         if steps.trailing >= 0:
             level[AT, size] = latest + 1
@@ -265,13 +270,13 @@ def _possible(
         settled, row = True, first
         while row < high and times[row] <= until + bound:
             if not _is_chosen(level, size, row):
-                time = 4 * (times[row] - base)
+                time, width = 4 * (times[row] - base), 2 * widths[row]
                 # Place p is behind p events; a trailing gap has one more, behind the end of WITHIN.
                 slot, gaps = 0, forbidden[row]
                 if ordered:
                     slot = _first_slot(sources, level, size, row, slots[sources[row]])
                 while slot < ends and (
-                    time - 2 * bound > level[AT, slot]
+                    time - width > level[AT, slot]
                     or (
                         slot > 0
                         and (gaps >> level[GAP, slot]) & 1
@@ -286,8 +291,8 @@ def _possible(
                     if slot > _last_slot(sources, level, size, row):
                         return False
                     slots[sources[row]] = slot
-                if slot > 0 and time + 2 * bound < level[AT, slot - 1]:
-                    level[AT, slot - 1] = time + 2 * bound
+                if slot > 0 and time + width < level[AT, slot - 1]:
+                    level[AT, slot - 1] = time + width
                     settled = False
             row = next_any[row + 1]
         if settled:
@@ -295,24 +300,28 @@ def _possible(
 
 
 @compiled_within
-def _may_precede(times: Integers, sources: Integers, bound: int, one: int, other: int) -> bool:
+def _may_precede(
+    times: Integers, sources: Integers, widths: Integers, one: int, other: int
+) -> bool:
     """Say whether an event may have happened before another."""
     if sources[one] == sources[other]:
         return one < other
-    return bool(times[one] - times[other] <= bound)
+    return bool(2 * (times[one] - times[other]) <= widths[one] + widths[other])
 
 
 @compiled_within
-def _may_divide(times: Integers, sources: Integers, bound: int, chosen: Integers, row: int) -> bool:
+def _may_divide(
+    times: Integers, sources: Integers, widths: Integers, chosen: Integers, row: int
+) -> bool:
     """Say whether a row may lie between two events of a step."""
     for one in chosen:
-        if not _may_precede(times, sources, bound, one, row):
+        if not _may_precede(times, sources, widths, one, row):
             continue
         for other in chosen:
             if (
                 one != other
-                and _may_precede(times, sources, bound, row, other)
-                and _may_precede(times, sources, bound, one, other)
+                and _may_precede(times, sources, widths, row, other)
+                and _may_precede(times, sources, widths, one, other)
             ):
                 return True
     return False
@@ -322,7 +331,7 @@ def _may_divide(times: Integers, sources: Integers, bound: int, chosen: Integers
 def _may_lie(
     times: Integers,
     sources: Integers,
-    bound: int,
+    widths: Integers,
     before: Integers,
     behind: Integers,
     row: int,
@@ -330,28 +339,32 @@ def _may_lie(
     """Say whether a row may lie behind all events of a step, and before all of the next."""
     may = True
     for one in before:
-        may &= _may_precede(times, sources, bound, one, row)
+        may &= _may_precede(times, sources, widths, one, row)
     for one in behind:
-        may &= _may_precede(times, sources, bound, row, one)
+        may &= _may_precede(times, sources, widths, row, one)
     return may
 
 
 @compiled_within
 def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int, high: int) -> bool:
     """Say whether the chosen events match with all true times."""
-    times, sources, next_forbidden = events.times, events.sources, events.next_forbidden
+    times, widths, sources = events.times, events.widths, events.sources
+    next_forbidden = events.next_forbidden
     bound, within, varying = steps.bound, steps.within, steps.varying
-    chosen = level[CHOSEN]
-    start = times[chosen[0]]
-    if times[chosen[size - 1]] - start + bound >= within:
-        return False
-    count = steps.steps.shape[1]
+    chosen, count = level[CHOSEN], steps.steps.shape[1]
+    # The latest time that the first event may have, doubled.
+    start = 2 * times[chosen[0]] + widths[chosen[0]]
+    for first in chosen[: steps.steps[BEGIN, 1] if count > 1 else size]:
+        start = min(start, 2 * times[first] + widths[first])
+        for last in chosen[steps.steps[BEGIN, count - 1] : size]:
+            if 2 * (times[last] - times[first]) + widths[first] + widths[last] >= 2 * within:
+                return False
     for step in range(count - 1):
         begin, end = steps.steps[BEGIN, step], steps.steps[BEGIN, step + 1]
         after = steps.steps[BEGIN, step + 2] if step + 2 < count else size
         for before in chosen[begin:end]:
             for behind in chosen[end:after]:
-                if _may_precede(times, sources, bound, behind, before):
+                if _may_precede(times, sources, widths, behind, before):
                     return False
     for step in range(count):
         begin = steps.steps[BEGIN, step]
@@ -364,7 +377,7 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int,
             row = next_forbidden[gap, row]
             while row < high and times[row] <= times[last] + bound:
                 if (
-                    _may_divide(times, sources, bound, chosen[begin:end], row)
+                    _may_divide(times, sources, widths, chosen[begin:end], row)
                     and not _is_chosen(level, size, row)
                     and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
                 ):
@@ -373,11 +386,12 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int,
         if step + 1 == count and steps.trailing < 0:
             return True
         gap = steps.steps[BEHIND, step]
-        until = start + within + bound - 1 if end == size else times[chosen[end]] + bound
+        until = start // 2 + within + bound if end == size else times[chosen[end]] + bound
         row = next_forbidden[gap, _first_at(times, low, high, last, times[last] - bound)]
         while row < high and times[row] <= until:
             if (
-                _may_lie(times, sources, bound, chosen[begin:end], chosen[end:after], row)
+                _may_lie(times, sources, widths, chosen[begin:end], chosen[end:after], row)
+                and (end < size or 2 * times[row] - widths[row] < start + 2 * within)
                 and not _is_chosen(level, size, row)
                 and (not (varying >> gap) & 1 or _confirms(events, steps, level, gap, row))
             ):

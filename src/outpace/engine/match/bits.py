@@ -115,8 +115,8 @@ def with_bits(
     trees = [p.expression for p in predicates if p.expression is not None]
     trees += [measure.expression for measure in bound.measures]
     used = dict.fromkeys((*bound.partition_by, *bound.order_by))
-    if bound.uncertainty is not None and bound.uncertainty.source is not None:
-        used[bound.uncertainty.source] = None
+    if bound.uncertainty is not None:
+        used.update(dict.fromkeys(bound.uncertainty.columns))
     for tree in trees:
         used.update(dict.fromkeys(n.column for n in walk(tree) if isinstance(n, Read)))
     out = set(bound.output.names)

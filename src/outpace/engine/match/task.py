@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from outpace.engine.rows.partition import (
 from outpace.engine.rows.times import time_values
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.query import bind
+from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery, Predicate, PredicateClass
 from outpace.pattern.notation.print_query import print_identity
 from outpace.pattern.query import Query
@@ -65,6 +67,19 @@ def whole_block(task: Task, table: pa.Table) -> Block:
 def match_block(matcher: Matcher, block: Block) -> Outcome:
     """Match a complete block."""
     return matcher(block, Resume.fresh(len(block.segments) - 1))
+
+
+def with_clock_errors(task: Task) -> Task:
+    """Return the task of rows that say how far their times may be off."""
+    bound = task.bound
+    assert bound.uncertainty is not None
+    changed = replace(
+        bound,
+        uncertainty=replace(bound.uncertainty, errors=CLOCK_ERROR.name),
+        columns=(*bound.columns, CLOCK_ERROR.name),
+        schema=bound.schema.append(CLOCK_ERROR),
+    )
+    return replace(task, bound=changed)
 
 
 def kept_columns(task: Task, schema: pa.Schema) -> tuple[str, ...]:

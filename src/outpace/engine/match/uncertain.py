@@ -202,6 +202,7 @@ class UncertainMatcher:
         sources = _sources(block, self._uncertainty.source)
         return kernel.Events(
             read_only(np.ascontiguousarray(block.times)),
+            self._widths(block),
             sources,
             np.zeros(int(sources.max(initial=-1)) + 1, np.int64),
             fits,
@@ -210,6 +211,15 @@ class UncertainMatcher:
             next_any,
             self._codes(columns, fits),
         )
+
+    def _widths(self, block: Block) -> Integers:
+        """Return how far the true times of each row may lie apart."""
+        bound, column = self._uncertainty.bound, self._uncertainty.errors
+        if column is None:
+            return np.full(block.size, bound)
+        errors = block.columns[column].to_numpy(zero_copy_only=False)
+        widths: Integers = np.minimum(2 * np.minimum(errors, bound), bound)
+        return widths
 
     def _codes(self, columns: dict[str, pa.Array], fits: Booleans) -> Integers:
         """Return the values that comparisons look at, as numbers that compare like them."""

@@ -17,6 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from outpace.engine.arrays import Integers
 from outpace.engine.message import ClockExchange
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integer, require
@@ -28,6 +31,9 @@ KEPT: Final = 8
 _USUAL, _MOST = 15, 500
 
 _MILLION: Final = 1_000_000
+
+#: The error of a clock that nobody has compared.
+UNKNOWN: Final = 1 << 62
 
 #: A drift of as much, 142 years in microseconds, is none: times of reference have to fit.
 _FARTHEST: Final = 1 << 52
@@ -117,6 +123,17 @@ class SourceClock(Stateful):
             jumps=known.jumps + jumped,
         )
         return jumped or best is None
+
+    def errors(self, times: Integers) -> Integers:
+        """Return how far times of reference may be off that the drift tells of those of events."""
+        now = self._samples[-1].at if self._samples else 0
+        best = self._best(now)
+        if best is None:
+            return np.full(len(times), UNKNOWN)
+        away = np.abs(times - best.at)
+        apart = away // _MILLION * _USUAL + away % _MILLION * _USUAL // _MILLION
+        errors: Integers = best.bound(best.at) + apart
+        return errors
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

@@ -19,7 +19,7 @@ from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.kernels.grouping import is_ascending
 from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_reasons
-from outpace.engine.order.drift import ClockReading, SourceClock
+from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
 from outpace.engine.order.reorderer import arrivals_of, units_in
 from outpace.engine.order.runs import moved
 from outpace.engine.order.silence import Silence
@@ -40,6 +40,7 @@ from outpace.engine.rows.times import as_integers
 from outpace.engine.state import State, integer, require
 from outpace.errors import BindError, DataError, StateError, UnsupportedError
 from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
+from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.disorder import Invalid, Late
 
@@ -207,7 +208,11 @@ class ReorderedSources(Order):
         self._each = dict(sorted(each.items()))
         self._names = tuple(self._each)
         self._numbers = {source: number for number, source in enumerate(self._names)}
-        self._waiting = WaitingEvents(self._order, schema, len(self._names))
+        known = bound.uncertainty
+        #: Whether events go on with the errors of their clocks.
+        self._measured = known is not None and known.errors is not None
+        self._given = schema.append(CLOCK_ERROR) if self._measured else schema
+        self._waiting = WaitingEvents(self._order, self._given, len(self._names))
         #: How far time has come for each source, as far as it says so itself.
         self._watermarks = dict.fromkeys(self._each, int(NO_TIME))
         self._finished: set[str] = set()
@@ -401,7 +406,7 @@ class ReorderedSources(Order):
 
     @property
     def _nothing(self) -> pa.Table:
-        return self._schema.empty_table()
+        return self._given.empty_table()
 
     def _known(self, source: str | None) -> str:
         if source is None or source not in self._each:
@@ -506,7 +511,7 @@ class ReorderedSources(Order):
                 pieces[name] = replace(events, rows=own, source=name, spans=None)
         if told and events.source is None:
             # What is told of time holds for every source.
-            none = replace(events, rows=self._nothing, spans=None)
+            none = replace(events, rows=self._schema.empty_table(), spans=None)
             silent = [one for one in self._live() if one not in pieces]
             pieces |= {one: replace(none, source=one) for one in silent}
         before = {name: self._each[name].snapshot() for name in pieces} if len(pieces) > 1 else {}
@@ -592,14 +597,31 @@ class ReorderedSources(Order):
 
     def _add(self, admitted: AdmittedEvents) -> None:
         """Let events wait, by the time of reference."""
+        brought = admitted.ticks
         if self._clocks and len(admitted.ticks):
             drifts = np.array([self._drift(name) for name in self._names])
             # None goes on before the watermark.
             low = self._order.in_ticks(-(-self._watermark // self._unit) * self._unit)
             scale = self._order.in_ticks(1)
-            ticks = np.maximum(admitted.ticks + scale * drifts[admitted.owners], low)
-            admitted = replace(admitted, ticks=ticks, shifted=True)
-        self._waiting.add(admitted)
+            brought = admitted.ticks + scale * drifts[admitted.owners]
+            admitted = replace(admitted, ticks=np.maximum(brought, low), shifted=True)
+        self._waiting.add(self._with_errors(admitted, brought) if self._measured else admitted)
+
+    def _with_errors(self, admitted: AdmittedEvents, brought: Integers) -> AdmittedEvents:
+        """Return events with how far their times may be off, by their clocks as they are now.
+
+        That of an event that goes on at the watermark is off by what it was moved, too.
+        """
+        errors = np.full(len(admitted.ticks), UNKNOWN)
+        scale = self._order.in_ticks(1)
+        times, moved_by = admitted.ticks // scale, -((brought - admitted.ticks) // scale)
+        for name, clock in self._clocks.items():
+            own = admitted.owners == self._numbers[name]
+            errors[own] = clock.errors(times[own]) + self._unit // 2
+        errors = np.minimum(errors + moved_by, UNKNOWN)
+        rows = admitted.rows if admitted.places is None else moved(admitted.rows, admitted.places)
+        rows = rows.append_column(CLOCK_ERROR, pa.array(errors))
+        return replace(admitted, rows=rows, places=None)
 
     def _aside(self, released: ReleasedEvents) -> ReleasedEvents:
         """Return what a source sets aside, without what it lets go."""

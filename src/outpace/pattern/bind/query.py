@@ -421,8 +421,8 @@ def _used_columns(
     uncertainty: BoundUncertainty | None,
 ) -> tuple[str, ...]:
     used = dict.fromkeys((*partition_by, *order_by))
-    if uncertainty is not None and uncertainty.source is not None:
-        used[uncertainty.source] = None
+    if uncertainty is not None:
+        used.update(dict.fromkeys(uncertainty.columns))
     for expression in expressions:
         used.update(
             dict.fromkeys(node.column for node in walk(expression) if isinstance(node, Read))

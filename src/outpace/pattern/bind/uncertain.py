@@ -38,6 +38,10 @@ from outpace.pattern.query import Consume, Query, RowsPerMatch, Selection, Skip,
 #: The column that says how sure a match is.
 CONFIDENCE: Final = "confidence"
 
+#: How far the time of an event may be off by what is known of the clock of its source, in a column
+#: that the order of sources adds where it is asked for.
+CLOCK_ERROR: Final = pa.field("__outpace_clock_error", pa.int64())
+
 #: So many units of time, four times, and some more, fit into 64 bits.
 _SPAN_MAX: Final = 1 << 58
 

@@ -340,9 +340,10 @@ class _Reader:
         cursor = self.cursor
         start = cursor.token
         bound = read_span(cursor)
+        measured = cursor.accept("MEASURED")
         source = self._column() if cursor.accept("SOURCE") else None
         try:
-            self.query = self.query.uncertain(bound, source)
+            self.query = self.query.uncertain(bound, source, measured=measured)
         except BindError as error:
             span = cursor.span_from(start.start)
             raise cursor.error(error.message, span, hint=error.hint) from None

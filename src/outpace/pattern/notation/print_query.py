@@ -144,7 +144,8 @@ class _Clauses:
         if query.uncertainty is not None:
             source = query.uncertainty.source
             named = "" if source is None else f" SOURCE {self._column(source)}"
-            yield f"UNCERTAIN {_span(query.uncertainty.bound)}{named}"
+            measured = " MEASURED" if query.uncertainty.measured else ""
+            yield f"UNCERTAIN {_span(query.uncertainty.bound)}{measured}{named}"
         yield from window_clauses(query, self.dialect)
         yield from disorder_clauses(query)
 
@@ -238,6 +239,7 @@ def _calls(query: Query) -> Iterable[str]:
         bound, source = query.uncertainty.bound, query.uncertainty.source
         shown = bound if isinstance(bound, int) else print_duration(bound)
         named = "" if source is None else f", source={source!r}"
+        named += ", measured=True" if query.uncertainty.measured else ""
         yield f"uncertain({shown!r}{named})"
     yield from window_calls(query)
     yield from disorder_calls(query)

@@ -22,14 +22,16 @@ from outpace.compiler.kernel import compiled
 from outpace.engine.kernels.uncertain import find_uncertain
 from outpace.engine.match import uncertain
 from outpace.engine.match.contract import Resume
-from outpace.engine.match.task import prepare, whole_block
+from outpace.engine.match.output import match_table
+from outpace.engine.match.task import prepare, whole_block, with_clock_errors
 from outpace.engine.match.uncertain import UncertainMatcher
-from outpace.engine.message import EventsArrived, SourceEnded
+from outpace.engine.message import ClockExchange, EventsArrived, SourceEnded
 from outpace.engine.operator import WholeOperator, emit_of
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import OutpaceError
 from outpace.pattern.ast import Link
+from outpace.pattern.bind.uncertain import CLOCK_ERROR
 from outpace.testing.uncertain import Step, Taken, UncertainEvents, confidences
 
 #: By variable: the kinds of its events, and how `v` compares with that of an A before, if it does.
@@ -110,8 +112,11 @@ def steps_of(text: str, rows: list[dict[str, Any]]) -> list[Step]:
 
 
 def meaning(text: str, table: pa.Table, bound: int, within: int, sourced: bool):
+    widths = [bound] * len(table)
+    if CLOCK_ERROR.name in table.column_names:
+        widths = [min(2 * error, bound) for error in table[CLOCK_ERROR.name].to_pylist()]
     events = UncertainEvents(
-        table["ts"].to_pylist(), table["source"].to_pylist() if sourced else None, bound
+        table["ts"].to_pylist(), table["source"].to_pylist() if sourced else None, widths
     )
     trailing = bool(PATTERNS[text][2][-1])
     return confidences(events, steps_of(text, table.to_pylist()), within, trailing=trailing)
@@ -158,6 +163,37 @@ def test_a_match_is_found_if_some_order_has_it_and_confirmed_if_every_order_has(
     assert op.search(table, query).count() == len(op.match(table, query))
 
 
+@examples(30)
+@given(
+    st.sampled_from(sorted(PATTERNS)),
+    tables(6),
+    st.integers(2, 6),
+    st.integers(1, 9),
+    st.booleans(),
+    st.lists(st.sampled_from([0, 1, 2, 3, 9]), min_size=6, max_size=6),
+)
+def test_clocks_that_are_known_better_leave_fewer_orders(
+    text: str, table: pa.Table, bound: int, more: int, sourced: bool, errors: list[int]
+) -> None:
+    table = table.append_column(CLOCK_ERROR, [errors[: len(table)]])
+    query = query_of(text, bound, bound + more, "source" if sourced else None)
+    task = with_clock_errors(prepare(query, table.schema.remove(5)))
+    block = whole_block(task, table)
+    matches = UncertainMatcher(task)(block, Resume.fresh(1)).found
+    found = found_in(match_table(task, block, matches))
+    expected = meaning(text, table, bound, bound + more, sourced)
+    assert expected.keys() <= found.keys()
+    if sourced or any(max(map(len, one)) > 1 for one in found):
+        sure = {one for one in found if found[one] == "CONFIRMED"}
+        assert sure <= {one for one in expected if expected[one] == "CONFIRMED"}
+    else:
+        assert found == expected
+    # Nobody is less sure than without.
+    plain = found_in(op.match(table, query))
+    assert found.keys() <= plain.keys()
+    assert all(found[one] == plain[one] for one in found if plain[one] == "CONFIRMED")
+
+
 @examples(60)
 @given(
     st.sampled_from(sorted(PATTERNS)),
@@ -184,7 +220,7 @@ def test_the_true_matches_are_found_and_those_confirmed_are_true(
     assert {match for match, sure in found.items() if sure == "CONFIRMED"} <= expected
 
 
-@examples(60)
+@examples(30)
 @given(
     st.sampled_from(sorted(PATTERNS)),
     tables(30),
@@ -213,6 +249,90 @@ def test_a_stream_gives_the_matches_of_a_table_however_it_is_cut(
     assert run(spec, table, bounds, saved=saved) == whole
     rows = sorted(map(repr, whole.table.to_pylist()))
     assert rows == sorted(map(repr, op.match(table, query).to_pylist()))
+
+
+@examples(20)
+@given(
+    st.sampled_from(["A -> B", "A ->> B", "A -> !N -> B", "A -> !N", "A{2} -> C", "A B"]),
+    st.lists(
+        st.tuples(
+            st.sampled_from("xy"),
+            st.integers(0, 30),
+            st.integers(0, 4) | st.tuples(st.integers(0, 15), st.integers(0, 15)),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.tuples(st.integers(-500, 500), st.integers(-500, 500)),
+    st.booleans(),
+)
+def test_true_matches_are_found_by_clocks_as_they_were_measured(
+    text: str,
+    happened: list[tuple[str, int, int | tuple[int, int]]],
+    drifts: tuple[int, int],
+    saved: bool,
+) -> None:
+    """Kinds of events, or exchanges with the clock of a source, which is off by a drift."""
+    off = dict(zip("xy", drifts, strict=True))
+    query = query_of(text, 40, 90).disorder(op.InOrder(late="side")).uncertain(40, measured=True)
+    stream = op.open(query, sources=["x", "y"])
+    now, true, tables = 10_000, [], []
+    for source in "xy":
+        # The first event of each is none of the pattern; then its clock is known.
+        rows = {"ts": [now - 5000 - off[source]], "kind": [9], "id": [-1], "v": [0]}
+        tables.append(stream.push(rows, source=source))
+        own = now - off[source]
+        exchange = ClockExchange(source, own, now + 14, now + 14, own + 18)
+        tables.append(stream.compare_clocks(exchange))
+    for number, (source, wait, what) in enumerate(happened):
+        now += wait
+        own = now - off[source]
+        if isinstance(what, tuple):
+            there, back = what
+            exchange = ClockExchange(source, own, now + there, now + there, own + there + back)
+            tables.append(stream.compare_clocks(exchange))
+            continue
+        rows = {"ts": [own], "kind": [what], "id": [number], "v": [0]}
+        true.append({**rows, "ts": [now]})
+        tables.append(stream.push(rows, source=source))
+        if saved:
+            stream = op.resume(query, stream.state())
+    tables.append(stream.finish())
+    assert all(reading.bound <= 9 for reading in stream.clocks.values())
+    found = found_in(pa.concat_tables(tables))
+    if not true:
+        assert not found
+        return
+    table = pa.concat_tables([pa.table(row) for row in true])
+    certain = op.match(table, replace(query, uncertainty=None, order_of_arrival=None))
+    expected = set(found_in(certain.append_column("sure", [["?"] * len(certain)])))
+    assert expected <= set(found)
+    assert {match for match, sure in found.items() if sure == "CONFIRMED"} <= expected
+
+
+def test_clocks_that_are_known_well_confirm_a_match() -> None:
+    query = query_of("A -> B", 1000, 3000).disorder(op.InOrder())
+
+    def confidence(query: op.Query, *round_trips: int) -> list[str]:
+        stream = op.open(query, sources=["x", "y"])
+        stream.push({"ts": [0], "kind": [9], "id": [0]}, source="x")
+        for source, round_trip in zip("xy", round_trips, strict=False):
+            stream.compare_clocks(
+                ClockExchange(source, 0, round_trip // 2, round_trip // 2, round_trip)
+            )
+        tables = [
+            stream.push({"ts": [5000], "kind": [0], "id": [1]}, source="x"),
+            stream.push({"ts": [5100], "kind": [2], "id": [2]}, source="y"),
+            stream.finish(),
+        ]
+        return pa.concat_tables(tables)["confidence"].to_pylist()
+
+    measured = query.uncertain(1000, measured=True)
+    assert confidence(query, 40, 100) == ["UNCERTAIN"]
+    assert confidence(measured, 40, 100) == ["CONFIRMED"]
+    # A clock that nobody has compared, or not well, counts as the bound says.
+    assert confidence(measured, 40) == ["UNCERTAIN"]
+    assert confidence(measured, 40, 900) == ["UNCERTAIN"]
 
 
 def run(spec: OperatorSpec, table: pa.Table, bounds: list[int], *, saved: bool) -> WindowMatches:
@@ -410,6 +530,10 @@ def test_what_looks_at_one_order_is_refused(asked: str) -> None:
 def test_uncertainty_is_written_and_read() -> None:
     query = op.Query().order_by("ts").pattern("A -> B").within("1 s").no_skip()
     query = query.uncertain("50 ms", source="my site")
+    measured = query.uncertain("50 ms", measured=True)
+    assert " MEASURED\n" in measured.to_sql()
+    assert op.Query.from_sql(measured.to_sql()) == measured
+    assert "measured=True" in measured.to_python()
     text = """ORDER BY ts AFTER MATCH NO SKIP PATTERN (A -> B) WITHIN '1 s'
         UNCERTAIN '50 ms' SOURCE "my site" """
     assert op.Query.from_sql(text) == query
