@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from outpace.pattern.disorder import AQKSlack, Disorder, MPKSlack, Sequence
 from outpace.studies import disorder_figures as figures
+from outpace.studies.disorder_clocks import drifting, patterns, windows
 from outpace.studies.disorder_figures import COVERAGE, GREATEST, SEQUENCE
 from outpace.studies.disorder_runs import OrderedRun, run_order, shifted
 from outpace.studies.disorder_stream import (
@@ -30,7 +31,7 @@ from outpace.studies.disorder_stream import (
     football,
 )
 from outpace.studies.disorder_ticks import ticks
-from outpace.studies.report import Figure, Row, Study
+from outpace.studies.report import Experiment, Figure, Row, Study
 
 #: Microseconds in a millisecond, and picoseconds in a second.
 _MILLISECOND: Final = 1000
@@ -57,6 +58,9 @@ REORDERERS: Final[dict[str, Disorder]] = {
     ),
 }
 
+#: Sequence that lets late events pass, as the paper does where clocks are off.
+_PASSING: Final = replace(REORDERERS[SEQUENCE], late="pass")
+
 #: Sequence with nothing but the paper's settings.
 BY_EQUATIONS: Final = Sequence("500 ms", number="seqNum", arrival=ARRIVED)
 
@@ -69,12 +73,15 @@ class DisorderScale:
     ----------
     parts
         Which part of the events of each dataset.
-    step, source_step
-        Steps of the clock, in milliseconds: with one source, and with several.
+    step, source_step, clock_step
+        Steps of the clock, in milliseconds: with one source, with several, and where their clocks
+        are off.
     sources
         Their numbers, beyond one.
     drifts
         How far the clock of a source is off, in milliseconds; see `PAPER_DRIFTS`.
+    window, short_window
+        The length of windows: in milliseconds, and of many more of them in microseconds.
     ticks
         How many ticks are taken at most.
     """
@@ -82,8 +89,11 @@ class DisorderScale:
     parts: tuple[float, float, float]
     step: int
     source_step: int
+    clock_step: int
     sources: tuple[int, ...]
     drifts: tuple[int, ...]
+    window: int
+    short_window: int
     ticks: int | None
 
 
@@ -91,16 +101,22 @@ QUICK: Final = DisorderScale(
     parts=(0.15, 0.05, 0.05),
     step=5,
     source_step=20,
+    clock_step=100,
     sources=(2,),
     drifts=(0, 5, 3_600_000),
+    window=500,
+    short_window=33_700,
     ticks=2000,
 )
 WHOLE: Final = DisorderScale(
     parts=(1, 1, 1),
     step=1,
     source_step=10,
+    clock_step=50,
     sources=(2, 5, 10, 20),
     drifts=tuple(figures.PAPER_DRIFTS),
+    window=10_000,
+    short_window=103_700,
     ticks=None,
 )
 
@@ -117,7 +133,7 @@ def disorder_study(scale: DisorderScale, ticks_path: Path | None = None) -> Stud
     """
     profiles = [one.scaled(part) for one, part in zip(PROFILES, scale.parts, strict=True)]
     step, source_step = scale.step * _MILLISECOND, scale.source_step * _MILLISECOND
-    experiments = [
+    experiments: list[tuple[str, Experiment]] = [
         ("5.1 the datasets", partial(datasets, profiles)),
         *(
             (f"5.2.2.1 {profile.name}", partial(single_source, profile, step))
@@ -127,7 +143,15 @@ def disorder_study(scale: DisorderScale, ticks_path: Path | None = None) -> Stud
             (f"5.2.2.2 sources: {count}", partial(many_sources, profiles[-1], count, source_step))
             for count in scale.sources
         ),
-        ("5.2.2.3 clocks that are off", partial(drifting, profiles[-1], scale.drifts, source_step)),
+        *(
+            (
+                f"5.2.2.3 {figures.PAPER_DRIFTS[drift][0]} off",
+                partial(drifted, profiles[-1], drift, scale.clock_step * _MILLISECOND),
+            )
+            for drift in scale.drifts
+        ),
+        ("5.2.3.1 windows", partial(averaged, profiles[-1], scale)),
+        ("5.2.3.2 patterns", patterns),
     ]
     shown: tuple[Figure, ...] = figures.FIGURES
     if ticks_path is not None:
@@ -237,23 +261,15 @@ def _of_sources(sources: int, runs: dict[str, OrderedRun], count: int) -> Iterat
         yield Row(figures.SOURCES_ACCURACY.name, setting, found, "%", accuracy, kind, sources)
 
 
-def drifting(profile: Profile, drifts: tuple[int, ...], step: int) -> Iterator[Row]:
+def drifted(profile: Profile, drift: int, step: int) -> Iterator[Row]:
     """Bring two sources into one order, of which one has a clock that is off."""
-    disorder = replace(REORDERERS[SEQUENCE], late="pass")
-    own, other = (
-        stream.append_column("driftedTs", stream["ts"])
-        for stream in _sources(stream_of(profile), 2)
-    )
-    for drift in drifts:
-        words, said = figures.PAPER_DRIFTS[drift]
-        off = shifted(other, driftedTs=drift * _MILLISECOND * PICOSECONDS)
-        run = run_order(
-            disorder, [own, off], time="driftedTs", step=step, apart=True, happened="ts"
-        )
-        setting = f"{words}, nothing corrected"
-        yield Row(
-            figures.DRIFTS.name, setting, run.behind, "events", said, "nothing corrected", words
-        )
+    return drifting(_PASSING, _sources(stream_of(profile), 2), drift, step)
+
+
+def averaged(profile: Profile, scale: DisorderScale) -> Iterator[Row]:
+    """Average over windows where the clock of one of two sources is measured wrongly."""
+    sources = _sources(stream_of(profile), 2)
+    return windows(_PASSING, sources, scale.window * _MILLISECOND, scale.short_window)
 
 
 def _sources(stream: pa.Table, count: int) -> list[pa.Table]:

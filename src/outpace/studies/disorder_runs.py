@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from outpace.engine.message import EventsArrived
+from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import ReleasedEvents
 from outpace.pattern.bind.disorder import bind_disorder
@@ -25,6 +28,9 @@ from outpace.pattern.query import Query
 #: Microseconds in a second and in a millisecond.
 _SECOND, _MILLISECOND = 1_000_000, 1000
 
+#: What sources are called.
+NAMES: Final = tuple(f"{number:02}" for number in range(100))
+
 
 @dataclass
 class OrderedRun:
@@ -34,12 +40,17 @@ class OrderedRun:
     ----------
     late
         Events that came late, which it could not bring into order.
-    behind
-        Events that were let go directly behind one that happened later.
+    behind, far_behind
+        Events that were let go directly behind one that happened later, and those of them that
+        happened before it by more than `bound`.
+    bound
+        How far the clocks of sources may be off.
     """
 
     late: int = 0
     behind: int = 0
+    far_behind: int = 0
+    bound: int = 0
     _last: int | None = None
     _counts: dict[int, int] = field(default_factory=dict)
     _sums: dict[int, int] = field(default_factory=dict)
@@ -71,8 +82,9 @@ class OrderedRun:
             return
         waited = now - released.rows.column(arrival).to_numpy()
         times = released.rows.column(happened).to_numpy()
-        self.behind += int((times[1:] < times[:-1]).sum())
-        self.behind += self._last is not None and bool(times[0] < self._last)
+        before = np.append(times[0] if self._last is None else self._last, times[:-1])
+        self.behind += int((times < before).sum())
+        self.far_behind += int((times < before - self.bound).sum())
         self._last = int(times[-1])
         second = now // _SECOND
         self._counts[second] = self._counts.get(second, 0) + len(waited)
@@ -88,6 +100,8 @@ def run_order(
     step: int,
     apart: bool = False,
     happened: str | None = None,
+    exchanges: Sequence[ClockExchange] = (),
+    bound: int = 0,
 ) -> OrderedRun:
     """Bring streams into one order.
 
@@ -106,6 +120,8 @@ def run_order(
     happened
         The column with the times at which events happened, where the clocks of sources are off; by
         default that of event times.
+    exchanges, bound
+        What tells how far these clocks are off, before events come, and how exactly.
 
     Examples
     --------
@@ -119,30 +135,47 @@ def run_order(
     assert arrival is not None
     query = Query("all").order_by(time).pattern("A").disorder(disorder)
     schema = streams[0].schema
-    names = [f"{number:02}" for number in range(len(streams))]
+    names = NAMES[: len(streams)]
     order = make_order(
-        bind(query, schema), bind_disorder(query, schema), schema, tuple(names) if apart else None
+        bind(query, schema), bind_disorder(query, schema), schema, names if apart else None
     )
+    run, now = OrderedRun(bound=bound), 0
+    for exchange in exchanges:
+        order.compare_clocks(exchange)
+    for now, numbers in groupby(pieces(streams, arrival, step), key=itemgetter(0)):
+        arrived = [(number, rows) for _, number, rows in numbers]
+        if not apart:
+            arrived = [(0, pa.concat_tables([rows for _, rows in arrived]))]
+        for number, rows in arrived:
+            released = order.push(EventsArrived(rows, names[number] if apart else None))
+            run.take(released, happened or time, arrival, now)
+    run.take(order.finish(), happened or time, arrival, now)
+    return run
+
+
+def pieces(
+    streams: Sequence[pa.Table], arrival: str, step: int
+) -> Iterator[tuple[int, int, pa.Table]]:
+    """Yield what arrives in each step of the clock: the end of it, which stream, and its events.
+
+    Examples
+    --------
+    >>> streams = [pa.table({"at": [0, 9, 25]}), pa.table({"at": [21]})]
+    >>> [(now, number, rows["at"].to_pylist()) for now, number, rows in pieces(streams, "at", 10)]
+    [(10, 0, [0, 9]), (30, 0, [25]), (30, 1, [21])]
+    """
     arrivals = [stream[arrival].to_numpy() for stream in streams]
-    run, done, now = OrderedRun(), [0] * len(streams), 0
+    done = [0] * len(streams)
     while left := [
         one[taken] for one, taken in zip(arrivals, done, strict=True) if taken < len(one)
     ]:
         # The end of the step in which the next event arrives.
         now = int(min(left)) // step * step + step
-        pieces = []
         for number, stream in enumerate(streams):
             begin, end = done[number], int(np.searchsorted(arrivals[number], now))
             done[number] = end
             if end > begin:
-                pieces.append((names[number], stream.slice(begin, end - begin)))
-        if not apart:
-            pieces = [("", pa.concat_tables([rows for _, rows in pieces]))]
-        for name, rows in pieces:
-            released = order.push(EventsArrived(rows, name or None))
-            run.take(released, happened or time, arrival, now)
-    run.take(order.finish(), happened or time, arrival, now)
-    return run
+                yield now, number, stream.slice(begin, end - begin)
 
 
 def shifted(stream: pa.Table, **distances: int) -> pa.Table:

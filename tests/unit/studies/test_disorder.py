@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 import outpace as op
 from outpace.cli.main import app
+from outpace.engine.order.drift import SourceClock
 from outpace.errors import DataError
 from outpace.studies.disorder import QUICK, WHOLE, disorder_study, single_source
+from outpace.studies.disorder_clocks import drawn_ways, exchanges
 from outpace.studies.disorder_figures import ACCURACIES, FIGURES, LATENCIES, SEQUENCE, TICKS
 from outpace.studies.disorder_runs import run_order, shifted
 from outpace.studies.disorder_stream import (
@@ -114,6 +116,18 @@ def test_sources_that_are_known_are_ordered_each_by_its_numbers():
     assert run_order(disorder, streams, time="ts", step=1000).late == 4, "numbers come twice"
 
 
+def test_exchanges_tell_the_drift_as_exactly_as_clocks_count():
+    off = {}
+    for resolution in (1000 * PICOSECONDS, PICOSECONDS):
+        clock = SourceClock()
+        for exchange in exchanges(7 * SECOND, drawn_ways(), resolution):
+            clock.compare(exchange)
+        off[resolution] = abs(clock.reading.drift + 7 * SECOND), clock.reading.bound
+    assert off[1000 * PICOSECONDS] == (0, 0), "all within a millisecond"
+    error, bound = off[PICOSECONDS]
+    assert 0 < error < bound < 100 * PICOSECONDS
+
+
 def test_sequence_orders_all_but_what_nobody_could_know_of():
     profile = PROFILES[0].scaled(0.05)
     rows = list(single_source(profile, 5000))
@@ -141,6 +155,17 @@ def test_the_quick_study_has_rows_for_every_table(tmp_path):
     assert all(row["value"] > 99 for row in sequence)
     left = [value["Table 5.10", f"{drift}, nothing corrected"] for drift in ("0 ms", "5 ms")]
     assert left[0] < 40 < 10_000 < left[1], "a clock that is off undoes the order"
+    compared = [row for row in rows if row["setting"].endswith("clocks compared in ms")]
+    assert [row["value"] for row in compared] == [left[0]] * 3, "a comparison brings it back"
+    (exactly,) = [row for row in rows if "by more than the bound" in row["setting"]]
+    assert exactly["value"] == left[0] < value["Table 5.10", "5 ms, clocks compared in µs"]
+    for table in ("Table 5.11", "Table 5.12"):
+        assert all((table, f"window {number}") in value for number in range(1, 8))
+    goal = "1 s off, 50 ms"
+    assert value["Table 5.13", "1 s off, 10 ms, with confidence: CONFIRMED"] == 1
+    assert value["Table 5.13", goal] == value["Table 5.13", f"{goal}, with confidence: CONFIRMED"]
+    assert value["Table 5.13", goal] == 0
+    assert value["Table 5.13", f"{goal}, with confidence: UNCERTAIN"] == 1
     page = (tmp_path / "disorder.html").read_text(encoding="utf-8")
     assert all(f'id="figure-{figure.name}"' in page for figure in FIGURES)
     assert '<script src="http' not in page
