@@ -350,12 +350,13 @@ class Sequence(Disorder):
     """An event waits for those that its source sent before it, as their sequence numbers tell.
 
     An event that follows the one before it waits for nothing. A gap is waited for as long as the
-    events of the source are apart or gaps have taken to close, on average and two deviations more,
+    events of the source are apart or gaps have taken to close, on average and four deviations more,
     and never longer than `timeout`. How long is measured by the clock, or by the column `arrival`.
-    Averages are shorter than many gaps take to close: `at_least` is to be what events are usually
-    late by.
+    Events that are lost cost that time, so `timeout` is what you can wait for one that never comes;
+    `at_least` is for delays that are rare but known.
 
-    Rajendran 2019, 3.2.1, equations 3.1 to 3.11.
+    Rajendran 2019, 3.2.1, equations 3.1 to 3.11; with 0.6 for `alpha` and `beta` and two deviations
+    there, which lose one of twenty late events where delays vary.
 
     Parameters
     ----------
@@ -382,9 +383,9 @@ class Sequence(Disorder):
     number: str = field(
         default="seq", kw_only=True, metadata=setting(ColumnName(ColumnValues.INTEGERS))
     )
-    alpha: float = field(default=0.6, kw_only=True, metadata=setting(Number(least=0, most=1)))
-    beta: float = field(default=0.6, kw_only=True, metadata=setting(Number(least=0, most=1)))
-    deviations: float = field(default=2.0, kw_only=True, metadata=setting(Number(least=0)))
+    alpha: float = field(default=0.95, kw_only=True, metadata=setting(Number(least=0, most=1)))
+    beta: float = field(default=0.95, kw_only=True, metadata=setting(Number(least=0, most=1)))
+    deviations: float = field(default=4.0, kw_only=True, metadata=setting(Number(least=0)))
     at_least: Duration | str | None = field(
         default=None, kw_only=True, metadata=setting(ClockSpan())
     )

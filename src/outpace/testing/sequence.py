@@ -11,25 +11,22 @@ class Mean:
 
     kept: float
     average: float | None = None
-    deviation: float | None = None
+    deviation: float = 0.0
 
     def add(self, value: float) -> None:
         """Let a value count, unless it is of events that came at once."""
         if not value:
             return
         if self.average is None:
-            self.average = value
-        elif self.deviation is None:
-            self.deviation = abs(value - self.average)
-            self.average = self.kept * self.average + (1 - self.kept) * value
-        else:
-            self.average = self.kept * self.average + (1 - self.kept) * value
-            off = abs(value - self.average)
-            self.deviation = self.kept * self.deviation + (1 - self.kept) * off
+            self.average, self.deviation = value, value / 2
+            return
+        off = abs(value - self.average)
+        self.deviation = self.kept * self.deviation + (1 - self.kept) * off
+        self.average = self.kept * self.average + (1 - self.kept) * value
 
     def high(self, deviations: float) -> float:
         """Return the average and so many deviations: equations 3.1 and 3.6."""
-        return (self.average or 0.0) + deviations * (self.deviation or 0.0)
+        return (self.average or 0.0) + deviations * self.deviation
 
 
 class SequenceOracle:
@@ -48,8 +45,9 @@ class SequenceOracle:
         self.order: list[int] = []
 
     def patience(self) -> int:
-        """Equation 3.11."""
-        if self.between.average is None:
+        """Equation 3.11; the longest until the first gap is over."""
+        first = self.holding.average is None and self.passed is None
+        if self.between.average is None or first:
             return self.longest
         high = [one.high(self.deviations) for one in (self.between, self.holding)]
         return int(min(self.longest, max(self.shortest, *high)))
@@ -68,18 +66,20 @@ class SequenceOracle:
         if number < self.expected:
             self.late.append(row)
             if self.passed is not None:
-                self.holding.add(clock - self.passed)
+                self.holding.add(min(clock - self.passed, self.longest))
             return
         if self.arrived is not None:
             self.between.add(clock - self.arrived)
         self.arrived = clock
         self.order.append(row)
         self.expected += 1
+        first = clock
         while self.expected in self.held:
             arrival, _, row = self.held.pop(self.expected)
-            self.holding.add(clock - arrival)
+            first = min(first, arrival)
             self.order.append(row)
             self.expected += 1
+        self.holding.add(clock - first)
 
     def pass_time(self, clock: int) -> None:
         """Let the clock come to a time."""

@@ -8,11 +8,19 @@ it, and those that follow without a gap.
     held: 4 5 7   expected: 3      3 comes      -> 3 4 5 let in, expected: 6
                                    5's time up  -> 4 5   let in, expected: 6
 
-How long an event may be held follows how often events come and how long others were held, within
-the bounds that the user sets (Rajendran 2019, equations 3.1 to 3.11). One deviation from the paper:
-there only events count whose gap was filled in time, so delays that are longer than those are never
-learnt. Here a late event counts as if it had been waited for. And what arrives at one moment, as
-the events of a micro-batch do, says nothing of the time between.
+How long an event may be held follows how often events come and how long gaps took to close, within
+the bounds that the user sets (Rajendran 2019, equations 3.1 to 3.11). The paper leaves some of it
+open. It was read so that delays as they usually are do not make events late:
+
+- A gap counts once, as long as it was open. The paper has the time of each event that was held, and
+  also that it counts when the buffer is cleared; those held last would make the average too small.
+- The deviation is that from the average before, as in the paper's first one (3.5, 3.10) and in TCP,
+  whose timeout it follows (RFC 6298). The first is half of the first value, as there.
+
+And it deviates in this. In the paper only gaps count that were closed in time, so longer ones are
+never learnt: here a late event counts as if it had been waited for, up to the longest wait. Until
+the first gap is over nobody knows how long one takes, and the longest wait holds. What arrives at
+one moment, as the events of a micro-batch do, says nothing of the time between.
 
 What is known of the source lies in two arrays, whole numbers and fractions, at the places named
 here. Times are by the clock of the host, in microseconds.
@@ -142,7 +150,7 @@ def _order_one(
         if numbers[row] > whole[EXPECTED]:
             if _hold(row, numbers, after, before):
                 fates[row] = HELD
-                due[row] = clock + patience(fractions, settings)
+                due[row] = clock + patience(whole, fractions, settings)
                 whole[DUE] = min(whole[DUE], due[row])
             else:
                 fates[row] = LATE
@@ -150,7 +158,8 @@ def _order_one(
         if numbers[row] < whole[EXPECTED]:
             fates[row] = LATE
             if whole[PASSED] != NOTHING:
-                _smooth(clock - whole[PASSED], settings[BETA], fractions, HOLDING)
+                missed = min(float(clock - whole[PASSED]), settings[LONGEST])
+                _smooth(missed, settings[BETA], fractions, HOLDING)
             continue
         if whole[ARRIVED] != NOTHING:
             _smooth(clock - whole[ARRIVED], settings[ALPHA], fractions, BETWEEN)
@@ -159,12 +168,13 @@ def _order_one(
         order[entered] = row
         entered += 1
         whole[EXPECTED] += 1
-        first = after[count]
+        first, longest = after[count], 0
         while first >= 0 and numbers[first] == whole[EXPECTED]:
-            _smooth(clock - arrivals[first], settings[BETA], fractions, HOLDING)
+            longest = max(longest, clock - arrivals[first])
             order[entered] = first
             entered += 1
             first = _let_in(first, numbers, after, before, whole, fates)
+        _smooth(longest, settings[BETA], fractions, HOLDING)
     if now >= whole[DUE]:
         entered = _pass_time(
             now, numbers, arrivals, due, after, before, whole, fates, order, entered
@@ -246,32 +256,25 @@ def _let_in(row: int, numbers: Any, after: Any, before: Any, whole: Any, fates: 
 
 
 @compiled_within
-def patience(fractions: Any, settings: Any) -> int:
-    """Return how long an event is held: equation 3.11; the longest while nothing is known."""
-    if math.isnan(fractions[BETWEEN]):
+def patience(whole: Any, fractions: Any, settings: Any) -> int:
+    """Return how long an event is held: equation 3.11; the longest until the first gap is over."""
+    holding, unknown = 0.0, math.isnan(fractions[HOLDING])
+    if math.isnan(fractions[BETWEEN]) or (unknown and whole[PASSED] == NOTHING):
         return int(settings[LONGEST])
-    between, holding = fractions[BETWEEN], 0.0
-    if not math.isnan(fractions[BETWEEN_OFF]):
-        between += settings[DEVIATIONS] * fractions[BETWEEN_OFF]
-    if not math.isnan(fractions[HOLDING]):
-        holding = fractions[HOLDING]
-        if not math.isnan(fractions[HOLDING_OFF]):
-            holding += settings[DEVIATIONS] * fractions[HOLDING_OFF]
+    between = fractions[BETWEEN] + settings[DEVIATIONS] * fractions[BETWEEN_OFF]
+    if not unknown:
+        holding = fractions[HOLDING] + settings[DEVIATIONS] * fractions[HOLDING_OFF]
     return int(min(settings[LONGEST], max(settings[SHORTEST], between, holding)))
 
 
 @compiled_within
 def _smooth(value: float, kept: float, fractions: Any, place: int) -> None:
-    """Let a value count in an average and then in its mean deviation: equations 3.2 to 3.10."""
+    """Let a value count in a mean deviation and in its average: equations 3.2 to 3.10."""
     if value <= 0.0:
         return  # What comes at once says nothing of time.
     if math.isnan(fractions[place]):
-        fractions[place] = value
+        fractions[place], fractions[place + 1] = value, 0.5 * value
         return
-    if math.isnan(fractions[place + 1]):
-        fractions[place + 1] = abs(value - fractions[place])
-        fractions[place] = kept * fractions[place] + (1.0 - kept) * value
-        return
-    fractions[place] = kept * fractions[place] + (1.0 - kept) * value
     off = abs(value - fractions[place])
     fractions[place + 1] = kept * fractions[place + 1] + (1.0 - kept) * off
+    fractions[place] = kept * fractions[place] + (1.0 - kept) * value

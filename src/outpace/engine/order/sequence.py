@@ -91,7 +91,7 @@ class SequenceOrder(Order):
     @property
     def slack(self) -> int:
         """How long an event would be held now, in microseconds of the clock."""
-        return int(kernel.patience(self._fractions, self._settings))
+        return int(kernel.patience(self._whole, self._fractions, self._settings))
 
     @property
     def timer(self) -> int | None:
@@ -249,6 +249,7 @@ class SequenceOrder(Order):
         """Go on from what `state` returned."""
         numbers, (held, waits) = state.content(2)
         means = finite_numbers(numbers.get("means"), kernel.FRACTIONS)
+        require(((means[::2] < 0) == (means[1::2] < 0)).all(), "an average has no deviation")
         finite_numbers(numbers.get("known"), kernel.WHOLE)
         held = typed(held, self._held.schema)
         arrived, due = integers(waits, arrived=ANY, due=ANY)

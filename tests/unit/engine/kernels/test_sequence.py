@@ -113,50 +113,69 @@ def test_example_of_the_paper() -> None:
 
 
 def test_equations_by_hand() -> None:
-    """Ten events; the numbers are those of equations 3.1 to 3.11, worked out with a pencil.
+    """Some events; the numbers are those of equations 3.1 to 3.11, worked out with a pencil.
 
     Arrivals 0, 10, 20, 32 of numbers 0 to 3 give averages 10, 10, 0.6 * 10 + 0.4 * 12 = 10.8 and
-    deviations none, |10 - 10| = 0, 0.6 * 0 + 0.4 * |12 - 10.8| = 0.48. Number 5 at 40 is held, at
-    most 10.8 + 2 * 0.48 = 11.76. Number 4 at 45 comes 13 after 3: average 0.6 * 10.8 + 0.4 * 13 =
-    11.68, deviation 0.6 * 0.48 + 0.4 * |13 - 11.68| = 0.816; 5 was held for 5. Number 7 at 50 is
-    held, at most 11.68 + 2 * 0.816 = 13.312. Number 6 at 52: 7 was held for 2, so times held have
-    the average 0.6 * 5 + 0.4 * 2 = 3.8 and the deviation |2 - 5| = 3. Number 9 at 60 is held, 10 at
-    61 too; the time of 9 is up before 8 comes.
+    deviations 10 / 2 = 5, 0.6 * 5 + 0.4 * 0 = 3, 0.6 * 3 + 0.4 * |12 - 10| = 2.6. Number 5 at 40 is
+    held as long as any may be, since no gap was seen. So is 6 at 41. Number 4 at 45 comes 13 after
+    3: deviation 0.6 * 2.6 + 0.4 * |13 - 10.8| = 2.44, average 0.6 * 10.8 + 0.4 * 13 = 11.68; the
+    gap took 5, so times held have the average 5 and the deviation 2.5. Number 8 at 50 is held, at
+    most 11.68 + 2 * 2.44 = 16.56. Number 7 at 52: the gap took 2, so times held have the deviation
+    0.6 * 2.5 + 0.4 * |2 - 5| = 2.7 and the average 0.6 * 5 + 0.4 * 2 = 3.8. Number 10 at 60 is
+    held, 11 at 61 too; the time of 10 is up before 9 comes.
     """
     kernel = Kernel(SETTINGS)
     known, means = kernel.whole, kernel.fractions
+    times_held = [sequence.HOLDING, sequence.HOLDING_OFF]
 
     def take(number: int, clock: int) -> None:
         kernel.arrive(np.array([[number, clock, number]]), clock)
 
     for number, clock in [(0, 0), (1, 10), (2, 20), (3, 32)]:
         take(number, clock)
-    assert means[[sequence.BETWEEN, sequence.BETWEEN_OFF]].tolist() == pytest.approx([10.8, 0.48])
+    assert means[[sequence.BETWEEN, sequence.BETWEEN_OFF]].tolist() == pytest.approx([10.8, 2.6])
     take(5, 40)
-    assert known[sequence.DUE] == 40 + math.floor(11.76)
+    take(6, 41)
+    assert known[sequence.DUE] == 40 + SETTINGS["longest"]
     take(4, 45)
-    assert means.tolist() == pytest.approx([11.68, 0.816, 5.0, math.nan], nan_ok=True)
-    take(7, 50)
-    assert known[sequence.DUE] == 50 + math.floor(13.312)
-    take(6, 52)
-    assert means[[sequence.HOLDING, sequence.HOLDING_OFF]].tolist() == pytest.approx([3.8, 3.0])
-    take(9, 60)
-    take(10, 61)
+    assert means.tolist() == pytest.approx([11.68, 2.44, 5.0, 2.5]), "the gap counts once"
+    take(8, 50)
+    assert known[sequence.DUE] == 50 + math.floor(16.56)
+    take(7, 52)
+    assert means[times_held].tolist() == pytest.approx([3.8, 2.7])
+    take(10, 60)
+    take(11, 61)
     due = int(known[sequence.DUE])
     assert due == 60 + math.floor(
-        max(means[sequence.BETWEEN] + 2 * means[sequence.BETWEEN_OFF], 3.8 + 6.0)
+        max(means[sequence.BETWEEN] + 2 * means[sequence.BETWEEN_OFF], 3.8 + 5.4)
     )
     kernel.arrive(np.zeros((0, 3), np.int64), due)
-    assert known[sequence.EXPECTED] == 11
-    take(8, due + 1)
-    assert kernel.late == [8]
-    # The late event counts as if it had been waited for since 9 came.
+    assert known[sequence.EXPECTED] == 12
+    take(9, due + 1)
+    assert kernel.late == [9]
+    # The late event counts as if it had been waited for since 10 came.
     waited = due + 1 - 60
     assert means[sequence.HOLDING] == pytest.approx(0.6 * 3.8 + 0.4 * waited)
+
+
+def test_a_very_late_event_counts_as_the_longest_wait() -> None:
+    kernel = Kernel(SETTINGS)
+    kernel.arrive(arrived([(0, 0), (1, 10), (3, 1), (2, 9_000)]), 9_011)
+    assert kernel.late == [3]
+    assert kernel.fractions[sequence.HOLDING] == SETTINGS["longest"]
+
+
+def test_the_first_gap_that_stays_is_the_only_one_that_waits_longest() -> None:
+    """Where events are lost, and none is late, a gap is waited for as long as events are apart."""
+    kernel = Kernel(SETTINGS)
+    kernel.arrive(arrived([(0, 0), (1, 2), (3, 2)]), 4)
+    assert kernel.whole[sequence.DUE] == 4 + SETTINGS["longest"]
+    kernel.arrive(np.array([[5, 60, 3]]), 60)
+    assert kernel.whole[sequence.DUE] < 60 + 10
 
 
 def test_average_of_the_oracle() -> None:
     mean = Mean(0.6)
     for value in (10, 10, 12):
         mean.add(value)
-    assert (mean.average, mean.deviation) == pytest.approx((10.8, 0.48))
+    assert (mean.average, mean.deviation) == pytest.approx((10.8, 2.6))
