@@ -10,6 +10,9 @@ does not count. Prints a JSON object for each kind.
 Then queries that allow for clocks that drift, each in turns with the query that does not: windows
 by time, count and session with a drift of a twentieth, and patterns whose order is uncertain within
 half of the time from one event to the next. Their events are in order.
+
+Last, a hundred queries in one group (`op.group`), block by block in turns with each of them by
+itself, over a quarter of the events; `ratio` is how much more processor time the runs take.
 """
 
 import argparse
@@ -44,6 +47,8 @@ def main():
     for name, queries in allowing().items():
         if not options.only or name in options.only.split(","):
             print(json.dumps(beside(name, queries, options)), flush=True)
+    if not options.only or "group" in options.only.split(","):
+        print(json.dumps(grouped(options)), flush=True)
 
 
 def kinds():
@@ -175,6 +180,50 @@ def beside(name, queries, options):
         "matches_certain": matches[0],
         "events_per_s": round(allowed),
         "share_of_certain": round(allowed / certain, 2),
+    }
+
+
+def grouped(options, count=100):
+    """Measure queries of different conditions and K as a group, in turns with each of them."""
+    size = options.n // 4
+    events = arriving(size, 1)
+    random = np.random.default_rng(3)
+    events = events.append_column("key", pa.array(random.integers(0, 100, size)))
+    queries = [
+        op.Query(f"q{number}")
+        .partition_by("key")
+        .order_by("ts")
+        .pattern("A -> B")
+        .define(A=f"v < {0.005 + number % 10 / 1000}", B=f"v > {0.99 - number % 7 / 1000}")
+        .within(f"{5000 * STEP} us")
+        .measures(a="A.ts", b="B.ts")
+        .disorder(op.KSlack(f"{(1000 + 100 * (number % 3)) * STEP} us"))
+        for number in range(count)
+    ]
+    group, alone = op.open(op.group(*queries)), [op.open(query) for query in queries]
+    together = apart = 0.0
+    matches = counted = 0
+    for low in range(0, size, options.block):
+        block = events.slice(low, options.block)
+        started = time.process_time()
+        found = group.push(block)
+        between = time.process_time()
+        each = [stream.push(block) for stream in alone]
+        ended = time.process_time()
+        assert list(found.values()) == each
+        if low:
+            together += between - started
+            apart += ended - between
+            counted += block.num_rows
+            matches += sum(table.num_rows for table in each)
+    return {
+        "kind": "group",
+        "queries": count,
+        "events": size,
+        "block": options.block,
+        "matches": matches,
+        "events_per_s": round(counted / together),
+        "ratio": round(apart / together, 2),
     }
 
 

@@ -42,7 +42,7 @@ FEWER: Final = "take some with .limit(n), or shorten WITHIN or the windows"
 class HeadStart:
     """How many elements plain Python may see before Numba is loaded; less than 0 when it is."""
 
-    left: int = 2_000_000
+    left: int = 1_000_000
 
 
 head_start = HeadStart()

@@ -413,7 +413,8 @@ class Front(Stateful):
         """Let the order take events, with their ids."""
         rows, source = self._fitted(message.rows), message.source
         before = self._order, self._follows
-        given = self._spec.disorder is not None or self._spec.sources is not None
+        spec = self._spec
+        given = spec.disorder is not None or spec.sources is not None or not spec.checked
         if (message.watermark != NO_TIME or self._follows) and not given:
             self._check_following(rows)
         if self._spec.identified and rows.schema.get_field_index(EVENT_ID.name) < 0:

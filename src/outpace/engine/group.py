@@ -13,12 +13,14 @@ Memory: that of the operators, and of the events that wait for the largest K of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from outpace.engine.event import EVENT_ID
@@ -49,7 +51,7 @@ from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, ReleasedEvents
 from outpace.engine.order.identify import EventIds
-from outpace.engine.rows.partition import one_array
+from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
@@ -57,8 +59,11 @@ from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bound import BoundExpression, Predicate
-from outpace.pattern.disorder import InOrder, KSlack, Late
+from outpace.pattern.disorder import KSlack, Late
 from outpace.pattern.query import Query
+
+#: A condition of rows as 0 and 1, or several of them as the bits of bytes.
+Bits: TypeAlias = npt.NDArray[np.uint8]
 
 #: What each query is told to do, by its name.
 Instructions: TypeAlias = dict[str, list[Instruction]]
@@ -109,16 +114,15 @@ class _Member:
     @cached_property
     def spec(self) -> OperatorSpec:
         """The operator behind the order: it takes rows as they come, and is told the time."""
-        told = self.query.disorder(InOrder())
         known = replace(
             self.whole,
-            query=told,
             schema=self.bits.task.bound.schema,
             given=self.bits.task,
-            disorder=bind_disorder(told, self.schema),
+            disorder=None,
+            checked=False,
             brings_ids=True,
         )
-        needed = {*known.events.names, *self.disorder.columns}
+        needed = set(known.events.names)
         columns = [field for field in known.schema if field.name in needed]
         return replace(known, schema=pa.schema(columns))
 
@@ -139,26 +143,19 @@ class _Member:
         sorted_by = bound.order_by, bound.descending, bound.nulls_first
         return type(value), slack, settings, self.disorder.ties, sorted_by
 
-    def rows(self, rows: pa.Table, shared: _SharedBits) -> pa.Table:
-        """Return the rows that the operator needs, with its bits."""
-        own = shared.of(self.bits, rows)
+    def rows(self, released: _SharedRows, places: Sequence[tuple[str, int]]) -> pa.Table:
+        """Return the rows that the operator needs, with its bits, which are at these places."""
+        own, chosen = [released.bit(*place) for place in places], None
         if self.drops and own:
-            used = np.zeros(rows.num_rows, np.bool_)
-            for column in own.values():
-                used |= column != 0
-            chosen = pa.array(np.flatnonzero(used))
-            rows = rows.select(self._plain).take(chosen)
-            own = {name: column[used] for name, column in own.items()}
-        arriving = self.spec.arriving
+            chosen = np.flatnonzero(functools.reduce(np.bitwise_or, own).view(np.bool_))
+            own = [bit.take(chosen) for bit in own]
         columns = [
-            pa.array(own[field.name]) if field.name in own else rows.column(field.name)
-            for field in arriving
+            pa.array(_packed(own, int(field.name.removeprefix(BITS))))
+            if field.name.startswith(BITS)
+            else gather(released.column(field.name), chosen)
+            for field in self.spec.arriving
         ]
-        return pa.table(columns, schema=arriving)
-
-    @cached_property
-    def _plain(self) -> list[str]:
-        return [name for name in self.spec.arriving.names if not name.startswith(BITS)]
+        return pa.Table.from_arrays(columns, schema=self.spec.arriving)
 
 
 class _SharedBits:
@@ -190,18 +187,40 @@ class _SharedBits:
             rows = rows.append_column(field, column)
         return rows
 
-    def of(self, task: BitTask, rows: pa.Table) -> dict[str, np.ndarray]:
-        """Return the columns of bits that a query reads, of rows that have all."""
-        found = {}
-        for first in range(0, len(task.predicates), _PER_COLUMN):
-            own = task.predicates[first : first + _PER_COLUMN]
-            column = np.zeros(rows.num_rows, np.uint8)
-            for bit, one in enumerate(own):
-                place, shift = divmod(self._places[one.expression], _PER_COLUMN)
-                known = rows.column(f"{_SHARED}{place}").to_numpy()
-                column |= ((known >> shift) & 1) << bit
-            found[f"{BITS}{first // _PER_COLUMN}"] = column
-        return found
+    def places(self, task: BitTask) -> list[tuple[str, int]]:
+        """Return the column of each condition of a query, and which bit of it."""
+        places = (divmod(self._places[one.expression], _PER_COLUMN) for one in task.predicates)
+        return [(f"{_SHARED}{column}", bit) for column, bit in places]
+
+
+class _SharedRows:
+    """Rows that come out of an order, whose columns and bits are made once for all queries."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._columns: dict[str, pa.Array] = {}
+        self._apart: dict[tuple[str, int], Bits] = {}
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column in one piece."""
+        if name not in self._columns:
+            self._columns[name] = one_array(self._rows.column(name))
+        return self._columns[name]
+
+    def bit(self, name: str, number: int) -> Bits:
+        """Return a bit of a column as 0 and 1."""
+        if (name, number) not in self._apart:
+            self._apart[name, number] = (self.column(name).to_numpy() >> number) & 1
+        return self._apart[name, number]
+
+
+def _packed(bits: Sequence[Bits], number: int) -> Bits:
+    """Return the column of bits with a number."""
+    own = bits[number * _PER_COLUMN : (number + 1) * _PER_COLUMN]
+    column = own[0].copy()
+    for bit, values in enumerate(own[1:], start=1):
+        column |= values << bit
+    return column
 
 
 class _SharedOrder(Stateful):
@@ -218,7 +237,7 @@ class _SharedOrder(Stateful):
     CHANGED = ("order", "operators")
 
     def __init__(self, members: Sequence[_Member], shared: _SharedBits) -> None:
-        self._shared = shared
+        self._places = {one.query.name: shared.places(one.bits) for one in members}
         first = members[0]
         slacks = isinstance(first.disorder.value, KSlack) and first.ordering[1]
         by_slack: dict[int, list[_Member]] = {}
@@ -265,35 +284,32 @@ class _SharedOrder(Stateful):
         """Let the queries take what was released, and return what each gives."""
         found: Instructions = {}
         for link, one in zip(self._links, links, strict=True):
-            rows = as_table(one.rows)
+            rows = _SharedRows(as_table(one.rows))
+            aside = [(Aside.LATE, one.late), (Aside.INVALID, links[0].invalid)]
+            said = [
+                SetAside(kind, _without_added(table, self._shown))
+                for kind, table in aside
+                if table is not None and table.num_rows
+            ]
             for member in link:
-                found[member.query.name] = self._member_step(
-                    member, rows, one, links[0].invalid, ended=ended
-                )
+                emit = self._member_step(member, rows, one.watermark, ended=ended)
+                found[member.query.name] = [*said, emit]
         return found
 
     def _member_step(
         self,
         member: _Member,
-        rows: pa.Table,
-        released: ReleasedEvents,
-        invalid: pa.Table | None,
+        rows: _SharedRows,
+        watermark: int,
         *,
         ended: bool,
-    ) -> list[Instruction]:
-        operator = self.operators[member.query.name]
-        own = member.rows(rows, self._shared)
-        stimuli: list[Stimulus] = [EventsArrived(own, watermark=released.watermark)]
+    ) -> Emit:
+        name = member.query.name
+        operator, own = self.operators[name], member.rows(rows, self._places[name])
+        stimuli: list[Stimulus] = [EventsArrived(own, watermark=watermark)]
         if ended:
             stimuli.append(SourceEnded())
-        given = [one for stimulus in stimuli for one in operator.step(stimulus)]
-        aside = [(Aside.LATE, released.late), (Aside.INVALID, invalid)]
-        said = [
-            SetAside(kind, _without_added(rows, self._shown))
-            for kind, rows in aside
-            if rows is not None and rows.num_rows
-        ]
-        return [*said, _one_emit(given)]
+        return _one_emit([one for stimulus in stimuli for one in operator.step(stimulus)])
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""

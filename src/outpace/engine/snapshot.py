@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import numpy as np
@@ -66,7 +66,7 @@ class Layers(Stateful, Generic[Key, Value]):
     >>> one = Layers({"a": 1, "b": 2})
     >>> other = one.snapshot()
     >>> one.update([("c", 3)])
-    >>> one.remove("a")
+    >>> one.remove(["a"])
     >>> one.find(["a", "b", "c"], -1), other.find(["a", "b", "c"], -1)
     ([-1, 2, 3], [1, 2, -1])
     """
@@ -103,21 +103,23 @@ class Layers(Stateful, Generic[Key, Value]):
 
     def update(self, items: Iterable[tuple[Key, Value]]) -> None:
         """Set values of keys."""
+        if not self._shared:
+            self._base.update(items)
+            self._size = len(self._base)
+            return
         for key, value in items:
             self._size += not self._has(key)
-            if self._shared:
-                self._above[key] = value
-            else:
-                self._base[key] = value
+            self._above[key] = value
         self._settle()
 
-    def remove(self, key: Key) -> None:
-        """Remove a key that is there."""
-        self._size -= 1
+    def remove(self, keys: Sequence[Key]) -> None:
+        """Remove different keys that are there."""
+        self._size -= len(keys)
         if self._shared:
-            self._above[key] = None
+            self._above.update(dict.fromkeys(keys))
             self._settle()
-        else:
+            return
+        for key in keys:
             del self._base[key]
 
     def _has(self, key: Key) -> bool:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outpace.engine.rows.partition import gather
 from outpace.pattern.bound import (
     Aggregate,
     BoundExpression,
@@ -163,7 +164,7 @@ def take(column: pa.Array, rows: Indices) -> pa.Array:
     """Return the values at the given rows; -1 gives NULL."""
     absent = rows < 0
     if not absent.any():
-        return column.take(pa.array(rows))
+        return gather(column, rows)
     return column.take(pa.array(rows, mask=absent))
 
 

@@ -88,7 +88,8 @@ class _View:
         return self.end if final else self.high
 
     def _at_positions(self, variables: frozenset[int]) -> Numbers:
-        return np.isin(self._variables, list(variables)).astype(np.uint8)
+        wanted = [position.variable in variables for position in self.task.program.positions]
+        return np.array(wanted, np.uint8)
 
     def takes_of(self, place: ReadPlace) -> Integers:
         """Return the take that a place stands for before its shift; -1 where there is none."""

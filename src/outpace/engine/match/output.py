@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from outpace.engine.arrays import Integers
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
+from outpace.engine.rows.partition import gather
 from outpace.pattern.bind.uncertain import CONFIDENCE
 from outpace.pattern.bound import DIFF
 from outpace.pattern.query import RowsPerMatch
@@ -40,7 +41,7 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
     if bound.query.corrects:
         measures[DIFF] = pa.array(np.ones(len(row_index), np.int64))
     columns = {
-        name: block.columns[name].take(pa.array(row_index))
+        name: gather(block.columns[name], row_index)
         for name in bound.matched.names
         if name not in measures
     }

@@ -58,9 +58,11 @@ class Deadlines(Stateful):
 
     def passed(self, time: int) -> Integers:
         """Return the keys whose deadline is not after a time, in order."""
-        found = [run.keys[: np.searchsorted(run.times, time, "right")] for run in self._runs]
-        keys: Integers = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
-        return keys[np.flatnonzero(self._at[keys] <= time)]
+        found = [run.keys[: run.times.searchsorted(time, "right")] for run in self._runs]
+        if not any(map(len, found)):
+            return np.zeros(0, np.int64)
+        keys: Integers = np.unique(np.concatenate(found))
+        return keys[self._at[keys] <= time]
 
     def forget(self, time: int) -> None:
         """Forget the deadlines that are not after a time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -150,10 +150,13 @@ class KeyTable(Stateful):
     def forget(self, numbers: Integers) -> None:
         """Forget keys: should they come again, they are new, with the number of any such."""
         forgotten = numbers.tolist()
-        for key in self._given.find(forgotten, ()):
-            self._numbers.remove(key)
-        for number in forgotten:
-            heappush(self._free, number)
+        self._numbers.remove(self._given.find(forgotten, ()))
+        if _are_many(len(forgotten), self._free):
+            self._free += forgotten
+            heapify(self._free)
+        else:
+            for number in forgotten:
+                heappush(self._free, number)
 
     def tables(self) -> tuple[dict[str, object], list[pa.Table]]:
         """Return what is known, for a saved state: how many numbers there are, keys and numbers."""

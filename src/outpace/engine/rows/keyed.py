@@ -95,7 +95,8 @@ class KeyedRows(Stateful):
         if not len(known):
             return self._nothing
         run = self._run[known]
-        parts = [self._take_from(int(place), known[run == place]) for place in np.unique(run)]
+        places = np.flatnonzero(np.bincount(run)).tolist()
+        parts = [self._take_from(place, known[run == place]) for place in places]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def replace(self, keys: Integers, kept: RowsWithKeys) -> None:
@@ -136,17 +137,17 @@ class KeyedRows(Stateful):
     def _write(self, place: int, kept: RowsWithKeys) -> None:
         """Let a run be some rows, and note where those of each key are."""
         self._runs[place] = _Run(kept, len(kept))
-        first = np.flatnonzero(np.diff(kept.key, prepend=_NONE))
+        first = _first_rows(kept.key)
         keys = kept.key[first]
         self._run[keys] = place
         self._first[keys] = first
-        self._size[keys] = np.diff(first, append=len(kept))
+        self._size[keys] = np.append(first[1:], len(kept)) - first
 
     def _live_of(self, place: int) -> RowsWithKeys:
         run = self._runs[place]
         if run.live == len(run.kept):
             return run.kept
-        keys = run.kept.key[np.flatnonzero(np.diff(run.kept.key, prepend=_NONE))]
+        keys = run.kept.key[_first_rows(run.kept.key)]
         return self._take_from(place, keys[(self._size[keys] > 0) & (self._run[keys] == place)])
 
     def _take_from(self, place: int, keys: Integers) -> RowsWithKeys:
@@ -159,6 +160,14 @@ class KeyedRows(Stateful):
         columns = [gather(column, rows) for column in kept.rows.columns]
         chosen = pa.table(columns, schema=kept.rows.schema)
         return RowsWithKeys(chosen, kept.key[rows], kept.numbers[:, rows])
+
+
+def _first_rows(key: Integers) -> Integers:
+    """Return the first row of each key; those of a key lie together."""
+    first = np.empty(len(key), np.bool_)
+    first[:1] = True
+    np.not_equal(key[1:], key[:-1], out=first[1:])
+    return np.flatnonzero(first)
 
 
 def _joined(parts: list[RowsWithKeys]) -> RowsWithKeys:

@@ -36,6 +36,9 @@ RowNumbers = npt.NDArray[Any]
 #: Integer keys in a range up to this size, or up to the number of rows, are numbered by a table.
 _RANGE_MIN = 1 << 16
 
+#: So many rows are moved before a kernel is called.
+_FEW_ROWS = 1 << 12
+
 _INT32_MAX = np.iinfo(np.int32).max
 
 #: Stands for NaN where keys are compared: all of them are one key.
@@ -251,19 +254,23 @@ def place_rows(
     """
     if order is None:
         return array
-    if is_text(array.type) and len(array) and not array.null_count:
-        short = without_offsets(array)
-        if short.type != array.type:
-            return with_offsets(short.take(pa.array(order)), array.type)
-    if array.null_count or not (width := _plain_width(array.type)):
+    width = 0 if array.null_count else _plain_width(array.type)
+    if not width:
+        if is_text(array.type) and len(array) and not array.null_count:
+            short = without_offsets(array)
+            if short.type != array.type:
+                return with_offsets(short.take(pa.array(order)), array.type)
         return array.take(pa.array(order))
     carrier = np.dtype(f"i{width}")
     values = np.frombuffer(array.buffers()[1], carrier)[array.offset :][: len(array)]
-    out = pooled(len(order), carrier)
-    if codes is None:
-        gather_rows(values, order, out)
+    if len(order) <= _FEW_ROWS:
+        out = values.take(order)
     else:
-        scatter_rows(values, codes, segments, out)
+        out = pooled(len(order), carrier)
+        if codes is None:
+            gather_rows(values, order, out)
+        else:
+            scatter_rows(values, codes, segments, out)
     return pa.Array.from_buffers(array.type, len(out), [None, pa.py_buffer(out)])
 
 

@@ -136,14 +136,16 @@ def _stored(column: pa.Array | pa.ChunkedArray) -> np.ndarray[tuple[int], np.dty
 def as_integers(column: pa.Array | pa.ChunkedArray) -> Integers:
     """Return times without NULLs as integers: microseconds, or the integers that they are."""
     kind = column.type
-    if is_instant(kind):
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        column = one_array(column).view(pa.int64())
+    elif is_instant(kind):
         column = computed(column, pa.timestamp("us", getattr(kind, "tz", None))).cast(pa.int64())
     elif kind != pa.int64():
         try:
             column = pc.cast(column, pa.int64())
         except pa.ArrowInvalid as error:
             raise DataError("a time is too large", detail=str(error)) from None
-    return np.asarray(column.to_numpy(), np.int64)
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
 
 
 def from_integers(values: Integers, kind: pa.DataType) -> pa.Array:
