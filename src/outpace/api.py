@@ -19,6 +19,7 @@ from outpace.hosts.local.table import match as match_table
 from outpace.hosts.local.table import search as search_table
 from outpace.hosts.spark.session import require_spark
 from outpace.pattern.argument import a_text, some_names
+from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.plan import plan_query
 
@@ -38,10 +39,14 @@ def match(
     sources: Iterable[str] | None = None,
 ) -> DataFrame: ...
 @overload
+def match(data: DataFrame, query: QueryGroup) -> DataFrame: ...  # type: ignore[overload-overlap]
+@overload
 def match(data: TableLike, query: Query, *, progress: bool | Progress = False) -> pa.Table: ...
+@overload
+def match(data: TableLike, query: QueryGroup) -> dict[str, pa.Table]: ...
 def match(
     data: TableLike | ParquetFiles,
-    query: Query,
+    query: Query | QueryGroup,
     *,
     progress: bool | Progress = False,
     sources: Iterable[str] | None = None,
@@ -54,7 +59,7 @@ def match(
         A Spark DataFrame (classic or Connect), Parquet files (see `parquet`) for the active Spark
         session, an Arrow table, a pandas or polars frame, or a DuckDB relation.
     query
-        What to detect and what to return.
+        What to detect and what to return. Several queries over one input are an `outpace.group`.
     progress
         In process: True for a bar on standard error, which appears on a terminal or in a notebook
         when the work takes longer than two seconds, or a function that is called now and then with
@@ -71,7 +76,9 @@ def match(
     pyspark.sql.DataFrame or pyarrow.Table
         Lazy on Spark. In process: partitions in the order of their first row, matches of a
         partition in their own order. Over windows, matches in the order of their numbers x:y, see
-        `Query.over`.
+        `Query.over`. The queries of a group give a dictionary of tables by their names; on a
+        streaming DataFrame one with a column `query` that says whose a row is, and the columns of
+        all.
 
     Examples
     --------
@@ -82,6 +89,8 @@ def match(
     >>> match(table, dip).to_pylist()
     [{'bottom': 7.0, 'ticks': 4}]
     """
+    if isinstance(query, QueryGroup):
+        return _match_group(data, query, progress, sources)
     checked_query(query)
     if progress is not False and (isinstance(data, ParquetFiles) or _is_spark_frame(data)):
         raise UnsupportedError(
@@ -100,6 +109,31 @@ def match(
 
         return match_frame(data, query, names)
     return match_table(data, query, progress=progress)
+
+
+def _match_group(
+    data: object, group: QueryGroup, progress: bool | Progress, sources: Iterable[str] | None
+) -> object:
+    if progress is not False or sources is not None:
+        raise UnsupportedError(
+            f"a group of queries has no {'progress' if sources is None else 'sources'}",
+            hint="match its queries one by one",
+        )
+    if _is_stream(data):
+        from outpace.hosts.spark.stream import match_group
+
+        return match_group(data, group)
+    if isinstance(data, ParquetFiles) or _is_spark_frame(data):
+        raise UnsupportedError(
+            "on Spark the queries of a group share a stream, and this is none",
+            detail="a DataFrame is read by each query that is matched on it",
+            hint="match its queries one by one",
+        )
+    table, found = to_arrow(data), {}
+    for query in group.queries:
+        with told_of(query):
+            found[query.name] = match_table(table, query)
+    return found
 
 
 # A table may be anything that has columns, so the types cannot tell it from a DataFrame.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -314,6 +315,32 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
     assert all({row["diff"] for row in found[name]} == {1, -1} for name in list(asked)[-2:])
     assert all(late.values())
     assert len(set(late.values())) > 2
+
+
+def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    rng, table = np.random.default_rng(5), events(200, 5)
+    late = table["ts"].to_numpy() + np.where(rng.random(201) < 0.2, rng.integers(0, 40, 201), 0)
+    table = table.take(pa.array(np.argsort(late, kind="stable")))
+    parts = [table.slice(0, 120), table.slice(120)]
+    names = ("keyed", "time windows", "no key, absence")
+    queries = [
+        replace(QUERIES[name], name=name).disorder(op.KSlack(slack))
+        for slack, name in enumerate(names)
+    ]
+    group = op.group(*queries)
+    write_pieces(parts, tmp_path / "in")
+    stream = read_pieces(streaming, tmp_path / "in")
+    query = run(op.match(stream, group), tmp_path)
+    assert len(query.recentProgress[0]["sources"]) == 1
+    matcher = op.open(group)
+    pushed = [(name, rows) for part in parts for name, rows in matcher.push(part).items()]
+    expected = [{"query": name} | row for name, rows in pushed for row in rows.to_pylist()]
+    assert ordered(rows_of(streaming, tmp_path)) == ordered(expected)
+    assert {row["query"] for row in expected} == set(names)
+    with pytest.raises(UnsupportedError, match="and this is none"):
+        op.match(streaming.read.parquet(str(tmp_path / "in")), group)
 
 
 def test_explain_shows_the_stages(streaming: SparkSession, tmp_path: Path) -> None:

@@ -56,10 +56,11 @@ from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
-from outpace.errors import DataError, StateError
+from outpace.errors import DataError, OutpaceError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bound import BoundExpression, Predicate
 from outpace.pattern.disorder import KSlack, Late
+from outpace.pattern.group import told_of
 from outpace.pattern.query import Query
 
 #: A condition of rows as 0 and 1, or several of them as the bits of bytes.
@@ -82,13 +83,14 @@ class _Member:
     ----------
     query, schema
         The query, and the columns that come.
-    timeouts, choose
+    timeouts, forgets, choose
         As in `OperatorSpec`.
     """
 
     query: Query
     schema: pa.Schema
     timeouts: bool
+    forgets: bool
     choose: Callable[[Task], Matcher]
 
     @cached_property
@@ -103,6 +105,7 @@ class _Member:
             self.schema,
             disorder=self.disorder,
             timeouts=self.timeouts and self.query.windows is None,
+            forgets=self.forgets,
             choose=self.choose,
         )
 
@@ -161,14 +164,19 @@ class _Member:
 class _SharedBits:
     """The conditions of all queries, each once, as bits of columns that travel with the events."""
 
-    def __init__(self, tasks: Iterable[BitTask]) -> None:
+    def __init__(self, members: Iterable[_Member]) -> None:
         self.predicates: list[Predicate] = []
+        #: The first query that has each of them.
+        self._owners: list[Query] = []
         self._places: dict[BoundExpression | None, int] = {}
-        for task in tasks:
-            for one in task.predicates:
+        for member in members:
+            with told_of(member.query):
+                predicates = member.bits.predicates
+            for one in predicates:
                 if one.expression not in self._places:
                     self._places[one.expression] = len(self.predicates)
                     self.predicates.append(one)
+                    self._owners.append(member.query)
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -182,7 +190,13 @@ class _SharedBits:
             return rows
         predicates = tuple(self.predicates)
         columns = {name: one_array(rows.column(name)) for name in columns_read(predicates)}
-        computed = bit_columns(predicates, columns, rows.num_rows)
+        try:
+            computed = bit_columns(predicates, columns, rows.num_rows)
+        except OutpaceError:
+            for one, owner in zip(predicates, self._owners, strict=True):
+                with told_of(owner):
+                    bit_columns((one,), columns, rows.num_rows)
+            raise
         for field, column in zip(self.fields, computed.values(), strict=True):
             rows = rows.append_column(field, column)
         return rows
@@ -309,7 +323,8 @@ class _SharedOrder(Stateful):
         stimuli: list[Stimulus] = [EventsArrived(own, watermark=watermark)]
         if ended:
             stimuli.append(SourceEnded())
-        return _one_emit([one for stimulus in stimuli for one in operator.step(stimulus)])
+        with told_of(member.query):
+            return _one_emit([one for stimulus in stimuli for one in operator.step(stimulus)])
 
     def state(self) -> State:
         """Return all that is kept, for `restore`."""
@@ -332,8 +347,10 @@ class GroupOperator(Stateful):
         The queries, each with a name of its own.
     schema
         The columns of events.
-    timeouts, choose
+    timeouts, forgets, choose
         As in `OperatorSpec`.
+    place
+        Which one it is, where each of several has events of its own.
     """
 
     CHANGED = ("_ids", "_orders", "_alone")
@@ -344,30 +361,40 @@ class GroupOperator(Stateful):
         schema: pa.Schema,
         *,
         timeouts: bool = False,
+        forgets: bool = False,
         choose: Callable[[Task], Matcher] = fastest,
+        place: int = 0,
     ) -> None:
         self._schema = schema
         self._names = [query.name for query in queries]
-        members = [_Member(one, schema, timeouts, choose) for one in queries if _shares(one)]
-        self._shared = _SharedBits(member.bits for member in members)
+        members = [
+            _Member(one, schema, timeouts, forgets, choose) for one in queries if _shares(one)
+        ]
+        self._shared = _SharedBits(members)
         agreeing: dict[tuple[object, ...], list[_Member]] = {}
         for member in members:
             agreeing.setdefault(member.ordering, []).append(member)
         self._orders = [_SharedOrder(one, self._shared) for one in agreeing.values()]
-        self._ids = EventIds()
-        alone = [
-            OperatorSpec(
-                one,
-                schema,
-                disorder=None if one.order_of_arrival is None else bind_disorder(one, schema),
-                timeouts=timeouts and one.operator is None and one.windows is None,
-                choose=choose,
-            )
-            for one in queries
-            if not _shares(one)
-        ]
-        self._alone = {spec.query.name: WholeOperator(spec) for spec in alone}
+        self._ids = EventIds(place=place)
+        self._alone: dict[str, WholeOperator] = {}
+        for one in (query for query in queries if not _shares(query)):
+            with told_of(one):
+                spec = OperatorSpec(
+                    one,
+                    schema,
+                    disorder=None if one.order_of_arrival is None else bind_disorder(one, schema),
+                    timeouts=timeouts and one.operator is None and one.windows is None,
+                    forgets=forgets,
+                    choose=choose,
+                )
+                self._alone[one.name] = WholeOperator(spec, place)
         self._lost = False
+
+    @property
+    def operators(self) -> list[WholeOperator]:
+        """The operators of all queries."""
+        shared = (one for order in self._orders for one in order.operators.values())
+        return [*shared, *self._alone.values()]
 
     @property
     def buffered(self) -> int:
@@ -406,7 +433,8 @@ class GroupOperator(Stateful):
         for order, links in zip(self._orders, released, strict=True):
             found |= order.pass_on(links, ended=ended)
         for name, operator in self._alone.items():
-            found[name] = operator.step(stimulus)
+            with told_of(operator.spec.query):
+                found[name] = operator.step(stimulus)
         if isinstance(stimulus, EventsArrived):
             self._ids.accept(None, stimulus.rows)
         self._lost = False

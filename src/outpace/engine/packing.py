@@ -64,6 +64,9 @@ class Packing:
         far apart times are told apart, and whether rows that cannot be used are set aside.
     sources
         The identifiers of several sources, one of which each row names; None where there is one.
+    whole
+        Whether one instance has all rows, and looks at their times itself, as it does where the
+        disorder is not divisible.
     """
 
     schema: pa.Schema
@@ -74,6 +77,7 @@ class Packing:
     drop: bool
     disorder: BoundDisorder
     sources: tuple[str, ...] | None = None
+    whole: bool = False
 
     @property
     def mixed(self) -> bool:
@@ -156,13 +160,17 @@ class Packing:
     @property
     def _tells_time(self) -> bool:
         """Whether the times of all rows go to every instance."""
-        return self.disorder.divisible and not self.disorder.told
+        return self._divided and not self.disorder.told
+
+    @property
+    def _divided(self) -> bool:
+        return self.disorder.divisible and not self.whole
 
     def _without_invalid(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the rows that can be used, and the others with the reason."""
         times = table.column(self.disorder.time)
         missing = np.zeros(table.num_rows, np.bool_)
-        if self.disorder.divisible:
+        if self._divided:
             missing = invalid_times(times)
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:

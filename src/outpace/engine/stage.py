@@ -8,7 +8,8 @@ batch that is run again gives the same. Between two batches the state of an inst
 bytes.
 
 A stage is the whole operator, or one part of it: the front alone orders, numbers and splits events;
-instances match windows; the back merges what they found.
+instances match windows; the back merges what they found. The operators of several queries are one
+stage, too (`group_stage`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from outpace.engine.codec.table import write_table
 from outpace.engine.codec.times import read_times
 from outpace.engine.event import no_events
 from outpace.engine.front import Front
+from outpace.engine.group_stage import GroupSpec, GroupStage
 from outpace.engine.instance import Instance
 from outpace.engine.match.bits import BITS
 from outpace.engine.match.contract import Matcher
@@ -59,6 +61,7 @@ class StagePart(Enum):
     FRONT = "order + split"
     INSTANCE = "match"
     BACK = "merge"
+    GROUP = "order + match of all"
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class StageSpec:
     instances
         How many there are.
     operator
-        The operator.
+        The operator, or those of several queries.
     identity
         A text that tells what it computes; a state is only read by a stage with the same.
     partitions
@@ -81,7 +84,7 @@ class StageSpec:
 
     part: StagePart
     instances: int
-    operator: OperatorSpec
+    operator: OperatorSpec | GroupSpec
     identity: str
     partitions: int = 1
 
@@ -93,18 +96,22 @@ class StageSpec:
     @property
     def matcher(self) -> Matcher | None:
         """What its instances match with, so that it can be compiled before it is worth it."""
-        matches = self.part in (StagePart.WHOLE, StagePart.INSTANCE)
+        matches = self.part in (StagePart.WHOLE, StagePart.INSTANCE, StagePart.GROUP)
         return self.operator.matcher if matches else None
 
     @property
     def clocked(self) -> bool:
         """Whether its instances go by the time of batches, and ask for timers."""
+        if isinstance(self.operator, GroupSpec):
+            return self.operator.clocked
         takes_events = self.part in (StagePart.WHOLE, StagePart.FRONT)
         disorder = self.operator.disorder
         return takes_events and disorder is not None and disorder.value.clocked
 
     def make(self, number: int = 0) -> Stage:
         """Return a new instance, of a number."""
+        if isinstance(self.operator, GroupSpec):
+            return GroupStage(self.operator, number)
         if self.part is StagePart.WHOLE:
             return WholeStage(self.operator, number)
         return _STAGES[self.part](self.operator)
@@ -355,7 +362,7 @@ class BackStage:
         return [*_emitted(emit), Cell(CellKind.PULSE, watermark=emit.watermark)]
 
 
-Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage
+Stage: TypeAlias = WholeStage | FrontStage | InstanceStage | BackStage | GroupStage
 
 _STAGES: dict[StagePart, Callable[[OperatorSpec], Stage]] = {
     StagePart.FRONT: FrontStage,
@@ -417,7 +424,7 @@ def run_step(
         taken = cell.kind in stage.takes
         (mine if taken else reports if cell.kind is CellKind.REPORT else others).append(cell)
     taken_cells = in_order(mine)
-    if isinstance(stage, WholeStage | FrontStage):
+    if isinstance(stage, WholeStage | FrontStage | GroupStage):
         given = stage.step(taken_cells, now)
     else:
         given = stage.step(taken_cells)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from outpace.errors import BindError
+from outpace.errors import BindError, OutpaceError
 from outpace.pattern.query import Query, checked_query
 
 
@@ -40,6 +42,17 @@ class QueryGroup:
     def names(self) -> tuple[str, ...]:
         """The names of the queries, which their results come by."""
         return tuple(query.name for query in self.queries)
+
+
+@contextmanager
+def told_of(query: Query) -> Iterator[None]:
+    """Let errors say which query of a group they are of."""
+    try:
+        yield
+    except OutpaceError as error:
+        place = f"query '{query.name}'"
+        error.where = place if error.where is None else f"{place}: {error.where}"
+        raise
 
 
 def group(*queries: Query) -> QueryGroup:

@@ -16,7 +16,7 @@ _AGAIN: Final = 10
 
 
 class LateEvents:
-    """Counts the events that a query drops.
+    """Counts the events that a query drops, or several that share what is counted.
 
     Examples
     --------
@@ -27,9 +27,11 @@ class LateEvents:
     >>> dropped.count(5)
     """
 
-    def __init__(self, query: Query) -> None:
-        self._name = query.name
-        nodes = () if query.tree is None else ast.walk(query.tree)
+    def __init__(self, *queries: Query) -> None:
+        first, *others = (f"'{query.name}'" for query in queries)
+        self._who = f"queries {first} and {len(others)} more" if others else f"query {first}"
+        trees = (query.tree for query in queries if query.tree is not None)
+        nodes = (node for tree in trees for node in ast.walk(tree))
         self._negated = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, ast.Not)))
         self._count = 0
         self._last_count = 0
@@ -41,7 +43,7 @@ class LateEvents:
             return None
         self._last_count = self._count
         events = "1 event was" if self._count == 1 else f"{self._count} events were"
-        text = f"query '{self._name}': {events} late and dropped so far"
+        text = f"{self._who}: {events} late and dropped so far"
         if self._negated:
             names = ", ".join(f"!{name}" for name in self._negated)
             text += f"; with {names} in the pattern, matches may be FALSE ALARMS"

@@ -51,7 +51,9 @@ class StreamPlan(Crossing):
     @property
     def operator(self) -> OperatorSpec:
         """The operator that the stages are parts of."""
-        return self.stages[0].operator
+        operator = self.stages[0].operator
+        assert isinstance(operator, OperatorSpec)
+        return operator
 
     @property
     def timed_out(self) -> pa.Schema:
@@ -251,7 +253,7 @@ def _of_sources(sources: tuple[str, ...] | None) -> str:
 
 def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     """Return the stages of an operator."""
-    query, identity = operator.query, _identity(operator)
+    query, identity = operator.query, identity_of(operator)
     by_key = bool(operator.bound.partition_by)
     assert operator.disorder is not None
     # What decides from all events has them in one place, whatever their keys.
@@ -273,7 +275,7 @@ def _stages(operator: OperatorSpec, partitions: int) -> tuple[StageSpec, ...]:
     return (StageSpec(StagePart.WHOLE, count if keyed else 1, operator, identity),)
 
 
-def _identity(operator: OperatorSpec) -> str:
+def identity_of(operator: OperatorSpec) -> str:
     """Return what tells the states of different queries apart; those of users count by name."""
     if operator.task is not None:
         read = fingerprint(operator.task.bound)

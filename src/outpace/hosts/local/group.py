@@ -83,7 +83,7 @@ class GroupMatcher:
 
     def push(self, data: TableLike) -> Results:
         """Take the next rows and return the matches that became final, by the names of queries."""
-        table = to_arrow(data, self._group.queries[0], self._schema)
+        table = to_arrow(data, schema=self._schema)
         if self._operator is None:
             self.bind(table.schema)
         assert self._schema is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -20,8 +21,9 @@ from pyspark.sql.streaming.listener import (
 )
 
 from outpace.engine.codec.cell import COUNTERS
+from outpace.pattern.disorder import InOrder, Late
+from outpace.pattern.query import Query
 from outpace.plan.late_events import LateEvents
-from outpace.plan.stream import StreamPlan
 
 _LOG: Final = logging.getLogger("outpace.spark")
 
@@ -32,11 +34,11 @@ class LateListener(StreamingQueryListener):
     def __init__(self) -> None:
         self._queries: dict[str, LateEvents] = {}
 
-    def expect(self, name: str, plan: StreamPlan) -> None:
-        """Listen to what a query reports under a name."""
-        if not plan.packing.disorder.late.drops:
-            return
-        self._queries[name] = LateEvents(plan.bound.query)
+    def expect(self, name: str, queries: Sequence[Query]) -> None:
+        """Listen to what a query reports under a name, or several together."""
+        disorders = [query.order_of_arrival or InOrder() for query in queries]
+        if any(Late(disorder.late).drops for disorder in disorders):
+            self._queries[name] = LateEvents(*queries)
 
     def count(self, name: str, late: int) -> None:
         """Count events that came late, and warn where that is news."""
@@ -63,20 +65,20 @@ class LateListener(StreamingQueryListener):
 _listeners: WeakKeyDictionary[SparkSession, LateListener] = WeakKeyDictionary()
 
 
-def warn_of_late_events(session: SparkSession, name: str, plan: StreamPlan) -> None:
-    """Warn on the driver when a query drops events that came late.
+def warn_of_late_events(session: SparkSession, name: str, queries: Sequence[Query]) -> None:
+    """Warn on the driver when a query drops events that came late, or one of several.
 
     Parameters
     ----------
     session
         Where the query will run. With Spark Connect nothing is done: the thread of a listener there
         keeps a program from ending, so only `op.spark.metrics.watch` asks for one.
-    name, plan
-        What the query reports under, and how it runs.
+    name, queries
+        What is reported under, and by whom.
     """
     if not isinstance(session, SparkSession):
         return
     if session not in _listeners:
         _listeners[session] = LateListener()
         session.streams.addListener(_listeners[session])
-    _listeners[session].expect(name, plan)
+    _listeners[session].expect(name, queries)

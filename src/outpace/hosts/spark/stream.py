@@ -12,7 +12,7 @@ import datetime
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -45,7 +45,9 @@ from outpace.hosts.spark.stages import (
     unpack_all,
 )
 from outpace.pattern.disorder import KSlack, Punctuation
+from outpace.pattern.group import QueryGroup
 from outpace.pattern.query import Query
+from outpace.plan.group import GroupPlan, plan_group
 from outpace.plan.stream import StreamPlan, plan_stream
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -132,11 +134,7 @@ class _Chain:
     cells: DataFrame
 
     def rows(self, kind: CellKind, output: pa.Schema) -> DataFrame:
-        chosen = self.cells.filter(sf.col("kind") == int(kind)).select("block")
-        blocks = with_schema(chosen, StructType([_CELLS["block"]]))
-        title = f"outpace {self.plan.bound.query.name}: {kind.name.lower()}"
-        given = pa.schema([CELLS.field("block")])
-        return map_rows(blocks, named(title, unpack, output), given, output)
+        return _unpacked(self.cells, kind, self.plan.bound.query.name, output)
 
     def outputs(self) -> DataFrame:
         plan = self.plan
@@ -177,9 +175,34 @@ def _chain(
     query = _with_clock(frame, query, before)
     partitions = _check_session(frame)
     plan = plan_stream(query, schema, partitions, timeouts=timeouts, sources=sources)
+    return _Chain(plan, _cells(frame, plan, query.name, [query]))
+
+
+def plan_group_frame(frame: DataFrame, group: QueryGroup) -> GroupPlan:
+    """Return how several queries would run on a stream."""
+    before = _chains.get(frame)
+    queries = tuple(_with_clock(frame, query, before) for query in group.queries)
+    return plan_group(QueryGroup(queries), _input_schema(frame, before), _check_session(frame))
+
+
+def match_group(frame: DataFrame, group: QueryGroup) -> DataFrame:
+    """Find the matches of several queries in a stream, which is read and ordered once.
+
+    The column `query` says whose a row is; others have NULL where the query has no such column.
+    """
+    plan = plan_group_frame(frame, group)
+    cells = _cells(frame, plan, plan.name, plan.operators.queries)
+    return _unpacked(cells, CellKind.MATCHES, plan.name, plan.output)
+
+
+def _cells(
+    frame: DataFrame, plan: StreamPlan | GroupPlan, name: str, queries: Sequence[Query]
+) -> DataFrame:
+    """Return what the stages of a plan give, as Spark runs them."""
+    before, partitions = _chains.get(frame), _partitions(frame)
     places = [labels(spec.instances, partitions) for spec in plan.stages]
     pack = PackTask(PlanPart(plan.packing), places[0])
-    title = f"outpace {query.name}: pack"
+    title = f"outpace {name}: pack"
     if before is not None:
         timed = before.plan.shows_time_in(plan.packing.disorder.time)
         cells = _map_cells(before.cells, named(title, pack_matches, pack, timed))
@@ -193,12 +216,12 @@ def _chain(
         # One instance is the same wherever it is; where several are depends on how many places.
         stage = replace(spec, partitions=partitions if spec.instances > 1 else 1)
         processor = StageProcessor(PlanPart(stage), place + 1, places[place], behind)
-        grouped = _by_instance(cells, f"outpace {query.name}: {spec.name}")
+        grouped = _by_instance(cells, f"outpace {name}: {spec.name}")
         # A stage with a clock makes Spark run batches without events, which others need not pay.
         clock = "ProcessingTime" if spec.clocked else "None"
         stepped = grouped.transformWithStateInPandas(processor, _CELLS, "Append", clock)
         cells = with_schema(stepped, _CELLS)
-    return _Chain(plan, _observed(cells, plan))
+    return _observed(cells, plan, name, queries)
 
 
 def _input_schema(frame: DataFrame, before: _Chain | None) -> pa.Schema:
@@ -252,7 +275,7 @@ def _check_session(frame: DataFrame) -> int:
             detail=f"{_PROVIDER} is {conf.get(_PROVIDER, None) or 'not set'}",
             hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}")',
         )
-    partitions = int(str(conf.get(_PARTITIONS)))
+    partitions = _partitions(frame)
     if partitions > _PARTITIONS_MANY:
         warnings.warn(
             f"{_PARTITIONS} is {partitions}: every one costs time in every batch; set it to about "
@@ -260,6 +283,19 @@ def _check_session(frame: DataFrame) -> int:
             stacklevel=4,
         )
     return partitions
+
+
+def _partitions(frame: DataFrame) -> int:
+    return int(str(frame.sparkSession.conf.get(_PARTITIONS)))
+
+
+def _unpacked(cells: DataFrame, kind: CellKind, name: str, output: pa.Schema) -> DataFrame:
+    """Return the rows of the cells of one kind."""
+    chosen = cells.filter(sf.col("kind") == int(kind)).select("block")
+    blocks = with_schema(chosen, StructType([_CELLS["block"]]))
+    title = f"outpace {name}: {kind.name.lower()}"
+    given = pa.schema([CELLS.field("block")])
+    return map_rows(blocks, named(title, unpack, output), given, output)
 
 
 def _by_instance(cells: DataFrame, title: str) -> GroupedData:
@@ -281,12 +317,14 @@ def named(title: str, change: Callable[..., Iterator[pa.RecordBatch]], *given: o
     return step
 
 
-def _observed(cells: DataFrame, plan: StreamPlan) -> DataFrame:
+def _observed(
+    cells: DataFrame, plan: StreamPlan | GroupPlan, name: str, queries: Sequence[Query]
+) -> DataFrame:
     """Let Spark collect the reports of every stage; `outpace.hosts.spark.metrics` reads them.
 
     A sum for each counter would cost a tenth of a second in every batch.
     """
     chain = BEHIND.join(["pack", *(spec.name for spec in plan.stages)])
-    name = f"{OBSERVED}:{plan.bound.query.name}:{next(_numbers)}"
-    warn_of_late_events(cells.sparkSession, name, plan)
-    return with_schema(cells.observe(name, sf.collect_list("report").alias(chain)), _CELLS)
+    reported = f"{OBSERVED}:{name}:{next(_numbers)}"
+    warn_of_late_events(cells.sparkSession, reported, queries)
+    return with_schema(cells.observe(reported, sf.collect_list("report").alias(chain)), _CELLS)

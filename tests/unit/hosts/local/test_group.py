@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.grouped import SCHEMA, drawn_pieces, drawn_query
 
 import outpace as op
-
-SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
 
 
 def single(name: str, slack: int = 0) -> op.Query:
@@ -73,15 +72,55 @@ def test_bad_groups_are_refused() -> None:
         op.resume(op.group(single("a")), op.open(single("a")).state())
 
 
-def test_after_an_error_nothing_more_is_taken() -> None:
+def test_a_condition_on_rows_that_fails_leaves_the_group_as_it_was() -> None:
     wrong = single("wrong").define(A="CAST(key AS INT) > 1", B="v = 2")
-    group = op.open(op.group(single("right"), wrong), schema=SCHEMA)
-    queried, state = op.group(single("right"), wrong), group.state()
-    with pytest.raises(op.DataError):
+    group = op.open(op.group(single("right"), wrong, single("other", 3)))
+    with pytest.raises(op.DataError) as caught:
         group.push(rows((1, 1), (2, 2), (9, 0)))
+    assert caught.value.where is not None
+    assert caught.value.where.startswith("query 'wrong': ")
+    fine = pa.Table.from_pylist([{"ts": t, "key": "7", "v": t} for t in (1, 2, 9)], SCHEMA)
+    assert {name: table.num_rows for name, table in group.push(fine).items()} == {
+        "right": 1,
+        "wrong": 1,
+        "other": 1,
+    }
+
+
+def test_after_an_error_within_a_match_nothing_more_is_taken() -> None:
+    wrong = single("wrong").measures(n="CAST(A.key AS INT)")
+    queried = op.group(single("right"), wrong)
+    group = op.open(queried, schema=SCHEMA)
+    state = group.state()
+    with pytest.raises(op.DataError) as caught:
+        group.push(rows((1, 1), (2, 2), (9, 0)))
+    assert caught.value.where is not None
+    assert caught.value.where.startswith("query 'wrong'")
+    with pytest.raises(op.DataError, match="an earlier push failed"):
+        group.push(rows((10, 0)))
     group = op.resume(queried, state)
-    fine = pa.Table.from_pylist([{"ts": 1, "key": "7", "v": 1}], SCHEMA)
-    assert {table.num_rows for table in group.push(fine).values()} == {0}
+    assert group.push(rows((1, 1)))["right"].num_rows == 0
+
+
+def test_an_error_of_a_query_says_which() -> None:
+    wrong = single("wrong").measures(n="A.nothing")
+    for act in (
+        lambda: op.open(op.group(single("right"), wrong), schema=SCHEMA),
+        lambda: op.match(rows((1, 1)), op.group(single("right"), wrong)),
+    ):
+        with pytest.raises(op.BindError) as caught:
+            act()
+        assert caught.value.where == "query 'wrong': measure n"
+
+
+def test_a_table_gives_a_table_for_each_query() -> None:
+    found = op.match(rows((1, 1), (2, 2)), op.group(single("a"), single("b").define(A="v = 2")))
+    assert {name: table.to_pylist() for name, table in found.items()} == {
+        "a": [{"first": 1, "last": 2}],
+        "b": [],
+    }
+    with pytest.raises(op.UnsupportedError, match="has no progress"):
+        op.match(rows((1, 1)), op.group(single("a")), progress=True)  # type: ignore[call-overload]
 
 
 def test_after_a_row_that_cannot_be_used_the_group_goes_on() -> None:
@@ -95,58 +134,14 @@ def test_after_a_row_that_cannot_be_used_the_group_goes_on() -> None:
     assert {name: table.num_rows for name, table in found.items()} == dict.fromkeys(found, 1)
 
 
-PATTERNS = [
-    ("A B+", {"B": "v > A.v"}),
-    ("A -> !B", {"A": "v > 3", "B": "v < 3"}),
-    ("A ->> B", {"A": "v = 2", "B": "v > A.v"}),
-    ("A -> B", {"A": "v > 6", "B": "v < 2"}),
-    ("A B*", {"A": "v > 2", "B": "v < PREV(v)"}),
-]
-
-
-def drawn_query(random: Random, name: str) -> op.Query:
-    pattern, conditions = random.choice(PATTERNS)
-    query = op.Query(name).order_by("ts").pattern(pattern).define(**conditions)
-    query = query.measures(times="ARRAY_AGG(ts)", number="MATCH_NUMBER()", id="MATCH_ID()")
-    query = query.within(random.randint(1, 9))
-    if random.random() < 0.5:
-        query = query.partition_by("key")
-    if random.random() < 0.3:
-        query = query.skip_to_next_row()
-    if random.random() < 0.3:
-        windows = [op.windows.time(10, slide=5), op.windows.count(6, slide=3)]
-        query = query.over(random.choice(windows), numbered=random.random() < 0.5)
-    settings: dict[str, object] = {"late": random.choice(["drop", "side", "pass"])}
-    if random.random() < 0.2:
-        settings |= {"ahead": 20, "invalid": "quarantine"}
-    if random.random() < 0.1:
-        settings |= {"late": "correct", "horizon": 9}
-    kinds = [
-        op.KSlack(random.randint(0, 5), **settings),
-        op.KSlack(random.randint(0, 5), **settings),
-        op.MPKSlack(**settings),
-        op.Punctuation(**settings),
-        op.InOrder(**settings),
-        op.LDOP(window=10, **settings),
-    ]
-    return query.disorder(random.choice(kinds))
-
-
 @given(st.integers(0, 1 << 32))
 def test_each_query_gives_what_it_gives_alone(seed: int) -> None:
     random = Random(seed)
     queries = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
-    time, events = 0, []
-    for _ in range(random.randint(2, 20)):
-        time += random.choice([0, 1, 1, 3])
-        events.append({"ts": time, "key": random.choice("uvw"), "v": random.randrange(8)})
-    events.sort(key=lambda one: one["ts"] + random.randint(0, 8))
     queried = op.group(*queries)
     group = op.open(queried)
     alone = {query.name: op.open(query) for query in queries}
-    while events:
-        size = random.randint(1, 9)
-        piece, events = pa.Table.from_pylist(events[:size], SCHEMA), events[size:]
+    for piece in drawn_pieces(random):
         found = group.push(piece)
         for name, matcher in alone.items():
             assert found[name].equals(matcher.push(piece))

@@ -7,7 +7,6 @@ import pytest
 
 import outpace as op
 from outpace.hosts.spark.late import LateListener
-from outpace.plan.stream import plan_stream
 
 SCHEMA = pa.schema({"ts": pa.int64(), "kind": pa.string()})
 BASE = op.Query("alarm").order_by("ts").define(B="kind = 'b'").within(5)
@@ -15,7 +14,7 @@ BASE = op.Query("alarm").order_by("ts").define(B="kind = 'b'").within(5)
 
 def test_a_query_that_loses_events_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
     listener = LateListener()
-    listener.expect("outpace:alarm:1", plan_stream(BASE.pattern("A -> B"), SCHEMA, 1))
+    listener.expect("outpace:alarm:1", [BASE.pattern("A -> B")])
     for late in (0, 1, 2, 6, 1, 0, 80, 9):
         listener.count("outpace:alarm:1", late)
     listener.count("outpace:other:2", 5)
@@ -28,7 +27,7 @@ def test_a_query_that_loses_events_says_how_many(caplog: pytest.LogCaptureFixtur
 
 def test_a_negation_makes_it_worse(caplog: pytest.LogCaptureFixture) -> None:
     listener = LateListener()
-    listener.expect("one", plan_stream(BASE.pattern("A -> !B"), SCHEMA, 1))
+    listener.expect("one", [BASE.pattern("A -> !B")])
     listener.count("one", 30)
     (said,) = caplog.messages
     assert "30 events were late" in said
@@ -41,6 +40,6 @@ def test_events_that_are_not_dropped_are_no_news(
 ) -> None:
     listener = LateListener()
     query = BASE.pattern("A -> !B").disorder(op.KSlack(2, late=late))
-    listener.expect("one", plan_stream(query, SCHEMA, 1))
+    listener.expect("one", [query])
     listener.count("one", 30)
     assert not caplog.messages

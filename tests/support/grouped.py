@@ -1,0 +1,63 @@
+"""Groups of queries for tests, and events out of order that come in pieces."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+
+import outpace as op
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
+
+PATTERNS = [
+    ("A B+", {"B": "v > A.v"}),
+    ("A -> !B", {"A": "v > 3", "B": "v < 3"}),
+    ("A ->> B", {"A": "v = 2", "B": "v > A.v"}),
+    ("A -> B", {"A": "v > 6", "B": "v < 2"}),
+    ("A B*", {"A": "v > 2", "B": "v < PREV(v)"}),
+]
+
+
+def drawn_query(random: Random, name: str) -> op.Query:
+    """A query of any kind, with any disorder."""
+    pattern, conditions = random.choice(PATTERNS)
+    query = op.Query(name).order_by("ts").pattern(pattern).define(**conditions)
+    query = query.measures(times="ARRAY_AGG(ts)", number="MATCH_NUMBER()", id="MATCH_ID()")
+    query = query.within(random.randint(1, 9))
+    if random.random() < 0.5:
+        query = query.partition_by("key")
+    if random.random() < 0.3:
+        query = query.skip_to_next_row()
+    if random.random() < 0.3:
+        windows = [op.windows.time(10, slide=5), op.windows.count(6, slide=3)]
+        query = query.over(random.choice(windows), numbered=random.random() < 0.5)
+    settings: dict[str, object] = {"late": random.choice(["drop", "side", "pass"])}
+    if random.random() < 0.2:
+        settings |= {"ahead": 20, "invalid": "quarantine"}
+    if random.random() < 0.1:
+        settings |= {"late": "correct", "horizon": 9}
+    kinds = [
+        op.KSlack(random.randint(0, 5), **settings),
+        op.KSlack(random.randint(0, 5), **settings),
+        op.MPKSlack(**settings),
+        op.Punctuation(**settings),
+        op.InOrder(**settings),
+        op.LDOP(window=10, **settings),
+    ]
+    return query.disorder(random.choice(kinds))
+
+
+def drawn_pieces(random: Random) -> list[pa.Table]:
+    """Events, of which some come late, in pieces."""
+    time, events = 0, []
+    for _ in range(random.randint(2, 20)):
+        time += random.choice([0, 1, 1, 3])
+        events.append({"ts": time, "key": random.choice("uvw"), "v": random.randrange(8)})
+    events.sort(key=lambda one: one["ts"] + random.randint(0, 8))
+    pieces = []
+    while events:
+        size = random.randint(1, 9)
+        pieces.append(pa.Table.from_pylist(events[:size], SCHEMA))
+        events = events[size:]
+    return pieces

@@ -1,0 +1,107 @@
+"""Queries that share a stream of micro-batches find what they find in process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.grouped import SCHEMA, drawn_pieces, drawn_query
+from support.properties import examples
+
+import outpace as op
+from outpace.engine.codec.cell import CellKind
+from outpace.engine.codec.table import read_table
+from outpace.engine.stage import restore_stage, run_step, save_stage
+from outpace.plan.group import GroupPlan, plan_group
+
+RISE = op.Query("rise").partition_by("key").order_by("ts").pattern("A B").define(B="v > A.v")
+LOW = op.Query("low").order_by("ts").pattern("A").define(A="v < 1")
+
+
+def streamed(plan: GroupPlan, pieces: list[pa.Table]) -> Counter[str]:
+    """Let the stage take pieces, one batch each, saved and read again between them."""
+    (spec,) = plan.stages
+    states: list[bytes | None] = [None] * spec.instances
+    found: Counter[str] = Counter()
+    for piece in pieces:
+        cells = [cell for cell in plan.packing.pack(piece) if cell.kind is CellKind.EVENTS]
+        for number, state in enumerate(states):
+            stage = restore_stage(spec, state, number)
+            own = [cell for cell in cells if cell.instance == number]
+            for cell in run_step(stage, own, number, 1):
+                found.update(map(shown, read_table(pa.py_buffer(cell.block)).to_pylist()))
+            states[number] = save_stage(spec, stage)
+    return found
+
+
+def in_process(group: op.QueryGroup, plan: GroupPlan, pieces: list[pa.Table]) -> Counter[str]:
+    matcher, nothing = op.open(group), dict.fromkeys(plan.output.names)
+    found = ((name, table) for piece in pieces for name, table in matcher.push(piece).items())
+    rows = (nothing | {"query": name} | row for name, table in found for row in table.to_pylist())
+    return Counter(map(shown, rows))
+
+
+def shown(row: dict[str, object]) -> str:
+    """A row without the id, which tells the instance that took the events."""
+    return repr({name: value for name, value in row.items() if name != "id"})
+
+
+@examples(15)
+@given(st.integers(0, 1 << 32), st.booleans())
+def test_every_group_finds_what_it_finds_in_process(seed: int, keyed: bool) -> None:
+    random = Random(seed)
+    queries = [drawn_query(random, f"q{number}") for number in range(random.randint(1, 3))]
+    if keyed:
+        queries = [one.partition_by("key").disorder(op.KSlack(seed % 5)) for one in queries]
+    group, pieces = op.group(*queries), drawn_pieces(random)
+    plan = plan_group(group, SCHEMA, 3)
+    assert streamed(plan, pieces) == in_process(group, plan, pieces)
+
+
+def test_queries_that_agree_on_the_key_are_divided_by_it() -> None:
+    def instances(*queries: op.Query) -> int:
+        return plan_group(op.group(*queries), SCHEMA, 3).stages[0].instances
+
+    other = op.Query("other").partition_by("key").order_by("ts").pattern("A").define(A="v = 1")
+    assert instances(RISE, other) == 3
+    assert instances(RISE, other.disorder(op.KSlack(2))) == 3
+    assert instances(RISE, other.partition_by()) == 1
+    assert instances(RISE, other.disorder(op.MPKSlack())) == 1
+    assert instances(RISE, other.disorder(op.InOrder(ahead=5))) == 1
+    assert instances(RISE, other.over(op.windows.count(5), numbered=True)) == 1
+
+
+def test_only_what_is_read_crosses_and_what_is_explained_says_where_it_goes() -> None:
+    schema = SCHEMA.append(pa.field("unused", pa.string()))
+    plan = plan_group(op.group(RISE, LOW), schema, 3)
+    assert plan.columns == ("ts", "key", "v")
+    assert "  2. order + match of all: 1 instance" in plan.lines()
+    assert (
+        "  2. order + match of all: 3 instances, by key"
+        in plan_group(op.group(RISE), schema, 3).lines()
+    )
+
+
+def test_the_state_of_another_group_is_refused() -> None:
+    def stage(*queries: op.Query) -> GroupPlan:
+        return plan_group(op.group(*queries), SCHEMA, 1)
+
+    (spec,), (other,) = stage(RISE, LOW).stages, stage(RISE, LOW.define(A="v < 2")).stages
+    state = save_stage(spec, spec.make())
+    assert restore_stage(spec, state)
+    with pytest.raises(op.StateError, match="belongs to another query"):
+        restore_stage(other, state)
+
+
+def test_columns_of_one_name_have_one_type() -> None:
+    text = op.Query("text").order_by("ts").pattern("A").measures(n="A.key")
+    number = op.Query("number").order_by("ts").pattern("A").measures(n="A.v")
+    with pytest.raises(op.BindError, match="'n' has two types") as caught:
+        plan_group(op.group(text, number), SCHEMA, 1)
+    assert caught.value.detail == "varchar in 'text', bigint in 'number'"
+    with pytest.raises(op.BindError, match="hides which query a row is of"):
+        plan_group(op.group(text.measures(query="1")), SCHEMA, 1)
