@@ -10,6 +10,9 @@ import typer
 
 from outpace.errors import BindError
 
+QueryFiles = Annotated[
+    list[Path], typer.Argument(help="A .sql or .py file; several are run over one stream.")
+]
 QueryFile = Annotated[Path, typer.Argument(help="A .sql or .py file.")]
 Dialect = Annotated[str, typer.Option(help="What the SQL is written in.")]
 Name = Annotated[str | None, typer.Option(help="Which query of a .py file is meant.")]

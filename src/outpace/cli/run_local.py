@@ -141,12 +141,12 @@ def found_in_process(request: Query | SqlText, inputs: Sequence[Input]) -> Table
 
 
 @contextmanager
-def pandas_left_out(query: Path) -> Iterator[None]:
+def pandas_left_out(*queries: Path) -> Iterator[None]:
     """Let Arrow not load pandas, which it does to know its objects and which takes long.
 
     SQL brings no such objects. A Python file may, and then nothing is left out.
     """
-    if query.suffix.lower() == ".py":
+    if any(query.suffix.lower() == ".py" for query in queries):
         yield
         return
     sys.meta_path.insert(0, _NoPandas)

@@ -1,4 +1,4 @@
-"""The query file of `outpace run`: SQL, or a Python program that builds one query.
+"""Query files: SQL, or a Python program that builds one query.
 
 SQL is parsed, never evaluated. A Python file is the user's own program: it runs because the user
 names it on the command line, as `python query.py` would. Errors name the file and the line.
@@ -9,18 +9,28 @@ from __future__ import annotations
 import runpy
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from outpace.errors import BindError, DataError, OutpaceError, Span, did_you_mean
+from outpace.errors import (
+    BindError,
+    DataError,
+    OutpaceError,
+    Span,
+    UnsupportedError,
+    did_you_mean,
+)
 from outpace.files.small_file import read_small
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import OWN
 from outpace.statement.split import MOST_NESTED, Statement, split
+
+Result = TypeVar("Result")
 
 #: How large a file with a statement may be.
 _BYTES_MAX: Final = 2**22
@@ -72,6 +82,29 @@ class SqlText:
         return places[0] if places else None
 
 
+@dataclass(frozen=True, slots=True)
+class QueryFiles:
+    """Queries over one stream, and the files that they come from."""
+
+    files: tuple[tuple[Path, Query], ...]
+
+    def each(self, look: Callable[[Query], Result]) -> list[Result]:
+        """Return what is found out of each query; an error says which file it is of."""
+        found = []
+        for path, query in self.files:
+            try:
+                found.append(look(query))
+            except OutpaceError as error:
+                error.where = f"{path}: {error.where}" if error.where else str(path)
+                raise
+        return found
+
+    def changed(self, change: Callable[[Query], Query]) -> QueryFiles:
+        """Return the queries, each changed."""
+        paths = (path for path, _ in self.files)
+        return QueryFiles(tuple(zip(paths, self.each(change), strict=True)))
+
+
 @lru_cache(maxsize=1)
 def _split(text: str, dialect: str) -> Statement:
     return split(text, dialect, database="spark")
@@ -98,6 +131,41 @@ def read_query(path: Path, *, name: str | None = None, dialect: str = "outpace")
     if name is not None:
         raise BindError("--name chooses a query of a Python file", hint="SQL has only one")
     return _from_sql(path, dialect)
+
+
+def read_queries(
+    paths: Sequence[Path], *, name: str | None = None, dialect: str = "outpace"
+) -> Query | SqlText | QueryFiles:
+    """Read the query file, or several for one stream, which give a query each.
+
+    Parameters
+    ----------
+    paths
+        The files.
+    name, dialect
+        As in `read_query`.
+    """
+    first, *others = paths
+    if not others:
+        return read_query(first, name=name, dialect=dialect)
+    if name is not None:
+        raise BindError("--name goes with one query file", hint="leave it out, or the other files")
+    files: dict[str, tuple[Path, Query]] = {}
+    for path in paths:
+        query = read_query(path, dialect=dialect)
+        if isinstance(query, SqlText):
+            raise UnsupportedError(
+                "a statement does not run together with other queries",
+                where=str(path),
+                hint="write the MATCH_RECOGNIZE clause alone, or run it by itself",
+            )
+        if query.name in files:
+            raise BindError(
+                f"'{files[query.name][0]}' and '{path}' have queries of one name, '{query.name}'",
+                hint="results come by name: SQL has that of its file, Python that of op.Query",
+            )
+        files[query.name] = path, query
+    return QueryFiles(tuple(files.values()))
 
 
 def _from_sql(path: Path, dialect: str) -> Query | SqlText:

@@ -25,7 +25,7 @@ from rich.text import Text
 from outpace.cli import options
 from outpace.cli.run_input import TextOptions
 from outpace.cli.run_local import pandas_left_out
-from outpace.cli.run_query import read_query
+from outpace.cli.run_query import QueryFiles, SqlText, read_queries
 from outpace.cli.stream_input import input_of, spark_path
 from outpace.cli.stream_local import feed_of, run_in_process, why_spark
 from outpace.cli.stream_output import (
@@ -97,7 +97,7 @@ TimedOutTo = Annotated[
 
 
 def stream(
-    query: options.QueryFile,
+    query: options.QueryFiles,
     source: From = None,
     from_format: FromFormat = None,
     option: SourceOption = None,
@@ -149,13 +149,19 @@ def stream(
 ) -> None:
     """Run a query over a stream; Ctrl-C stops it. With an output, the same command goes on.
 
+    Several queries read the stream once, and the column query says whose a row is; then there are
+    neither side outputs nor sources nor a recording.
+
     A clause or a query over a small source runs in process if its rows go to the console. A folder
     or another output, --checkpoint, --source, side outputs, --metrics-port and statements need
     Spark. Only a stream in process is recorded.
     """
     settings = options.pairs(conf, "--conf")
     timing = trigger_of(trigger)
-    request = read_query(query, name=name, dialect=dialect)
+    request = read_queries(query, name=name, dialect=dialect)
+    if record is not None and isinstance(request, QueryFiles):
+        raise UnsupportedError("queries that run together are not recorded", hint="run one of them")
+    called = query[0].stem if len(query) == 1 else f"{query[0].stem} and {len(query) - 1} more"
     additions = Additions(
         disorder_of(slack, disorder),
         late_to is not None,
@@ -194,12 +200,16 @@ def stream(
         )
         if reason is None:
             feed = feed_of(read, columns)
-            assert isinstance(request, Query)
+            assert not isinstance(request, SqlText)
+            if isinstance(request, QueryFiles):
+                changed: Query | QueryFiles = request.changed(additions.of)
+            else:
+                changed = additions.of(request)
             assert isinstance(output, ConsoleWriter)
             assert not isinstance(feed, str)
             _say(messages, "in process: the stream cannot be resumed; --spark runs it on Spark")
-            with pandas_left_out(query), stop:
-                run_in_process(additions.of(request), feed, output, timing, stop, messages, record)
+            with pandas_left_out(*query), stop:
+                run_in_process(changed, feed, output, timing, stop, messages, record)
             return
     if record is not None:
         raise UnsupportedError(
@@ -219,7 +229,7 @@ def stream(
         with (
             _ended_together(stop, kept, messages),
             own_session(
-                f"outpace stream {query.name}",
+                f"outpace stream {called}",
                 master=master,
                 remote=remote,
                 conf={
@@ -235,7 +245,7 @@ def stream(
                 return
             with _watching(session, metrics_port, messages):
                 frame = _counted(found(session, request, read, additions), sides=additions.sides)
-                _run(session, frame, sink, kept, query.stem, timing, stop, messages)
+                _run(session, frame, sink, kept, called, timing, stop, messages)
 
 
 def _why_spark(

@@ -19,22 +19,26 @@ from rich.text import Text
 
 from outpace.cli.run_input import DataFormat, TextOptions
 from outpace.cli.run_local import BYTES_MAX, TableResult, is_plain, read_table
-from outpace.cli.run_query import SqlText
+from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import EVENTS, LOG, StreamInput, local_files, looked_at
 from outpace.cli.stream_output import ConsoleWriter
-from outpace.cli.stream_query import Additions
+from outpace.cli.stream_query import Additions, Request
 from outpace.cli.stream_status import status_view
 from outpace.cli.stream_stop import StopRequest
 from outpace.cli.top_view import amount, seconds
+from outpace.engine.group_table import joined_rows, joined_schema
+from outpace.engine.order.contract import OrderCounters
 from outpace.files.parquet import check_same
 from outpace.hosts.clock import clock_time
-from outpace.hosts.local.stream import open_query
+from outpace.hosts.local.group import Results
+from outpace.hosts.local.stream import StreamMatcher, open_query
 from outpace.ingest.event_options import read_options as read_event_options
 from outpace.ingest.log.options import check_start, first_offset
 from outpace.ingest.log.options import read_options as read_log_options
 from outpace.ingest.log.reader import Log
 from outpace.pattern.bind.query import bind
 from outpace.pattern.disorder import InOrder, Punctuation
+from outpace.pattern.group import group
 from outpace.pattern.query import Query
 from outpace.report.table import counted, counted_bytes
 
@@ -43,7 +47,7 @@ RATE_MAX: Final = 100_000
 
 
 def why_spark(
-    request: Query | SqlText, source: StreamInput, additions: Additions, columns: TextOptions
+    request: Request, source: StreamInput, additions: Additions, columns: TextOptions
 ) -> str | None:
     """Say why a query over an input needs Spark; None if it runs in process."""
     if isinstance(request, SqlText):
@@ -52,14 +56,21 @@ def why_spark(
         return "side outputs are written there"
     if additions.sources:
         return "sources are told apart there"
-    if request.operator is not None or request.instance_count > 1 or not request.order:
+    queries = [request] if isinstance(request, Query) else [query for _, query in request.files]
+    if any(one.operator is not None or one.instance_count > 1 or not one.order for one in queries):
         return "the query is divided there"
-    if isinstance(additions.of(request).order_of_arrival, Punctuation):
+    if any(isinstance(additions.of(one).order_of_arrival, Punctuation) for one in queries):
         return "the watermark is told there"
     feed = feed_of(source, columns)
     if isinstance(feed, str):
         return feed
-    for field in (*feed.schema, *bind(additions.of(request), feed.schema).output):
+    schema = feed.schema
+
+    def output(query: Query) -> pa.Schema:
+        return bind(additions.of(query), schema).output
+
+    outputs = [output(request)] if isinstance(request, Query) else request.each(output)
+    for field in (*schema, *(field for one in outputs for field in one)):
         if not is_plain(field.type):
             return f"column '{field.name}' is of type {field.type}"
     return None
@@ -236,8 +247,42 @@ class LocalStatus:
         return ", ".join([*parts, *([f"{self.late:,} late"] if self.late else [])])
 
 
+def _ordered(query: Query) -> Query:
+    return query if query.order_of_arrival is not None else query.disorder(InOrder())
+
+
+class _Together:
+    """Several queries as one, whose rows say which query they are of."""
+
+    def __init__(self, request: QueryFiles, schema: pa.Schema) -> None:
+        outputs = dict(request.each(lambda query: (query.name, bind(query, schema).output)))
+        self._columns = joined_schema(outputs)
+        self._group = open_query(group(*(query for _, query in request.files)), schema=schema)
+        self._late = 0
+
+    @property
+    def timer(self) -> int | None:
+        return self._group.timer
+
+    @property
+    def order(self) -> OrderCounters:
+        return OrderCounters(late=self._late)
+
+    def push(self, rows: pa.Table) -> pa.Table:
+        return self._joined(self._group.push(rows))
+
+    def wake(self) -> pa.Table:
+        return self._joined(self._group.wake())
+
+    def _joined(self, results: Results) -> pa.Table:
+        self._late += sum(rows.num_rows for rows in self._group.late.values())
+        return pa.concat_tables(
+            joined_rows(name, rows, self._columns) for name, rows in results.items()
+        )
+
+
 def run_in_process(
-    query: Query,
+    request: Query | QueryFiles,
     feed: RowFeed,
     writer: ConsoleWriter,
     timing: Mapping[str, Any],
@@ -249,7 +294,7 @@ def run_in_process(
 
     Parameters
     ----------
-    query, feed
+    request, feed
         What to find in what.
     writer
         Where rows are shown.
@@ -262,8 +307,11 @@ def run_in_process(
     record
         A new folder for a recording.
     """
-    ordered = query if query.order_of_arrival is not None else query.disorder(InOrder())
-    matcher = open_query(ordered, schema=feed.schema, record=record)
+    matcher: StreamMatcher | _Together
+    if isinstance(request, QueryFiles):
+        matcher = _Together(request.changed(_ordered), feed.schema)
+    else:
+        matcher = open_query(_ordered(request), schema=feed.schema, record=record)
     pause = int(timing.get("processingTime", "0 ").split()[0]) / 1000
     if not pause:
         feed.freeze()

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
 import outpace as op
-from outpace.cli.run_query import SqlText
+from outpace.cli.run_query import QueryFiles, SqlText
 from outpace.cli.stream_input import StreamInput
-from outpace.errors import BindError, OutpaceError
+from outpace.errors import BindError, OutpaceError, UnsupportedError
 from outpace.pattern.disorder import Disorder, InOrder, Invalid, KSlack, Late
 from outpace.pattern.notation.disorder import parse_disorder
 from outpace.pattern.query import Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+#: What is to run: a query, a statement, or several queries over one stream.
+Request: TypeAlias = Query | SqlText | QueryFiles
 
 #: What a disorder says of late events and the like where it says nothing.
 _SILENT: Final = InOrder().options
@@ -90,8 +93,16 @@ class Additions:
             )
 
 
-def check_query(request: Query | SqlText, source: StreamInput, additions: Additions) -> None:
+def check_query(request: Request, source: StreamInput, additions: Additions) -> None:
     """Refuse what the options cannot do to a query, before Spark is started."""
+    if isinstance(request, QueryFiles):
+        if additions.sides or additions.sources:
+            what = "side outputs" if additions.sides else "sources that are told apart"
+            raise UnsupportedError(
+                f"queries that run together have no {what}", hint="run each by itself"
+            )
+        request.each(additions.of)
+        return
     if isinstance(request, Query):
         additions.of(request)
         if additions.invalid and source.is_text and not isinstance(source.schema, pa.Schema):
@@ -116,15 +127,15 @@ def check_query(request: Query | SqlText, source: StreamInput, additions: Additi
             )
 
 
-def endings(
-    request: Query | SqlText, additions: Additions, timing: Mapping[str, Any]
-) -> dict[str, str]:
+def endings(request: Request, additions: Additions, timing: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings with which a query ends that is to take what is there.
 
     Spark runs one more batch after each for what goes by the clock, so there would be no last one.
     """
     if isinstance(request, Query):
         queries = [request]
+    elif isinstance(request, QueryFiles):
+        queries = [query for _, query in request.files]
     else:
         queries = [step.query for step in request.statement().steps]
     disorders = [additions.of(query).order_of_arrival for query in queries]
@@ -133,11 +144,13 @@ def endings(
 
 
 def found(
-    session: SparkSession, request: Query | SqlText, source: StreamInput, additions: Additions
+    session: SparkSession, request: Request, source: StreamInput, additions: Additions
 ) -> DataFrame:
     """Return the stream of what a query finds: matches, or all outputs where sides are wanted."""
     if isinstance(request, SqlText):
         return _statement(session, request, source, additions)
+    if isinstance(request, QueryFiles):
+        return op.match(source.blocks(session), op.group(*request.each(additions.of)))
     query = additions.of(request)
     if additions.invalid and source.is_text and query.order:
         frame = source.with_broken_lines(query.order[0].column, session)

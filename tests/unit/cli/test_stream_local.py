@@ -73,6 +73,53 @@ def test_generated_events_come_in_batches() -> None:
     assert [int(line) for line in out[1:] if line.strip().isdigit()] == shown
 
 
+FIRST = "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.seq AS n PATTERN (A) DEFINE A AS seq < 2)"
+PAIRS = """MATCH_RECOGNIZE (ORDER BY ts MEASURES B.seq AS n, B.seq - A.seq AS steps PATTERN (A B)
+                           DEFINE A AS seq > 20)"""
+GENERATED = ["--from", "events:simple?rate=10&limit=25&paced=false", "--trigger", "available-now"]
+
+
+def test_several_queries_read_one_stream_and_rows_say_whose_they_are() -> None:
+    Path("first.sql").write_text(FIRST)
+    Path("pairs.sql").write_text(PAIRS)
+    code, out, error = stream("first.sql", "pairs.sql", *GENERATED, "--max-events", "10")
+    assert (code, error.splitlines()[-1]) == (0, "4 rows")
+    shown = [line.split() for line in out if line]
+    assert shown == [
+        ["query", "n", "steps"],
+        ["first", "0", "NULL"],
+        ["first", "1", "NULL"],
+        ["pairs", "22", "1"],
+        ["pairs", "24", "1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["first.sql", "other/first.sql"], "'first.sql' and 'other/first.sql' have queries of one"),
+        (["first.sql", "statement.sql"], "statement.sql"),
+        (["first.sql", "bad.sql"], "bad.sql: measure n, line 1"),
+        (["first.sql", "text.sql"], "varchar in 'text'"),
+        (["first.sql", "pairs.sql", "--name", "first"], "--name goes with one query file"),
+        (["first.sql", "pairs.sql", "--late-to", "late"], "have no side outputs"),
+        (["first.sql", "pairs.sql", "--source", "east"], "have no sources"),
+        (["first.sql", "pairs.sql", "--record", "kept"], "are not recorded"),
+    ],
+)
+def test_queries_that_cannot_run_together_are_refused(arguments: list[str], said: str) -> None:
+    Path("other").mkdir()
+    for name in ("first", "other/first"):
+        Path(f"{name}.sql").write_text(FIRST)
+    Path("pairs.sql").write_text(PAIRS)
+    Path("statement.sql").write_text(f"SELECT * FROM events {FIRST}")
+    Path("bad.sql").write_text(FIRST.replace("A.seq", "A.nothing"))
+    Path("text.sql").write_text(FIRST.replace("A.seq AS", "'x' AS"))
+    code, out, error = stream(*arguments, *GENERATED)
+    assert (code, out) == (2, [])
+    assert said in error
+
+
 def test_new_files_are_taken_until_it_is_stopped(folder: Path) -> None:
     Path("grows").mkdir()
     pq.write_table(TICKS.slice(0, 300), "grows/1.parquet")
