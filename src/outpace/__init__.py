@@ -5,6 +5,7 @@ The public names, nothing else:
 - `Query` and the builders `step`, `permute`, `col`, `lit`, `prev`, `next`, `first`, `last`, `fn`:
   write a pattern in Python;
 - `match`, `search`, `open`, `resume`, `run`, `sql`: run it; `replay`: run a recorded stream again;
+- `join` and `Join`: two tables or streams as one, also as the input of a query;
 - `parquet`: name files as the input of `match`;
 - `explain`: see how it runs;
 - `windows`: which stretches of a stream a query looks at;
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from outpace import simulate as simulate
     from outpace import sources as sources
     from outpace import windows as windows
-    from outpace.api import explain, match, search, sql
+    from outpace.api import explain, join, match, search, sql
     from outpace.errors import (
         BindError,
         DataError,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from outpace.hosts import spark as spark
     from outpace.hosts.local.group import GroupMatcher
     from outpace.hosts.local.replay import Replay, ReplayedStep, replay
-    from outpace.hosts.local.stream import StreamMatcher
+    from outpace.hosts.local.stream import JoinStream, StreamMatcher
     from outpace.hosts.local.stream import open_query as open
     from outpace.hosts.local.stream import resume_query as resume
     from outpace.hosts.local.table import Search
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         Sequence,
     )
     from outpace.pattern.group import QueryGroup, group
+    from outpace.pattern.join import Join
     from outpace.pattern.operator import (
         EventOperator,
         Operator,
@@ -101,6 +103,8 @@ __all__ = [
     "GroupMatcher",
     "InOrder",
     "InstanceError",
+    "Join",
+    "JoinStream",
     "KSlack",
     "MPKSlack",
     "MatchError",
@@ -130,6 +134,7 @@ __all__ = [
     "first",
     "fn",
     "group",
+    "join",
     "last",
     "lit",
     "match",
@@ -153,13 +158,13 @@ _HOMES: Final = {
     "outpace": ("ingest", "log", "schedulers", "simulate", "sources", "windows"),
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "outpace.api": ("explain", "match", "search", "sql"),
+    "outpace.api": ("explain", "join", "match", "search", "sql"),
     "outpace.hosts.local.group": ("GroupMatcher",),
     "outpace.hosts.local.table": ("Search",),
     "outpace.hosts.processes.control": ("RateControl",),
     "outpace.hosts.processes.run": ("Run", "run"),
     "outpace.hosts.local.replay": ("Replay", "ReplayedStep", "replay"),
-    "outpace.hosts.local.stream": ("StreamMatcher", "open", "resume"),
+    "outpace.hosts.local.stream": ("JoinStream", "StreamMatcher", "open", "resume"),
     "outpace.pattern.builder": (
         *("classifier", "col", "first", "fn", "last", "lit", "match_id", "match_number", "next"),
         "permute",
@@ -176,6 +181,7 @@ _HOMES: Final = {
         "Sequence",
     ),
     "outpace.pattern.group": ("QueryGroup", "group"),
+    "outpace.pattern.join": ("Join",),
     "outpace.pattern.operator": (
         *("EventOperator", "Operator", "SharedOperator", "WindowBlock", "WindowRows"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeGuard, overload
 
@@ -14,12 +15,15 @@ from outpace.explanation.explain import Explanation
 from outpace.explanation.explain import explain as explain_plan
 from outpace.files.parquet import ParquetFiles
 from outpace.hosts.local.frames import TableLike, to_arrow
+from outpace.hosts.local.join import join_data
 from outpace.hosts.local.table import Search
 from outpace.hosts.local.table import match as match_table
 from outpace.hosts.local.table import search as search_table
 from outpace.hosts.spark.session import require_spark
 from outpace.pattern.argument import a_text, some_names
+from outpace.pattern.disorder import Disorder
 from outpace.pattern.group import QueryGroup, told_of
+from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.plan import plan_query
 
@@ -175,6 +179,84 @@ def search(data: TableLike, query: Query, *, sources: Iterable[str] | None = Non
 
         return StreamSearch(data, query, names)
     return search_table(data, query)
+
+
+@overload
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: str | list[str] | tuple[str, ...],
+    within: str | datetime.timedelta | int,
+    time: str,
+    how: str = "inner",
+    disorder: Disorder | None = None,
+    name: str = "join",
+) -> DataFrame: ...
+@overload
+def join(
+    left: TableLike,
+    right: TableLike,
+    *,
+    on: str | list[str] | tuple[str, ...],
+    within: str | datetime.timedelta | int,
+    time: str,
+    how: str = "inner",
+    disorder: Disorder | None = None,
+    name: str = "join",
+) -> pa.Table: ...
+def join(
+    left: TableLike,
+    right: TableLike,
+    *,
+    on: str | list[str] | tuple[str, ...],
+    within: str | datetime.timedelta | int,
+    time: str,
+    how: str = "inner",
+    disorder: Disorder | None = None,
+    name: str = "join",
+) -> object:
+    """Join the rows of two tables or streams that are equal in some columns and close in time.
+
+    The result has the columns of `on`, the time column, and the other columns of both sides; it can
+    be the input of `match`. Its time is that at which a row is known: the later one of a pair, and
+    for a row without a partner its own time and `within`. Columns that both sides have come with
+    the suffix `_left` or `_right`, the times too. To push rows piece by piece, open a `Join`.
+
+    Parameters
+    ----------
+    left, right
+        Two tables as for `match`, or two DataFrames of Spark, which are both batch or both
+        streaming.
+    on, within, time, how, disorder, name
+        See `Join`. A complete table is sorted, so disorder changes nothing there.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame or pyarrow.Table
+        Lazy on Spark. In process, in the order of time.
+
+    Examples
+    --------
+    >>> orders = {"id": [1, 2], "ts": [10, 20], "item": ["tea", "jam"]}
+    >>> payments = {"id": [1], "ts": [12], "paid": [3.5]}
+    >>> for row in join(orders, payments, on="id", within=5, time="ts", how="left").to_pylist():
+    ...     print(row["ts"], row["item"], row["paid"])
+    12 tea 3.5
+    25 jam None
+    """
+    wanted = Join(on=on, within=within, time=time, how=how, disorder=disorder, name=name)
+    if _is_spark_frame(left) and _is_spark_frame(right):
+        from outpace.hosts.spark.join import join_frames
+
+        return join_frames(left, right, wanted)
+    for side, data in zip(SIDES, (left, right), strict=True):
+        if _is_spark_frame(data) or isinstance(data, ParquetFiles):
+            raise UnsupportedError(
+                f"the {side} side is on Spark, the other is not",
+                hint="give two DataFrames of Spark, such as spark.read.parquet(...), or two tables",
+            )
+    return join_data(left, right, wanted)
 
 
 def explain(

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from support.joins import LEFT, RIGHT, some_rows
 from support.streamed import (
     END,
     PROVIDER,
@@ -249,6 +251,39 @@ def test_instances_fall_into_the_partitions_that_they_are_meant_for(spark: Spark
         placed = numbers.select("id", sf.expr(f"pmod(hash(id), {partitions})").alias("place"))
         for row in placed.collect():
             assert partition_of(row["id"], partitions) == row["place"]
+
+
+def test_joins_and_a_pattern_over_one_give_what_they_give_in_process(
+    streaming: SparkSession, tmp_path: Path
+) -> None:
+    sides = [some_rows(8, 120, side, end=400) for side in (0, 1)]
+    tables = [pa.Table.from_pylist(*side) for side in zip(sides, (LEFT, RIGHT), strict=True)]
+    settings: Any = {"on": "id", "within": 9, "time": "ts", "how": "left"}
+    frames = [streaming.createDataFrame(table) for table in tables]
+    wanted = op.join(*tables, **settings).to_pylist()
+    assert sum(row["ts_right"] is None for row in wanted) > 20
+    found = [row.asDict() for row in op.join(frames[0], frames[1], **settings).collect()]
+    assert ordered(found) == ordered(wanted)
+    rng = np.random.default_rng(3)
+    streams = []
+    for name, table in zip(("left", "right"), tables, strict=True):
+        late = table.take(np.argsort(table["ts"].to_numpy() + rng.uniform(0, 5, 120)))
+        end = pa.Table.from_pylist([{"ts": END}], table.schema)
+        write_pieces([pa.concat_tables([late, end])], tmp_path / name)
+        streams.append(read_pieces(streaming, tmp_path / name))
+    joined = op.join(streams[0], streams[1], **settings, disorder=op.KSlack(5))
+    # Nothing follows, by the time that the join tells; of ties none is the first.
+    columns = {f"own_{name}": f"A.{name}" for name in joined.columns[1:]}
+    quiet = op.Query("quiet").partition_by("id").order_by("ts").pattern("A -> !B").within(12)
+    asked = quiet.define(B="ts > A.ts AND v_right > 40").measures(columns).no_skip()
+    run(op.match(joined, asked), tmp_path)
+    assert ordered(rows_of(streaming, tmp_path)) == ordered(
+        op.match(op.join(*tables, **settings), asked).to_pylist()
+    )
+    with pytest.raises(UnsupportedError, match="the right side is no stream"):
+        op.join(streams[0], frames[1], **settings)
+    with pytest.raises(UnsupportedError, match="the left side is on Spark"):
+        op.join(frames[0], tables[1], **settings)
 
 
 def test_sources_out_of_order_find_what_the_table_has(

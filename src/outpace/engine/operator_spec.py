@@ -223,6 +223,8 @@ class OperatorSpec:
         whole = query.bound is not None and query.bound.kind is WithinKind.FIRST_TO_LAST
         if self.task is None or not whole:
             return None
+        if query.join is not None:
+            return 0  # A result's time is that at which it became final.
         reach = reach_of(self.task)
         if (known := self.bound.uncertainty) is not None:
             return known.within + known.bound + known.delay
@@ -237,6 +239,8 @@ class OperatorSpec:
         bound = self.bound
         if bound.query.drift is not None:
             return False
+        if bound.query.join is not None:
+            return column == bound.time
         shown = {measure.name: measure.expression for measure in bound.measures}.get(column)
         if shown is None:
             return column == bound.time

@@ -89,6 +89,15 @@ class WithinKind(Enum):
     PREVIOUS_TO_CURRENT = "previous to current"
 
 
+class JoinKind(Enum):
+    """What becomes of the rows of the left side that have no partner."""
+
+    INNER = "inner"
+    """They do not come out."""
+    LEFT = "left"
+    """They come out alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class AfterMatch:
     """AFTER MATCH SKIP: where to, which variable, and whether a missing variable is an error.
@@ -167,6 +176,8 @@ class Clauses:
     consumption: Consume = Consume.NONE
     limits: tuple[Limit, ...] = ()
     uncertainty: Uncertainty | None = None
+    #: The variables L and R are the sides of a join; see `outpace.pattern.join`.
+    join: JoinKind | None = None
     operator: Callable[[], Operator] | None = None
     windows: WindowSpec | None = None
     #: By how much the places of events in windows are uncertain.

@@ -44,6 +44,7 @@ def divide_rows(query: Query, bound: BoundQuery, back: int, ahead: int) -> tuple
         ),
         "matches are numbered": bound.has(MatchOrdinal),
         "the order of events is uncertain": query.uncertainty is not None,
+        "a row without a partner looks back": query.join is not None,
         "there is a limit": bool(query.limits),
         "events are consumed": query.consumption is not Consume.NONE,
         "unmatched rows are asked for": query.rows is RowsPerMatch.ALL_WITH_UNMATCHED,

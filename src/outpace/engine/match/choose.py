@@ -25,6 +25,10 @@ def choose_matcher(task: Task) -> MatcherChoice:
     The graph shares the work of all matches that overlap, the kernel searches for the preferred
     match of each start, and the twin, plain Python, covers everything else.
     """
+    if task.bound.query.join is not None:
+        from outpace.engine.match.join import JoinMatcher
+
+        return MatcherChoice("join", JoinMatcher(task))
     if task.bound.uncertainty is not None:
         from outpace.engine.match.uncertain import UncertainMatcher
 

@@ -167,6 +167,9 @@ class BlockMatches:
         a segment.
     confirmed
         For each match whether every order of the events has it; None where their order is certain.
+    awaited
+        Of a join: for each match the time that had to pass for it, NO_TIME where a row completed
+        it; None elsewhere.
     """
 
     segment: Integers
@@ -177,6 +180,7 @@ class BlockMatches:
     positions: Integers
     settled: Integers
     confirmed: Booleans | None = field(default=None, kw_only=True)
+    awaited: Integers | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

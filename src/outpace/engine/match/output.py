@@ -7,17 +7,24 @@ that are in no match, with NULL measures.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outpace.engine.arrays import Integers
+from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.match.contract import Block, BlockMatches, Task, TimedOut
 from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.rows.partition import gather
+from outpace.engine.rows.times import from_integers
 from outpace.pattern.bind.uncertain import CONFIDENCE
 from outpace.pattern.bound import DIFF
 from outpace.pattern.query import RowsPerMatch
+from outpace.pattern.types import integer_range, is_instant
+
+_UNITS_US: Final = {"s": 10**6, "ms": 10**3}
+_DAY_US: Final = 86_400 * 10**6
 
 
 def match_table(task: Task, block: Block, found: BlockMatches) -> pa.Table:
@@ -36,6 +43,8 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
     if found.confirmed is not None:
         sure = pa.array(found.confirmed[match_index])
         measures[CONFIDENCE] = pc.if_else(sure, "CONFIRMED", "UNCERTAIN")
+    if found.awaited is not None and bound.time is not None:
+        measures[bound.time] = _known_at(measures[bound.time], found.awaited)
     if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     if bound.query.corrects:
@@ -48,6 +57,21 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
     columns.update(measures)
     table = pa.table([columns[name] for name in bound.matched.names], schema=bound.matched)
     return table, match_index
+
+
+def _known_at(times: pa.Array, awaited: Integers) -> pa.Array:
+    """Return when matches were known: at their last event, or with the time that had to pass."""
+    waited, kind = awaited != NO_TIME, times.type
+    if not waited.any():
+        return times
+    passed = np.where(waited, awaited, 0)
+    if is_instant(kind):
+        # A type without so small times has the next one that it has.
+        unit = _DAY_US if pa.types.is_date(kind) else _UNITS_US.get(kind.unit, 1)
+        known = from_integers(-(-passed // unit) * unit, kind)
+    else:
+        known = pa.array(np.minimum(passed, integer_range(kind)[1])).cast(kind)
+    return pc.if_else(pa.array(waited), known, times)
 
 
 def timed_out_schema(task: Task) -> pa.Schema:

@@ -137,4 +137,5 @@ def take_matches(found: BlockMatches, order: Integers) -> BlockMatches:
         found.positions[source],
         found.settled[order],
         confirmed=None if found.confirmed is None else found.confirmed[order],
+        awaited=None if found.awaited is None else found.awaited[order],
     )

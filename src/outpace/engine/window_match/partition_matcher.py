@@ -33,6 +33,7 @@ from outpace.engine.match.contract import (
     TimedOut,
 )
 from outpace.engine.match.identity import identified
+from outpace.engine.match.join import emission_order
 from outpace.engine.match.output import timed_out_schema, timed_out_table
 from outpace.engine.match.reach import Reach, reach_of
 from outpace.engine.match.task import (
@@ -236,25 +237,35 @@ class PartitionMatcher(Stateful):
         found, late = outcome.found, outcome.timed_out
         matches, timed_out = self._no_matches, self._no_timeouts
         if len(found.start):
-            shown = self._shown_at(block, found)
-            begun = starts_in_order(block, found, shown)
-            order = np.lexsort((begun, shown))
+            shown, waited, time, begun = self._places(block, found)
+            joins = found.awaited is not None
+            order = emission_order(block, found) if joins else np.lexsort((begun, shown))
             found, shown = take_matches(found, order), shown[order]
-            waited, time = shown == block.next_arrival, NEVER if block.ended else block.watermark
             matches = found_matches(
                 self.task,
                 block,
                 found,
                 shown,
                 identified(self.task, block, found),
-                phase=lambda: np.where(waited, CLOSING, COMPLETING),
-                window=lambda: np.where(waited, time, 0),
+                phase=lambda: np.where(waited[order], CLOSING, COMPLETING),
+                window=lambda: np.where(waited, time, 0)[order],
                 partition=lambda: begun[order],
             )
         if late is not None and len(late.start):
             late = _take_late(late, np.lexsort((block.arrivals[late.start], late.settled)))
             timed_out = timed_out_table(self.task, block, late)
         return matches, timed_out
+
+    def _places(
+        self, block: Block, found: BlockMatches
+    ) -> tuple[Integers, Booleans, Integers | int, Integers]:
+        """Return when matches became final, which of them by time, by which, and their starts."""
+        if found.awaited is not None:
+            waited = found.awaited != NO_TIME
+            return found.settled, waited, found.awaited, block.arrivals[found.start]
+        shown = self._shown_at(block, found)
+        time = NEVER if block.ended else block.watermark
+        return shown, shown == block.next_arrival, time, starts_in_order(block, found, shown)
 
     def _shown_at(self, block: Block, found: BlockMatches) -> Integers:
         """Return when a match became final, counting the rows that NEXT looks ahead to."""

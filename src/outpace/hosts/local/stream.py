@@ -32,6 +32,7 @@ import pyarrow as pa
 from outpace.compiler.kernel import fitting
 from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID
+from outpace.engine.joined import rows_of_side
 from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.message import (
     Aside,
@@ -59,11 +60,21 @@ from outpace.hosts.background import compiled_soon
 from outpace.hosts.clock import clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.group import GroupMatcher
-from outpace.pattern.argument import a_flag, a_text, a_whole_number, an_instance, some_names
+from outpace.pattern.argument import (
+    a_flag,
+    a_text,
+    a_whole_number,
+    an_instance,
+    listed,
+    shown,
+    some_names,
+)
 from outpace.pattern.bind.check import check_clauses, check_streamable
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
+from outpace.pattern.bind.join import bind_join
 from outpace.pattern.bound import BoundQuery
 from outpace.pattern.group import QueryGroup
+from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
 
@@ -113,27 +124,33 @@ def open_query(
 ) -> GroupMatcher: ...
 
 
+@overload
+def open_query(query: Join, *, schema: tuple[pa.Schema, pa.Schema]) -> JoinStream: ...
+
+
 def open_query(
-    query: Query | QueryGroup,
+    query: Query | QueryGroup | Join,
     *,
     sources: Iterable[str] | None = None,
-    schema: pa.Schema | None = None,
+    schema: pa.Schema | tuple[pa.Schema, pa.Schema] | None = None,
     timeouts: bool = False,
     record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher | GroupMatcher:
-    """Open a query, or a group of them, that is fed piece by piece.
+) -> StreamMatcher | GroupMatcher | JoinStream:
+    """Open a query, a group of them or a join that is fed piece by piece.
 
     Parameters
     ----------
     query
         What to detect and what to return. Those of a group give a dictionary of tables each time,
-        by their names; they have one source and are not recorded.
+        by their names; they have one source and are not recorded. A join has the sources "left" and
+        "right".
     sources
         The identifiers of several sources, whose events are ordered by time (the first column of
         the query's order), sequence number (the column `seq`, else they are counted) and source.
         Each push then names its source, or its rows have a column `source` that does.
     schema
-        The input's schema; without it the first push brings it.
+        The input's schema; without it the first push brings it. A join needs those of its left and
+        its right side.
     timeouts
         Also collect partial matches that WITHIN ended.
     record
@@ -179,6 +196,13 @@ def open_query(
                 hint="open its queries one by one",
             )
         return _open_group(query, schema, timeouts=timeouts)
+    if isinstance(query, Join):
+        if sources is not None or record is not None or timeouts:
+            raise UnsupportedError(
+                "a join has its two sides as sources; it is not recorded, and has no timeouts",
+                hint='write op.open(join, schema=(left, right)) and push(rows, "left")',
+            )
+        return JoinStream(query, schema)
     sources = check_stream(query, sources, timeouts=timeouts)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
     if schema is not None:
@@ -213,19 +237,23 @@ def resume_query(
 def resume_query(query: QueryGroup, state: bytes, *, timeouts: bool = False) -> GroupMatcher: ...
 
 
+@overload
+def resume_query(query: Join, state: bytes) -> JoinStream: ...
+
+
 def resume_query(
-    query: Query | QueryGroup,
+    query: Query | QueryGroup | Join,
     state: bytes,
     *,
     timeouts: bool = False,
     record: str | os.PathLike[str] | None = None,
-) -> StreamMatcher | GroupMatcher:
+) -> StreamMatcher | GroupMatcher | JoinStream:
     """Go on from saved state, maybe in another process.
 
     Parameters
     ----------
     query, state
-        The query, or the group of them, and what `state` returned.
+        The query, the group of them or the join, and what `state` returned.
     timeouts
         Also collect partial matches that WITHIN ended.
     record
@@ -250,6 +278,12 @@ def resume_query(
         group.restore(state)
         return group
     saved = State.decode(state)
+    if isinstance(query, Join):
+        with reading():
+            left, right = (table.schema for table in saved.tables)
+        joined = open_query(query, schema=(left, right))
+        joined.restore(state)
+        return joined
     names = saved.numbers.get("sources")
     with reading():
         sources = None if names is None else SourceMerge(names).sources
@@ -396,7 +430,7 @@ class StreamMatcher:
             Which one; where it is left out, a column `source` says who sent each row.
         """
         told = _told.get(id(data))
-        table = to_arrow(data, self._query, self._schema)
+        table = self._rows(data, source)
         if self._operator is None:
             self.bind(table.schema)
         bound = self._bound("push").spec.bound
@@ -418,6 +452,10 @@ class StreamMatcher:
         if told is not None:
             told.taken_by.add(self)
         return found
+
+    def _rows(self, data: TableLike, source: str | None) -> pa.Table:
+        """Return what was pushed as a table."""
+        return to_arrow(data, self._query, self._schema)
 
     def heartbeat(self, source: str, time: int | datetime.datetime) -> pa.Table:
         """Promise that no later row of a source has a time before `time`; return what is final."""
@@ -677,6 +715,59 @@ class StreamMatcher:
         _told[id(marked)] = _Told(times, matches)
         weakref.finalize(marked, _told.pop, id(marked))
         return marked
+
+
+class JoinStream(StreamMatcher):
+    """A join that is fed piece by piece; see `open_query`.
+
+    Each push brings rows of one side, which its `source` names. The rows of the result are pushed
+    into the stream of a pattern as they are.
+
+    Examples
+    --------
+    >>> sides = [pa.schema({"id": pa.int64(), "ts": pa.int64(), name: pa.int64()}) for name in "ab"]
+    >>> joined = open_query(Join(on="id", within=5, time="ts"), schema=(sides[0], sides[1]))
+    >>> joined.push({"id": 7, "ts": 1, "a": 10}, "left").num_rows
+    0
+    >>> joined.push({"id": 7, "ts": 3, "b": 20}, "right").num_rows
+    0
+    >>> joined.heartbeat("left", 4).to_pylist()
+    [{'id': 7, 'ts': 3, 'ts_left': 1, 'a': 10, 'ts_right': 3, 'b': 20}]
+    """
+
+    def __init__(self, join: Join, schema: object) -> None:
+        sides = listed(schema) or ()
+        if len(sides) != len(SIDES) or not all(isinstance(each, pa.Schema) for each in sides):
+            raise DataError(
+                "a join needs the schemas of its left and its right side",
+                hint="write op.open(join, schema=(left.schema, right.schema))",
+            )
+        self._join = bind_join(join, *sides)
+        super().__init__(self._join.query, sources=SIDES)
+        self.bind(self._join.schema)
+
+    def _rows(self, data: TableLike, source: str | None) -> pa.Table:
+        self._check_source(source)
+        if source not in SIDES:
+            raise DataError(
+                f"there is no side {shown(source)}", hint='write push(rows, "left") or "right"'
+            )
+        own = self._join.schemas[SIDES.index(source)]
+        return rows_of_side(self._join, source, to_arrow(data, None, own))
+
+    def state(self) -> bytes:
+        """Return everything that is kept between pushes, as bytes for `resume_query`."""
+        sides = [schema.empty_table() for schema in self._join.schemas]
+        return State({"join": True}, sides, {"stream": State.decode(super().state())}).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from bytes that `state` returned; if they are refused, as before."""
+        saved = State.decode(state)
+        with reading():
+            if tuple(table.schema for table in saved.tables) != self._join.schemas:
+                raise StateError("the saved state belongs to a join of other columns")
+        with self._all_or_nothing():
+            self._restore(saved.part("stream"))
 
 
 def _time_type(bound: BoundQuery) -> pa.DataType:

@@ -146,6 +146,8 @@ class _Clauses:
             named = "" if source is None else f" SOURCE {self._column(source)}"
             measured = " MEASURED" if query.uncertainty.measured else ""
             yield f"UNCERTAIN {_span(query.uncertainty.bound)}{measured}{named}"
+        if query.join is not None:
+            yield f"{query.join.value.upper()} JOIN"
         yield from window_clauses(query, self.dialect)
         yield from disorder_clauses(query)
 

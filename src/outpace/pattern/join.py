@@ -1,0 +1,76 @@
+"""A join of two streams as a value: which columns are equal, and how far apart in time rows are."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outpace.errors import BindError
+from outpace.pattern.argument import a_duration, a_text, an_instance, shown, some_names
+from outpace.pattern.choice import one_of
+from outpace.pattern.disorder import Disorder
+from outpace.pattern.query import JoinKind
+
+#: The sides of a join, which are the sources of its events.
+SIDES: Final = ("left", "right")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """Two streams that are joined where columns are equal and times are close.
+
+    Two rows are a pair where all columns of `on` are equal and not NULL, and their times are at
+    most `within` apart. Each pair comes out once, in order of time.
+
+    Parameters
+    ----------
+    on
+        The column that is equal in both rows, or a list of columns; both sides have them.
+    within
+        How far apart the times of a pair may be, at most: "5 min", a timedelta, or an integer in
+        units of an integer time column.
+    time
+        The column of event time, which both sides have.
+    how
+        "inner" for pairs alone; with "left" a row of the left side without a partner comes out too,
+        once, with NULL for the right side, when no partner can come any more.
+    disorder
+        How far each side may be out of order, and what becomes of late rows, as in
+        `Query.disorder`; by default both are in order.
+    name
+        What the result is called where several are told apart.
+
+    Examples
+    --------
+    >>> Join(on="id", within="5 min", time="ts").on
+    ('id',)
+    """
+
+    on: tuple[str, ...] | list[str] | str
+    within: str | datetime.timedelta | int
+    time: str
+    how: JoinKind | str = JoinKind.INNER
+    disorder: Disorder | None = None
+    name: str = "join"
+
+    def __post_init__(self) -> None:
+        on: Any = self.on
+        hint = 'write on="id", or on=["id", "site"]'
+        names = (on,) if isinstance(on, str) else some_names(on, "on", hint=hint)
+        if not names:
+            raise BindError("a join is on one column at least", where="on", hint=hint)
+        within = a_duration(self.within, "within")
+        if (within < 0) if isinstance(within, int) else (within < datetime.timedelta(0)):
+            raise BindError(
+                f"within is not less than nothing, as {shown(self.within)} is",
+                where="within",
+                hint='write within="5 min", or a number in units of the time column',
+            )
+        a_text(self.time, "the column of event time", hint='write time="ts"')
+        if self.disorder is not None:
+            an_instance(self.disorder, Disorder, "disorder", hint='write disorder=op.KSlack("2 s")')
+        a_text(self.name, "the name of a join")
+        object.__setattr__(self, "on", tuple(names))
+        object.__setattr__(self, "within", within)
+        object.__setattr__(self, "how", one_of(JoinKind, self.how, "how"))

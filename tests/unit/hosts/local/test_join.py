@@ -1,0 +1,298 @@
+"""Joins in process: as nested loops over the ordered rows have them, however they are fed."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.joins import LEFT, RIGHT, Rows, joined, some_rows
+from support.properties import examples
+
+import outpace as op
+from outpace.compiler.kernel import compiled
+from outpace.engine.kernels import join as kernels
+from outpace.errors import BindError, DataError, MatchError, OutpaceError, UnsupportedError
+
+HOW = ("inner", "left")
+SCHEMAS = (LEFT, RIGHT)
+SEQUENCE = pa.field("seq", pa.int64())
+JAM = {"id": [1], "ts": [5], "jam": ["j"]}
+STAMP = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
+TEA = {"id": [1], "ts": [7], "tea": ["t"]}
+
+
+def table(rows: Rows, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema)
+
+
+@st.composite
+def two_sides(draw) -> tuple[Rows, Rows, int, str, np.random.Generator]:
+    seed, sizes = draw(st.integers(0, 2**20)), [draw(st.integers(0, 14)) for _ in range(2)]
+    left, right = (some_rows(seed, size, side) for side, size in enumerate(sizes))
+    return (
+        left,
+        right,
+        draw(st.integers(0, 12)),
+        draw(st.sampled_from(HOW)),
+        np.random.default_rng(seed),
+    )
+
+
+def fed(join: op.Join, sides: list[Rows], schemas, rng, *, tell: bool = False) -> Rows:
+    """Push rows side by side in random cuts, with the state saved and resumed here and there."""
+    stream, out, done = op.open(join, schema=tuple(schemas)), [], [0, 0]
+    while any(place < len(rows) for place, rows in zip(done, sides, strict=True)):
+        side = int(rng.integers(0, 2))
+        name, size = ("left", "right")[side], int(rng.integers(1, 5))
+        rows = sides[side][done[side] : done[side] + size]
+        done[side] += size
+        out += stream.push(table(rows, schemas[side]), name).to_pylist()
+        if tell and sides[side][done[side] : done[side] + 1]:
+            out += stream.heartbeat(name, sides[side][done[side]]["ts"]).to_pylist()
+        if rng.random() < 0.2:
+            stream = op.resume(join, stream.state())
+    return out + stream.finish().to_pylist()
+
+
+@examples(25)
+@given(two_sides())
+def test_tables_and_streams_are_joined_as_nested_loops_do(given) -> None:
+    left, right, within, how, rng = given
+    wanted = joined(left, right, within, how)
+    sides = [table(rows, schema) for rows, schema in zip((left, right), SCHEMAS, strict=True)]
+    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how}
+    assert op.join(*sides, **settings).to_pylist() == wanted
+    join = op.Join(**settings)
+    assert fed(join, [left, right], SCHEMAS, rng, tell=bool(rng.integers(0, 2))) == wanted
+
+
+@examples(15)
+@given(two_sides(), st.sampled_from(["drop", "correct"]))
+def test_what_a_reorderer_repairs_and_what_late_rows_correct_is_the_join_of_the_rows(
+    given, late
+) -> None:
+    left, right, within, how, rng = given
+    slack = 6
+    sides, schemas = [], [schema.append(SEQUENCE) for schema in SCHEMAS]
+    for rows in (left, right):
+        numbered = [{**row, "seq": number} for number, row in enumerate(rows)]
+        late_by = [row["ts"] + rng.uniform(0, slack) for row in numbered]
+        sides.append([numbered[place] for place in np.argsort(late_by)])
+    settings: Any = {"on": "id", "within": within, "time": "ts", "how": how}
+    disorder = op.KSlack(slack) if late == "drop" else op.KSlack(1, late=late, horizon=1000)
+    came = fed(op.Join(**settings, disorder=disorder), sides, schemas, rng)
+    wanted = [tuple(row.values()) for row in joined(left, right, within, how)]
+    names = ("id", "ts", "ts_left", "v_left", "a", "ts_right", "v_right")
+    shown = [tuple(row[name] for name in names) for row in came]
+    if late == "drop":
+        assert shown == wanted
+        return
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for values, row in zip(shown, came, strict=True):
+        counted[values] += row["diff"]
+    assert +counted == Counter(wanted)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_rows_are_kept_as_long_as_a_partner_may_come(how) -> None:
+    within, stream = 7, op.open(op.Join(on="id", within=7, time="ts", how=how), schema=SCHEMAS)
+    sides = [some_rows(3, 300, side, ids=5, end=400) for side in (0, 1)]
+    for place in range(0, 300, 10):
+        for name, rows, schema in zip(("left", "right"), sides, SCHEMAS, strict=True):
+            stream.push(table(rows[place : place + 10], schema), name)
+        taken = [row for rows in sides for row in rows[: place + 10]]
+        assert stream.watermark is not None
+        bound = sum(row["ts"] >= stream.watermark - within for row in taken)
+        assert stream.rows_kept + stream.buffered <= bound
+    assert 0 < stream.rows_kept < 60
+    stream.heartbeat("left", 10_000)
+    stream.heartbeat("right", 10_000)
+    assert (stream.rows_kept, stream.partitions) == (0, 0)
+
+
+def test_a_row_without_a_partner_comes_when_none_can_come_any_more() -> None:
+    stream = op.open(op.Join(on="id", within=5, time="ts", how="left"), schema=SCHEMAS)
+    stream.push({"id": 1, "ts": 10, "v": 0, "a": "x"}, "left")
+    stream.heartbeat("left", 100)
+    assert stream.heartbeat("right", 15).num_rows == 0
+    (row,) = stream.heartbeat("right", 16).to_pylist()
+    assert (row["ts"], row["ts_left"], row["ts_right"]) == (15, 10, None)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_pattern_over_a_join_finds_the_same_in_tables_and_streams(how) -> None:
+    sides = [some_rows(8, 60, side, end=200) for side in (0, 1)]
+    tables = [table(rows, schema) for rows, schema in zip(sides, SCHEMAS, strict=True)]
+    settings: Any = {"on": "id", "within": 9, "time": "ts", "how": how}
+    query = (
+        op.Query("twice").partition_by("id").order_by("ts").pattern("A -> !B").within(12).no_skip()
+        .define(A="v_left > 5", B="v_right > 40").measures(a="A.v_left", at="A.ts")
+    )  # fmt: skip
+    wanted = op.match(op.join(*tables, **settings), query).to_pylist()
+    assert len(wanted) > 5
+    stream, pattern = op.open(op.Join(**settings), schema=SCHEMAS), op.open(query)
+    found = []
+    for place in range(0, 60, 7):
+        for name, rows in zip(("left", "right"), tables, strict=True):
+            found += pattern.push(stream.push(rows.slice(place, 7), name)).to_pylist()
+    # Time passes in the pattern as it does in the join, without another row.
+    before = len(found)
+    for name in ("left", "right"):
+        found += pattern.push(stream.heartbeat(name, 1000)).to_pylist()
+    assert len(found) > before
+    assert pattern.push(stream.finish()).num_rows == pattern.finish().num_rows == 0
+    assert sorted(map(str, found)) == sorted(map(str, wanted))
+
+
+def test_several_columns_are_equal_and_names_that_both_have_get_a_suffix() -> None:
+    left = {"b": ["x", "y"], "a": [1, 1], "Ts": [3, 4], "v": [1, 2], "source": ["s", "t"]}
+    right = {"a": [1, 1], "b": ["y", "x"], "ts": [5, 6], "V": [3, 4], "seq": ["p", "q"]}
+    found = op.join(left, right, on=["a", "b"], within=2, time="ts")
+    assert found.to_pylist() == [
+        {"a": 1, "b": "y", "Ts": 5, "Ts_left": 4, "v_left": 2, "source_left": "t",
+         "ts_right": 5, "V_right": 3, "seq_right": "p"}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "within", "known"),
+    [
+        (pa.timestamp("s"), "1500 ms", datetime.datetime(2024, 5, 1, 0, 0, 2)),
+        (pa.timestamp("ns", "UTC"), "1 us", STAMP + datetime.timedelta(microseconds=1)),
+        (pa.date32(), "1 hour", datetime.date(2024, 5, 2)),
+    ],
+)
+def test_times_keep_their_type_and_one_that_it_has_not_is_rounded_up(kind, within, known) -> None:
+    at = pa.array([STAMP.replace(tzinfo=None)]).cast(pa.timestamp("us"))
+    at = (
+        at.cast(pa.timestamp("us", "UTC")).cast(kind)
+        if getattr(kind, "tz", None)
+        else at.cast(kind)
+    )
+    left = pa.table({"id": [1], "ts": at})
+    right = pa.table({"id": [2], "ts": at})
+    found = op.join(left, right, on="id", within=within, time="ts", how="left")
+    assert found.schema.field("ts").type == kind
+    assert found["ts"][0].as_py() == known
+
+
+def test_a_narrow_integer_ends_where_it_ends() -> None:
+    left, right = (pa.table({"id": [side], "ts": pa.array([120], pa.int8())}) for side in (1, 2))
+    found = op.join(left, right, on="id", within=20, time="ts", how="left")
+    assert found["ts"].to_pylist() == [127]
+
+
+def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
+    times = pa.array([datetime.datetime(2024, 1, 1)])
+    left = pa.table({"id": pa.array(["x"]), "ts": times.cast(pa.timestamp("ms"))})
+    right = pa.table(
+        {
+            "id": pa.array(["x"], pa.large_string()).dictionary_encode(),
+            "ts": times.cast(pa.timestamp("ns")),
+        }
+    )
+    found = op.join(left, right, on="id", within="0 s", time="ts")
+    assert found.schema.field("ts").type == pa.timestamp("ns")
+    assert found.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"within": -1}, BindError, "within is not less than nothing"),
+        ({"within": "2 s"}, BindError, "within is a duration, but 'ts' holds integers"),
+        ({"on": []}, BindError, "on one column at least"),
+        ({"on": "price"}, BindError, "unknown column 'price'"),
+        ({"on": "ts"}, BindError, "cannot be a column of on as well"),
+        ({"on": ["id", "id"]}, BindError, "named twice"),
+        ({"on": "seq"}, BindError, "cannot have 'seq'"),
+        ({"time": "when"}, BindError, "unknown column 'when'"),
+        ({"how": "outer"}, BindError, "how does not know 'outer'"),
+        ({"disorder": "2 s"}, BindError, "disorder"),
+        ({"right": {"id": ["x"], "ts": [1]}}, BindError, "bigint on the left side, but varchar"),
+        ({"right": {"id": [1], "ts": [datetime.datetime(2024, 1, 1)]}}, BindError, "on the right"),
+        ({"left": pa.table({"id": [1], "ts": [STAMP]}),
+          "right": pa.table({"id": [1], "ts": [STAMP.replace(tzinfo=None)]})}, BindError,
+         "of zone UTC on the left side, but a timestamp without a zone on the right"),
+        ({"left": {"id": [1], "ts": [1], "jam": [1], "jam_left": [2]},
+          "right": {"id": [1], "ts": [1], "jam": [1]}}, BindError, "two columns named 'jam_left'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_joined_is_refused_with_its_place(change, error, says) -> None:
+    given: dict[str, Any] = {"left": {**JAM, "seq": [1]}, "right": {**TEA, "seq": [1]}}
+    given |= {"on": "id", "within": 5, "time": "ts", **change}
+    with pytest.raises(error, match=says) as caught:
+        op.join(given.pop("left"), given.pop("right"), **given)
+    assert isinstance(caught.value, OutpaceError)
+
+
+def test_a_null_time_names_its_side_and_row() -> None:
+    left = pa.table({"id": [1, 1], "ts": pa.array([1, None], pa.int64())})
+    with pytest.raises(DataError, match="NULL") as caught:
+        op.join(left, left.slice(0, 1), on="id", within=5, time="ts")
+    assert caught.value.where == "left side"
+    assert "row 1" in str(caught.value)
+
+
+def test_a_stream_says_what_it_needs_of_a_push() -> None:
+    join = op.Join(on="id", within=5, time="ts")
+    with pytest.raises(DataError, match="schemas of its left and its right side"):
+        op.open(join)  # type: ignore[call-overload]
+    with pytest.raises(UnsupportedError, match="two sides as sources"):
+        op.open(join, schema=SCHEMAS, timeouts=True)  # type: ignore[call-overload]
+    stream = op.open(join, schema=SCHEMAS)
+    with pytest.raises(DataError, match="source of the rows is missing"):
+        stream.push({"id": 1, "ts": 1, "v": 1})
+    with pytest.raises(DataError, match="there is no side 'middle'"):
+        stream.push({"id": 1, "ts": 1, "v": 1}, "middle")
+    with pytest.raises(DataError, match="column 'v' is missing"):
+        stream.push({"id": 1, "ts": 1}, "right")
+    with pytest.raises(DataError, match="column 'id' has varchar, not bigint"):
+        stream.push({"id": ["5"], "ts": [1], "v": [1]}, "right")
+    other = op.open(join, schema=(LEFT, RIGHT.append(pa.field("w", pa.int64()))))
+    with pytest.raises(OutpaceError, match="join of other columns"):
+        other.restore(stream.state())
+    with pytest.raises(OutpaceError):
+        op.resume(join, op.open(op.Query().order_by("ts").pattern("A")).state())
+
+
+def test_late_rows_are_shown_with_the_side_that_they_are_of() -> None:
+    join = op.Join(on="id", within=5, time="ts", disorder=op.KSlack(2, late="side"))
+    stream = op.open(join, schema=SCHEMAS)
+    stream.push({"id": 1, "ts": 10, "v": 1, "a": "x"}, "left")
+    stream.heartbeat("right", 20)
+    stream.push({"id": 1, "ts": 3, "v": 2, "a": "y"}, "left")
+    (late,) = stream.late.to_pylist()
+    assert (late["source"], late["id"], late["ts"], late["v_left"]) == ("left", 1, 3, 2)
+
+
+def test_more_pairs_than_there_is_room_for_are_refused() -> None:
+    many = pa.table({"id": np.zeros(20_000, np.int64), "ts": np.zeros(20_000, np.int64)})
+    with pytest.raises(MatchError, match="400000000 pairs at once"):
+        op.join(many, many, on="id", within=5, time="ts")
+
+
+def test_compiled_kernels_do_what_their_text_says() -> None:
+    rng, size = np.random.default_rng(5), 200
+    times, side = np.sort(rng.integers(0, 99, size)), rng.integers(0, 3, size)
+    segments, begin = np.array([0, 80, 80, size]), np.array([20, 80, 90])
+    times[80:] = np.sort(rng.integers(0, 99, size - 80))
+    times[:80] = np.sort(rng.integers(0, 99, 80))
+    results = []
+    for make in (lambda function: function, compiled):
+        find, write = (
+            make(kernel.__wrapped__) for kernel in (kernels.find_partners, kernels.write_pairs)
+        )
+        lists = [np.zeros(size, np.int64) for _ in range(4)]
+        find(times, side, segments, begin, 7, *lists)
+        pairs, joined_rows = np.zeros((lists[3].sum(), 2), np.int64), np.zeros(size, np.int64)
+        write(side, *lists, pairs, joined_rows)
+        results.append((pairs.tolist(), joined_rows.tolist()))
+    assert results[0] == results[1]
+    assert len(results[0][0]) > 100
