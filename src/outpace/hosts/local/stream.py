@@ -197,12 +197,15 @@ def open_query(
             )
         return _open_group(query, schema, timeouts=timeouts)
     if isinstance(query, Join):
-        if sources is not None or record is not None or timeouts:
+        if sources is not None or timeouts:
             raise UnsupportedError(
-                "a join has its two sides as sources; it is not recorded, and has no timeouts",
+                "a join has its two sides as sources, and no partial matches that time out",
                 hint='write op.open(join, schema=(left, right)) and push(rows, "left")',
             )
-        return JoinStream(query, schema)
+        joined = JoinStream(query, schema)
+        if record is not None:
+            joined.record(record)
+        return joined
     sources = check_stream(query, sources, timeouts=timeouts)
     matcher = StreamMatcher(query, sources=sources, timeouts=timeouts)
     if schema is not None:
@@ -745,6 +748,10 @@ class JoinStream(StreamMatcher):
         self._join = bind_join(join, *sides)
         super().__init__(self._join.query, sources=SIDES)
         self.bind(self._join.schema)
+
+    def record(self, path: str | os.PathLike[str]) -> None:
+        """Refuse: a recording has one query, and a join is none that it could name."""
+        raise UnsupportedError("a join is not recorded", hint="record the stream of the pattern")
 
     def _rows(self, data: TableLike, source: str | None) -> pa.Table:
         self._check_source(source)

@@ -246,6 +246,8 @@ def test_a_stream_says_what_it_needs_of_a_push() -> None:
         op.open(join)  # type: ignore[call-overload]
     with pytest.raises(UnsupportedError, match="two sides as sources"):
         op.open(join, schema=SCHEMAS, timeouts=True)  # type: ignore[call-overload]
+    with pytest.raises(UnsupportedError, match="a join is not recorded"):
+        op.open(join, schema=SCHEMAS, record="here")  # type: ignore[call-overload]
     stream = op.open(join, schema=SCHEMAS)
     with pytest.raises(DataError, match="source of the rows is missing"):
         stream.push({"id": 1, "ts": 1, "v": 1})
