@@ -77,7 +77,7 @@ class RunOutcome:
             if row[DIFF] > 0:
                 current.append(match)
             else:
-                check(match in current, f"a match is taken back that is not there: {match}")
+                check(match in current, f"a match goes that never came: {match}")
                 current.remove(match)
         self.matches = current
 
