@@ -299,7 +299,23 @@ def test_sources_out_of_order_find_what_the_table_has(
     piece[-1] = -1
     parts = [table.filter(pa.array(piece == number)) for number in range(piece.max() + 1)]
     ends = pa.Table.from_pylist(last, table.schema)
-    write_pieces([*(part for part in parts if part.num_rows), ends], tmp_path / "in")
+    # The clock of the east is a thousand behind, which an exchange in the first batch tells.
+    clock = {"asked": 0, "received": 1000, "answered": 1000, "heard": 0}
+    names = pa.struct(dict.fromkeys(clock, pa.int64()))
+    schema = table.schema.append(pa.field("clock", names))
+    told = pa.Table.from_pylist([{"source": "east", "clock": clock}], schema)
+    sent = [
+        pa.Table.from_pylist(
+            [
+                {**row, "ts": row["ts"] - 1000 * (row["source"] == "east")}
+                for row in part.to_pylist()
+            ],
+            schema,
+        )
+        for part in (*parts, ends)
+        if part.num_rows
+    ]
+    write_pieces([pa.concat_tables([sent[0], told]), *sent[1:]], tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
     asked = QUERIES["keyed"].disorder(op.KSlack(20))
     run(op.match(stream, asked, sources=["west", "east"]), tmp_path)
@@ -308,6 +324,7 @@ def test_sources_out_of_order_find_what_the_table_has(
     assert found
     text = op.explain(asked, stream, sources=["west", "east"]).text
     assert "order: of 2 sources, each by itself: an event waits until one is seen" in text
+    assert "rows with a clock compare that of their source" in text
     with pytest.raises(BindError, match="has no column 'source'"):
         op.match(stream.drop("source"), asked, sources=["west", "east"])
     with pytest.raises(UnsupportedError, match="only a stream has several sources"):

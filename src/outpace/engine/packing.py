@@ -5,7 +5,8 @@ knows how far time has come although it has only the events of its own keys. Whe
 send the rows, each has cells of its own, as time comes by source, unless one instance has them all.
 Of rows that no step
 can use only the times go on, to one instance, which counts those that are late. Rows without a time
-are refused, or set aside, and so are those of an unknown source. Where the order needs the events
+are refused, or set aside, and so are those of an unknown source. Rows that are exchanges with the
+clock of a source go to every instance. Where the order needs the events
 of all keys it needs those without a time, too: one with a sequence number is no gap.
 
 Blocks of rows are those of `codec.pack`: packing takes time linear in the rows and memory for two
@@ -34,7 +35,7 @@ from outpace.engine.order.sources import owners_of, stray_reason
 from outpace.engine.rows.partition import one_array
 from outpace.engine.rows.times import as_integers, invalid_times, reason_of
 from outpace.errors import DataError
-from outpace.pattern.bind.disorder import SOURCE, BoundDisorder
+from outpace.pattern.bind.disorder import CLOCK, CLOCK_TIMES, SOURCE, BoundDisorder
 from outpace.pattern.disorder import Invalid
 
 #: Spark's readers put the text of a record that they cannot read into a column of this name.
@@ -67,6 +68,8 @@ class Packing:
     whole
         Whether one instance has all rows, and looks at their times itself, as it does where the
         disorder is not divisible.
+    clocks
+        Whether rows with a `clock` are exchanges with the clock of their source.
     """
 
     schema: pa.Schema
@@ -78,6 +81,7 @@ class Packing:
     disorder: BoundDisorder
     sources: tuple[str, ...] | None = None
     whole: bool = False
+    clocks: bool = False
 
     @property
     def mixed(self) -> bool:
@@ -97,6 +101,8 @@ class Packing:
             names.update(self.bits.reads)
         if self.sources is not None:
             names.add(SOURCE)
+        if self.clocks:
+            names.add(CLOCK)
         whole = self.disorder.invalid is Invalid.QUARANTINE
         return pa.schema([field for field in self.schema if whole or field.name in names])
 
@@ -111,6 +117,8 @@ class Packing:
             What is promised of later rows, if anything, of whatever source.
         """
         good, invalid = self._without_invalid(table)
+        clocks = self._clocked(good)
+        exchanges, good = good.filter(pa.array(clocks)), good.filter(pa.array(~clocks))
         times = np.zeros(good.num_rows, np.int64)
         if self._tells_time or self.drop:
             times = as_integers(one_array(good.column(self.disorder.time)))
@@ -148,9 +156,13 @@ class Packing:
             if wanted is not None and not wanted.all():
                 unused = write_times(own[~wanted])
                 cells.append(Cell(CellKind.UNUSED, block=unused, source=source))
+        if exchanges.num_rows:
+            block = write_table(_exchanges(exchanges))
+            cells += [Cell(CellKind.CLOCKS, n, block=block) for n in range(self.instances)]
         if invalid.num_rows:
             cells.append(Cell(CellKind.INVALID, block=write_table(invalid)))
-        counters = Counters(events=table.num_rows, invalid=invalid.num_rows)
+        events = table.num_rows - exchanges.num_rows
+        counters = Counters(events=events, invalid=invalid.num_rows)
         return [*cells, Cell(CellKind.REPORT, counters=counters)]
 
     def pulse(self, watermark: int) -> list[Cell]:
@@ -170,15 +182,21 @@ class Packing:
         """Return the rows that can be used, and the others with the reason."""
         times = table.column(self.disorder.time)
         missing = np.zeros(table.num_rows, np.bool_)
+        clocks = self._clocked(table)
         if self._divided:
-            missing = invalid_times(times)
+            missing = invalid_times(times) & ~clocks
+        half = clocks.copy()
+        if clocks.any():
+            asked = [_flags(pc.is_valid(one)) for one in _exchanges(table).columns[1:]]
+            half &= ~np.logical_and.reduce(asked)
         stray = np.zeros(len(missing), np.bool_)
         if self.sources is not None:
             stray = self._owners(table) < 0
         corrupt = np.zeros(len(missing), np.bool_)
         if CORRUPT in table.column_names:
             corrupt = _flags(pc.is_valid(table.column(CORRUPT)))
-        bad = np.flatnonzero(missing | corrupt | stray)
+        wrong = missing | corrupt | stray | half
+        bad = np.flatnonzero(wrong)
         kept = table.column_names
         empty = pa.schema([pa.field(REASON, pa.string()), *self.schema]).empty_table()
         if not len(bad):
@@ -188,6 +206,8 @@ class Packing:
             if corrupt[row]
             else reason_of(times, self.disorder.time, int(row))
             if missing[row]
+            else f"an exchange of clocks has {len(CLOCK_TIMES)} times"
+            if half[row]
             else stray_reason(table.column(SOURCE)[int(row)].as_py())
             for row in bad
         ]
@@ -203,7 +223,13 @@ class Packing:
             )
         aside = table.take(pa.array(bad)).select(self.schema.names)
         aside = aside.add_column(0, REASON, pa.array(reasons, pa.string()))
-        return table.filter(pa.array(~(missing | corrupt | stray))), aside.cast(empty.schema)
+        return table.filter(pa.array(~wrong)), aside.cast(empty.schema)
+
+    def _clocked(self, table: pa.Table) -> Booleans:
+        """Say which rows are exchanges with the clock of their source."""
+        if not self.clocks:
+            return np.zeros(table.num_rows, np.bool_)
+        return _flags(pc.is_valid(table.column(CLOCK)))
 
     def _owners(self, table: pa.Table) -> npt.NDArray[np.int32]:
         """Return the number of the source of each row; -1 where there is no such source."""
@@ -226,5 +252,12 @@ def _by_owner(
     ]
 
 
-def _flags(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _exchanges(table: pa.Table) -> pa.Table:
+    """Return who asked, and the four times of each exchange."""
+    times = one_array(table.column(CLOCK))
+    columns = [pc.struct_field(times, name).cast(pa.int64()) for name in CLOCK_TIMES]
+    return pa.table([table.column(SOURCE).cast(pa.string()), *columns], [SOURCE, *CLOCK_TIMES])
+
+
+def _flags(column: pa.Array | pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(one_array(column).to_numpy(zero_copy_only=False), np.bool_)

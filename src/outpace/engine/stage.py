@@ -15,7 +15,7 @@ stage, too (`group_stage`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from outpace.engine.arrays import NO_TIME
 from outpace.engine.back import Back
 from outpace.engine.codec.block import read_block
 from outpace.engine.codec.cell import Cell, CellKind, Counters, add_reports, in_order
-from outpace.engine.codec.table import write_table
+from outpace.engine.codec.table import read_table, write_table
 from outpace.engine.codec.times import read_times
 from outpace.engine.event import no_events
 from outpace.engine.front import Front
@@ -38,6 +38,7 @@ from outpace.engine.message import (
     NO_SPLIT,
     AllAnswered,
     Aside,
+    ClockExchange,
     Deliver,
     Delivered,
     Emit,
@@ -120,7 +121,7 @@ class StageSpec:
 class _Arriving:
     """The input of a stage that takes events as they were packed."""
 
-    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED})
+    takes = frozenset({CellKind.EVENTS, CellKind.UNUSED, CellKind.CLOCKS})
 
     def __init__(self, spec: OperatorSpec, front: Front) -> None:
         assert spec.disorder is not None
@@ -134,16 +135,20 @@ class _Arriving:
         self._to_side = spec.disorder.late is Late.SIDE
         self._divisible = spec.disorder.divisible
 
-    def stimuli(self, cells: Sequence[Cell], now: int) -> list[EventsArrived | TimerFired]:
+    def stimuli(
+        self, cells: Sequence[Cell], now: int
+    ) -> list[ClockExchange | EventsArrived | TimerFired]:
         """Return the cells of a batch as one piece of the stream, or of each source that has any.
 
-        What is told of time holds for every source. A timer that is due comes before all events,
-        but behind them where it tells who is silent: those that speak in the batch are not.
+        What is told of time holds for every source. What is told of clocks comes first, in an order
+        of its own. A timer that is due comes before all events, but behind them where it tells who
+        is silent: those that speak in the batch are not.
         """
         timer = self._front.timer
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces = self._pieces(cells, now) if cells or not fired else []
-        return [*pieces, *fired] if self._patient else [*fired, *pieces]
+        told = _exchanges(cells)
+        return [*told, *pieces, *fired] if self._patient else [*told, *fired, *pieces]
 
     def _pieces(self, cells: Sequence[Cell], now: int) -> list[EventsArrived]:
         events = [cell for cell in cells if cell.kind is CellKind.EVENTS]
@@ -194,7 +199,7 @@ class _Arriving:
 
     def counters(
         self,
-        stimuli: Sequence[EventsArrived | TimerFired],
+        stimuli: Sequence[ClockExchange | EventsArrived | TimerFired],
         aside: dict[Aside, pa.Table],
         late: int,
         before: int,
@@ -232,6 +237,13 @@ class _Arriving:
     def _read(self, cell: Cell) -> pa.Table:
         columns = read_block(pa.py_buffer(cell.block), self._schema)
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+def _exchanges(cells: Sequence[Cell]) -> list[ClockExchange]:
+    """Return the exchanges with clocks of sources, by their times."""
+    tables = [read_table(cell.block) for cell in cells if cell.kind is CellKind.CLOCKS]
+    found = [ClockExchange(**row) for table in tables for row in table.to_pylist()]
+    return sorted(found, key=lambda one: (one.answered, astuple(one)))
 
 
 class WholeStage:

@@ -22,7 +22,13 @@ from outpace.engine.packing import CORRUPT, Packing
 from outpace.engine.stage import StagePart, StageSpec
 from outpace.errors import BindError, UnsupportedError
 from outpace.pattern.bind.check import check_streamable
-from outpace.pattern.bind.disorder import SOURCE, bind_disorder, setting_text
+from outpace.pattern.bind.disorder import (
+    CLOCK,
+    CLOCK_TIMES,
+    SOURCE,
+    bind_disorder,
+    setting_text,
+)
 from outpace.pattern.disorder import Invalid, Late
 from outpace.pattern.duration import print_duration
 from outpace.pattern.notation.print_name import print_name
@@ -124,6 +130,8 @@ class StreamPlan(Crossing):
         if isinstance(disorder.value.patience, datetime.timedelta):
             span = print_duration(disorder.value.patience)
             order.append(f"a source that is silent for {span} holds the others back no longer")
+        if packing.clocks:
+            order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
         if disorder.value.clocked:
             order.append(
                 "events arrive at the time of their batch; batches run without events, too"
@@ -181,6 +189,13 @@ def plan_stream(
         _check_source(schema)
         # Who sent an event is known by its cell, and breaks ties without a column.
         disorder = replace(disorder, ties=tuple(name for name in disorder.ties if name != SOURCE))
+    clocks = sources is not None and _has_clocks(schema)
+    if clocks and query.corrects:
+        raise UnsupportedError(
+            "clocks are not compared where late events correct what came out",
+            where="disorder",
+            hint=f'write late="drop", "pass" or "side", or leave out the column \'{CLOCK}\'',
+        )
     crossing = plan_crossing(query, schema, timeouts=timeouts)
     bits = crossing.bits
     known = schema if bits is None else bits.task.bound.schema
@@ -214,8 +229,10 @@ def plan_stream(
         and disorder.ahead is None,
         disorder=disorder,
         sources=sources,
+        clocks=clocks,
     )
     packed = {*events.names, CORRUPT, *([] if sources is None else [SOURCE])}
+    packed.update([CLOCK] if clocks else [])
     crossing = replace(
         crossing,
         columns=tuple(name for name in schema.names if name in packed),
@@ -243,6 +260,14 @@ def _check_source(schema: pa.Schema) -> None:
     kind = value_type(schema.field(SOURCE).type)
     if not is_string(kind):
         raise BindError(f"the column '{SOURCE}' has {type_name(kind)}, not text", hint=hint)
+
+
+def _has_clocks(schema: pa.Schema) -> bool:
+    """Say whether rows may be exchanges with the clock of their source."""
+    if CLOCK not in schema.names:
+        return False
+    kind = schema.field(CLOCK).type
+    return pa.types.is_struct(kind) and {field.name for field in kind} == {*CLOCK_TIMES}
 
 
 def _of_sources(sources: tuple[str, ...] | None) -> str:

@@ -40,6 +40,8 @@ class CellKind(IntEnum):
     """What one step of one instance did, as counters."""
     UNUSED = 7
     """The times of events that no step can use: these do not travel, but may be late."""
+    CLOCKS = 8
+    """Exchanges with the clocks of sources: a table with who asked, and four times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,10 @@ _FITTING: Final[dict[ColumnValues, Callable[[pa.DataType], bool]]] = {
 #: The column that says who sent an event.
 SOURCE: Final = "source"
 
+#: The column that makes a row an exchange with the clock of its source, and no event: four times.
+CLOCK: Final = "clock"
+CLOCK_TIMES: Final = ("asked", "received", "answered", "heard")
+
 #: Columns that break ties where the input has them and the query does not order by them.
 TIES: Final = ("seq", SOURCE)
 

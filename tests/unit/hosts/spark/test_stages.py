@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from support.patient_order import ASKED, Patient, PatientOrder
 import outpace as op
 from outpace.engine.codec.cell import CellKind, cell_batch, read_cells
 from outpace.engine.codec.table import read_table
+from outpace.engine.message import ClockExchange
 from outpace.engine.order.choose import ORDERS
-from outpace.engine.stage import run_step
+from outpace.engine.stage import restore_stage, run_step, save_stage
 from outpace.hosts.spark.stages import PlanPart, StageProcessor
 from outpace.plan.stream import StreamPlan, plan_stream
 
@@ -229,3 +231,113 @@ def test_a_batch_is_one_moment_for_all_its_sources() -> None:
     assert (stage.counters.silent, stage.counters.late) == (0, 1)
     lines = plan.lines()
     assert "  a source that is silent for 10 seconds holds the others back no longer" in lines
+
+
+CLOCKED = pa.schema(
+    {
+        "ts": pa.int64(),
+        "x": pa.int64(),
+        "seq": pa.int64(),
+        "source": pa.string(),
+        "clock": pa.struct(dict.fromkeys(["asked", "received", "answered", "heard"], pa.int64())),
+    }
+)
+PAIRS = op.Query("pairs").order_by("ts").pattern("A -> B").within(60).no_skip()
+PAIRS = PAIRS.define(A="x < 2", B="x = 3").measures(a="A.ts", b="B.ts")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        PAIRS.disorder(op.KSlack(3)),
+        PAIRS.uncertain(20, source="source", measured=True).disorder(op.InOrder()),
+        PAIRS.partition_by("x").define(B="x < 9").disorder(op.KSlack(3)),
+        PAIRS.disorder(op.Sequence("1 s")),
+    ],
+    ids=["slack", "uncertain", "keyed", "sequence"],
+)
+def test_rows_with_a_clock_compare_clocks_as_a_stream_in_process_does(query: op.Query) -> None:
+    numbers = np.random.default_rng(7)
+    off, seq, now = {"a": 500, "b": -300}, {"a": 0, "b": 0}, 1000
+    batches = []
+    for number in range(8):
+        rows: list[dict[str, Any]] = []
+        for source in numbers.choice(list("ab"), 30):
+            now += int(numbers.integers(0, 4))
+            own = now - off[source]
+            if numbers.random() < 0.15 or (number == 0 and seq[source] == 0 and own % 2):
+                there, back = map(int, numbers.integers(0, 9, 2))
+                times = [own, now + there, now + there, own + there + back]
+                clock = dict(zip(["asked", "received", "answered", "heard"], times, strict=True))
+                rows.append({"source": source, "clock": clock})
+            x, seq[source] = int(numbers.integers(0, 5)), seq[source] + 1
+            rows.append({"ts": own, "x": x, "seq": seq[source], "source": source})
+        if number == 4:
+            off["b"] = -100  # The clock was set.
+        batches.append(rows)
+
+    plan = plan_stream(query, CLOCKED, 2, sources=("a", "b"))
+    (spec,) = plan.stages
+    stages = [spec.make(number) for number in range(spec.instances)]
+    stream = op.open(query, sources=["a", "b"])
+    empty = CLOCKED.remove(4).empty_table()
+    stream.push(empty)
+    found: list[list[dict[str, Any]]] = [[], []]
+    for rows in batches:
+        # Tasks have the rows in halves, in any order.
+        parts = [rows[:20], rows[20:]]
+        packed = [plan.packing.pack(pa.Table.from_pylist(part, CLOCKED)) for part in parts]
+        for place, stage in enumerate(stages):
+            cells = [
+                replace(cell, sender=sender, position=position)
+                for sender, part in enumerate(packed)
+                for position, cell in enumerate(part)
+                if cell.instance == place
+            ]
+            given = run_step(stage, cells, place, 1)
+            matches = [one for one in given if one.kind is CellKind.MATCHES]
+            found[0] += [row for one in matches for row in read_table(one.block).to_pylist()]
+            stages[place] = restore_stage(spec, save_stage(spec, stage), place)
+        told = [ClockExchange(row["source"], **row["clock"]) for row in rows if "clock" in row]
+        for exchange in sorted(told, key=lambda one: (one.answered, astuple(one))):
+            found[1] += stream.compare_clocks(exchange).to_pylist()
+        events = [row for row in rows if "clock" not in row]
+        found[1] += stream.push(pa.Table.from_pylist(events, empty.schema)).to_pylist()
+    assert sorted(map(repr, found[0])) == sorted(map(repr, found[1]))
+    assert found[0]
+    assert sum(reading.jumps for reading in stream.clocks.values()) >= 1
+    assert "  rows with a clock compare that of their source, and are no events" in plan.lines()
+
+
+def test_exchanges_that_cannot_be_used_are_refused_or_set_aside() -> None:
+    clock = {"asked": 1, "received": 2, "answered": 3, "heard": None}
+    rows = pa.Table.from_pylist(
+        [
+            {"source": "a", "clock": clock},
+            {"source": "c", "clock": {**clock, "heard": 4}},
+            {"source": "a", "clock": {**clock, "heard": 4}},
+            {"source": "a", "x": 1},
+        ],
+        CLOCKED,
+    )
+    query = PAIRS.disorder(op.InOrder(invalid="quarantine"))
+    cells = plan_stream(query, CLOCKED, 2, sources=("a", "b")).packing.pack(rows)
+    by_kind = {cell.kind: read_table(cell.block) for cell in cells if len(cell.block)}
+    reasons = by_kind[CellKind.INVALID]["reason"].to_pylist()
+    assert reasons == [
+        "an exchange of clocks has 4 times",
+        "there is no source 'c'",
+        "the time 'ts' is NULL",
+    ]
+    assert by_kind[CellKind.CLOCKS].to_pylist() == [{"source": "a", **clock, "heard": 4}]
+    packing = plan_stream(PAIRS.disorder(op.InOrder()), CLOCKED, 2, sources=("a", "b")).packing
+    with pytest.raises(op.DataError, match="an exchange of clocks has 4 times"):
+        packing.pack(rows)
+    correcting = PAIRS.disorder(op.KSlack(3, late="correct", horizon=20))
+    with pytest.raises(op.UnsupportedError, match="clocks are not compared where late events"):
+        plan_stream(correcting, CLOCKED, 2, sources=("a", "b"))
+    # A column of another kind is one like others.
+    plain = pa.schema(
+        {"ts": pa.int64(), "x": pa.int64(), "source": pa.string(), "clock": pa.int64()}
+    )
+    assert not plan_stream(PAIRS, plain, 2, sources=("a", "b")).packing.clocks
