@@ -30,6 +30,8 @@ _COLUMNS: Final = (
     ("late", "outpace_stage_late_total", False),
     ("invalid", "outpace_stage_invalid_total", True),
     ("slack", "outpace_stage_slack", True),
+    ("latency", "outpace_stage_latency", True),
+    ("longest", "outpace_stage_longest_wait", True),
     ("silent", "outpace_stage_silent", True),
     ("buffer", "outpace_stage_buffered", False),
     ("wait s", "outpace_stage_wait_seconds", True),

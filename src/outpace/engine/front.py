@@ -44,6 +44,7 @@ from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
 from outpace.engine.order.in_order import OrderedInput
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.engine.order.waits import Waits
 from outpace.engine.rows.rearranged import RearrangedRows, as_table
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
@@ -115,7 +116,9 @@ class Front(Stateful):
         Says how many of the first of some events in order go on together; all by default.
     """
 
-    CHANGED = ("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads")
+    CHANGED = (
+        *("_order", "_ids", "_numbers", "_splitter", "_schedule", "_unanswered", "_loads", "waits"),
+    )
 
     def __init__(
         self,
@@ -147,6 +150,8 @@ class Front(Stateful):
         self._late: Counter[str | None] = Counter()
         #: How many came late and corrected what had come out.
         self._corrected = 0
+        #: How long events wait for their turn; nobody counts it where all come in order.
+        self.waits = Waits(len(spec.sources or ()))
         self._nothing = spec.events.empty_table()
         self._no_events = no_events(spec.events)
         self._ended = False
@@ -224,6 +229,7 @@ class Front(Stateful):
         if self._ended:
             raise DataError("the matcher is finished", hint="open a new one for more input")
         self._untaken, before = None, self.watermark
+        self.waits.begin(self._order)
         match message:
             case EventsArrived():
                 released = self._arrive(message)
@@ -236,6 +242,9 @@ class Front(Stateful):
             case ClockExchange():
                 released = self._order.compare_clocks(message)
         self._lost = not isinstance(self._order, OrderedInput)
+        ended = isinstance(message, SourceEnded) and message.source is None
+        if self._lost:
+            self.waits.note(self._order, released.rows.num_rows, last=ended)
         late, correcting = released.late, None
         if late is not None:
             late, correcting = self._parted(late, before)
@@ -247,7 +256,6 @@ class Front(Stateful):
             for kind, rows in aside
             if rows is not None and rows.num_rows
         ]
-        ended = isinstance(message, SourceEnded) and message.source is None
         if ended and released.rows.num_rows:
             # What events decide comes before what their end does.
             said += self._blocks(released, ended=False)
@@ -295,7 +303,14 @@ class Front(Stateful):
         if source is None or not isinstance(order, _SOURCES):
             silent = len(order.silent)
             return OrderCounters(
-                order.slack, order.buffered, late, silent, order.unawaited, self._corrected
+                order.slack,
+                order.buffered,
+                late,
+                silent,
+                order.unawaited,
+                self._corrected,
+                self.waits.average,
+                self.waits.longest,
             )
         own, silent = self._late.get(source, 0), int(source in order.silent)
         return OrderCounters(order.slack_of(source), order.waiting(source), own, silent)

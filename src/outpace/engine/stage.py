@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +118,10 @@ class StageSpec:
         return _STAGES[self.part](self.operator)
 
 
+#: What all waits of a step add up to counts as no more than this, so that sums of them fit.
+_LONGEST: Final = 1 << 53
+
+
 class _Arriving:
     """The input of a stage that takes events as they were packed."""
 
@@ -144,6 +148,7 @@ class _Arriving:
         of its own. A timer that is due comes before all events, but behind them where it tells who
         is silent: those that speak in the batch are not.
         """
+        self._front.waits.forget()
         timer = self._front.timer
         fired = [TimerFired(now)] if timer is not None and timer <= now else []
         pieces = self._pieces(cells, now) if cells or not fired else []
@@ -217,6 +222,8 @@ class _Arriving:
             slack=counters.order.slack,
             silent=counters.order.silent,
             unawaited=counters.order.unawaited - unawaited,
+            waited=min(self._front.waits.waited, _LONGEST),
+            longest_wait=self._front.waits.longest,
             keys=counters.partitions,
         )
 

@@ -59,6 +59,9 @@ class Counters:
         Sources that say nothing, so that the others do not wait for them any more.
     unawaited
         Events that went on in this step although a silent source had not come so far.
+    waited, longest_wait
+        How long events waited for their turn in this step, added up, and the longest that one has
+        waited; in units of time, by the clock that decides.
     buffered, kept, partials, open_windows, keys
         Held after the step: events that wait for their turn, events that undecided matches may
         still need, events that an undecided match may start with, open windows, and keys: those
@@ -78,6 +81,8 @@ class Counters:
     slack: int = 0
     silent: int = 0
     unawaited: int = 0
+    waited: int = 0
+    longest_wait: int = 0
     buffered: int = 0
     kept: int = 0
     partials: int = 0
@@ -88,6 +93,9 @@ class Counters:
     step_us: int = 0
     save_us: int = 0
 
+
+#: Those of which the greatest counts.
+_GREATEST: Final = ("slack", "longest_wait")
 
 #: The names of the counters, in their order.
 COUNTERS: Final = tuple(counter.name for counter in fields(Counters))
@@ -101,7 +109,7 @@ def add_count(name: str, one: int, other: int) -> int:
     >>> add_count("events", 3, 4), add_count("slack", 3, 4)
     (7, 4)
     """
-    return max(one, other) if name == "slack" else one + other
+    return max(one, other) if name in _GREATEST else one + other
 
 
 #: A row for each cell. What only Python reads is one column: each costs Spark time in every batch.

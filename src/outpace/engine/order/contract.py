@@ -63,6 +63,9 @@ class OrderCounters:
     unawaited
         Events that went on although a silent source had not come so far, since the part that
         counts them was made.
+    latency, longest_wait
+        How long events waited for their turn on average, and at most, since then: in units of time
+        by the greatest event time, with `op.Sequence` and one source in microseconds by the clock.
     """
 
     slack: int = 0
@@ -71,6 +74,8 @@ class OrderCounters:
     silent: int = 0
     unawaited: int = 0
     corrected: int = 0
+    latency: float = 0.0
+    longest_wait: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,21 @@ class Order(Stateful, ABC):
     def slack(self) -> int:
         """How far the watermark stays behind the greatest time now: K; 0 where nobody knows."""
         return 0
+
+    @property
+    def greatest(self) -> int:
+        """The greatest time that events had; NO_TIME while nobody knows."""
+        return self.watermark
+
+    @property
+    def now(self) -> int:
+        """How far the clock has come by which it decides; NO_TIME while nobody knows."""
+        return self.watermark
+
+    @property
+    def oldest(self) -> int:
+        """What `now` was, at least, when events came that wait; where any do."""
+        return self.watermark
 
     @property
     def silent(self) -> frozenset[str]:

@@ -109,6 +109,8 @@ class Reorderer(Order):
         self._in_order = in_order
         self._clock = Clock(rule, disorder.ahead)
         self._runs = SortedRuns(schema)
+        #: The greatest time of events, where the clock does not go by them.
+        self._seen = int(NO_TIME)
         #: The order columns of the last event released; only where events are to be in order.
         self._last = schema.empty_table().select(self._order.columns)
 
@@ -126,6 +128,11 @@ class Reorderer(Order):
     def greatest(self) -> int:
         """The greatest time that events had; NO_TIME while none came."""
         return self._clock.greatest
+
+    @property
+    def now(self) -> int:
+        """The greatest time that events had since it was made, or that is saved."""
+        return max(self.greatest, self._seen)
 
     @property
     def slack(self) -> int:
@@ -162,6 +169,8 @@ class Reorderer(Order):
         before = None if self._in_order else clock.watermark
         ready = self._release(sorted_run(usable, ticks), before)
         self._clock = clock
+        if clock.rule is None and len(ticks):
+            self._seen = max(self._seen, int(ticks.max()) // self._order.in_ticks(1))
         return ReleasedEvents(ready, clock.watermark, late, invalid)
 
     @property

@@ -94,6 +94,21 @@ class SequenceOrder(Order):
         return int(kernel.patience(self._whole, self._fractions, self._settings))
 
     @property
+    def greatest(self) -> int:
+        """The greatest time of the events that were let in; NO_TIME while none was."""
+        return self._inner.greatest
+
+    @property
+    def now(self) -> int:
+        """The clock by which events arrive."""
+        return self._now
+
+    @property
+    def oldest(self) -> int:
+        """When the first of the events came that are held."""
+        return int(self._waits[0].min()) if self._waits.shape[1] else self._now
+
+    @property
     def timer(self) -> int | None:
         """When the time of a held event is up, unless a column tells the time."""
         return None if self._arrival is not None else self.due

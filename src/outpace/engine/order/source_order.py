@@ -96,6 +96,12 @@ class SourceOrder(Order):
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._watermark
 
+    @property
+    def now(self) -> int:
+        """The greatest time of the events of any source."""
+        latest = self._merge.latest
+        return latest if latest == NO_TIME else latest // self._ticks
+
     def wants(self, source: str) -> bool:
         """Say whether a source may go on: it is not too far ahead of the others."""
         return self._merge.wants(source)
@@ -224,6 +230,8 @@ class ReorderedSources(Order):
         #: The clocks of sources that were compared with that of reference.
         self._clocks: dict[str, SourceClock] = {}
         self._unit = units_in(self._order.kind)
+        #: The greatest time of the events of any source.
+        self._greatest = int(NO_TIME)
 
     @property
     def kind(self) -> str:
@@ -259,6 +267,11 @@ class ReorderedSources(Order):
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._watermark
+
+    @property
+    def now(self) -> int:
+        """The greatest time of the events of any source: they wait for each other by time."""
+        return self._greatest
 
     @property
     def slack(self) -> int:
@@ -577,7 +590,9 @@ class ReorderedSources(Order):
     def _note_time(self, source: str, watermark: int) -> None:
         """Take note of how far time has come in a source, by its own clock."""
         if watermark != NO_TIME:
-            self._watermarks[source] = min(watermark + self._drift(source), _NEVER)
+            drift = self._drift(source)
+            self._watermarks[source] = min(watermark + drift, _NEVER)
+            self._greatest = max(self._greatest, self._each[source].greatest + drift)
 
     def _drift(self, source: str) -> int:
         """Return what is added to the times of a source, as exactly as their column has them."""

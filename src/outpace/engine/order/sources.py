@@ -163,6 +163,8 @@ class SourceMerge(Stateful):
         self._numbers = {source: number for number, source in enumerate(self.sources)}
         #: No events, with the columns of those to come; None as long as these are not known.
         self._nothing: pa.Table | None = None
+        #: The greatest time that events had; after it was restored that of events which wait.
+        self.latest = int(NO_TIME)
         self._start([_Waiting() for _ in self.sources])
 
     def push(self, source: str, events: pa.Table | pa.RecordBatch) -> None:
@@ -196,6 +198,7 @@ class SourceMerge(Stateful):
         if len(piece):
             _check_order(source, waiting, piece)
             waiting.append(piece)
+            self.latest = max(self.latest, waiting.time)
             self._least[number] = waiting.least(number)
             # Events that wait already come before these.
             if waiting.events == len(piece):
@@ -302,6 +305,7 @@ class SourceMerge(Stateful):
     def _start(self, waiting: list[_Waiting]) -> None:
         """Go on from what is known of each source."""
         self._waiting = waiting
+        self.latest = max([one.time for one in waiting if one.events], default=int(NO_TIME))
         least = (one.least(number) for number, one in enumerate(waiting))
         first = (one.first(number) for number, one in enumerate(waiting))
         self._least = KeyTree(least, fan_in=self._fan_in)

@@ -99,6 +99,9 @@ class OperatorMetrics:
         Windows that are open.
     unawaited
         Events that went on although a silent source had not come so far.
+    latency, longest_wait
+        How long events waited for their turn on average, and at most: in units of time by the
+        greatest event time, with `op.Sequence` and one source in microseconds by the clock.
     waiting_matches, remembered_matches
         What the merger holds: matches that wait for an instance that is behind, and those that may
         be found again.
@@ -112,6 +115,8 @@ class OperatorMetrics:
     bytes: int = 0
     open_windows: int = 0
     unawaited: int = 0
+    latency: float = 0.0
+    longest_wait: int = 0
     waiting_matches: int = 0
     remembered_matches: int = 0
     rate_limit: float = 0.0

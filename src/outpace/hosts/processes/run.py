@@ -464,6 +464,7 @@ class Run:
         total = self.metrics.operator
         total.events, total.sent, total.bytes = front.events, front.sent, operator.bytes_written
         total.open_windows, total.unawaited = front.open_windows, front.order.unawaited
+        total.latency, total.longest_wait = front.order.latency, front.order.longest_wait
         total.waiting_matches, total.remembered_matches = back.waiting, back.remembered
         total.rate_limit = self._controller.rate if self._controller is not None else 0.0
         self.metrics.sample(seconds)

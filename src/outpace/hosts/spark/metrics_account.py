@@ -311,6 +311,7 @@ def _take_stages(
         if ordered := counters.get("released", 0):
             wait = counters.get("buffered", 0) * since / ordered
             query.set(names.STAGE_WAIT, wait, **labels)
+            query.set(names.STAGE_LATENCY, counters.get("waited", 0) / ordered, **labels)
         if since > 0:
             query.set(names.STAGE_EVENT_RATE, counters.get("events", 0) / since, **labels)
             query.set(names.STAGE_MATCH_RATE, counters.get("matches", 0) / since, **labels)

@@ -59,12 +59,20 @@ STAGE_TOTALS: Final = {
     "unawaited": _stage_counter(
         "unawaited", "Events that went on although a silent source had not come so far."
     ),
+    "waited": _stage_counter(
+        "waited",
+        "How long events waited for their turn, added up: in the unit of outpace_stage_slack.",
+    ),
 }
 
 #: For the counters of a stage that say what is held after a step.
 STAGE_HELD: Final = {
     "slack": _stage_gauge(
         "slack", "How far the watermark stays behind: microseconds, or units of an integer time."
+    ),
+    "longest_wait": _stage_gauge(
+        "longest_wait",
+        "The longest that an event has waited for its turn in the last batch, in the same unit.",
     ),
     "silent": _stage_gauge("silent", "Sources that nobody waits for because they say nothing."),
     "buffered": _stage_gauge("buffered", "Events that wait for their turn."),
@@ -93,6 +101,11 @@ STAGE_EVENT_RATE: Final = _stage_gauge(
 STAGE_WAIT: Final = _stage_gauge(
     "wait_seconds",
     "How long events wait for their turn: those that wait, divided by those released per second.",
+)
+STAGE_LATENCY: Final = _stage_gauge(
+    "latency",
+    "How long events waited for their turn in the last batch, on average: by event time, or with"
+    " op.Sequence by the clock, in the unit of outpace_stage_slack.",
 )
 STAGE_MATCH_RATE: Final = _stage_gauge(
     "matches_per_second", "Matches that became final since the batch before, per second."
@@ -197,6 +210,7 @@ METRICS: Final = (
     STAGE_MATCH_RATE,
     *STAGE_HELD.values(),
     STAGE_WAIT,
+    STAGE_LATENCY,
     STAGE_SECONDS,
     STAGE_BATCH_SECONDS,
     DUPLICATION,

@@ -121,11 +121,12 @@ def test_totals_add_up_and_what_is_held_is_the_last() -> None:
 def test_the_wait_for_their_turn_follows_from_how_many_wait_and_the_slack_is_the_greatest() -> None:
     account = Account()
     for batch in range(2):
-        told = {"outpace:dips:1": report(released=40, buffered=20, slack=7)}
+        told = {"outpace:dips:1": report(released=40, buffered=20, slack=7, waited=80)}
         account.progressed(progress(batch, observedMetrics=told))
     found = values(account, operator="dips", stage="order + split")
     assert found["outpace_stage_wait_seconds"] == pytest.approx(0.5)
     assert found["outpace_stage_slack"] == 4
+    assert found["outpace_stage_latency"] == 2
 
 
 def test_the_first_batch_has_only_its_own_time() -> None:

@@ -1,0 +1,90 @@
+"""How long events wait in an order, by the clock by which it decides.
+
+That clock is the greatest event time that has come; where sequence numbers decide, it is the one by
+which events arrive. No event is looked at. While the clock goes on, all that wait do, so the sum of
+all waits is how many wait, times how far it goes. The longest wait is that of an event which had
+waited longest of all when it had its turn, and of these it is known when they came: at one of the
+moments that are kept here, up to that of the oldest event which still waits.
+
+Memory: a number for each piece of which events wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+
+from outpace.engine.arrays import NO_TIME
+from outpace.engine.order.contract import Order
+from outpace.engine.snapshot import Stateful
+
+_NEVER: Final = int(np.iinfo(np.int64).max)
+
+
+class Waits(Stateful):
+    """Counts how long events wait.
+
+    Parameters
+    ----------
+    sources
+        How many there are: to ask how many of their events wait takes longer the more there are, so
+        it is asked less often.
+
+    Attributes
+    ----------
+    events, waited
+        Events that had their turn since `forget`, and how long they and others waited since then,
+        added up; in units of time, or in microseconds.
+    """
+
+    CHANGED = ("_came",)
+
+    def __init__(self, sources: int = 1) -> None:
+        self.forget()
+        self._every, self._skipped = 1 + sources // 8, 0
+        #: The moment that was looked at last, and how many waited then.
+        self._now = int(NO_TIME)
+        self._waiting = 0
+        #: Moments at which events came that may still wait, rising.
+        self._came: deque[int] = deque()
+
+    def forget(self) -> None:
+        """Count from now on."""
+        self.events = self.waited = self._longest = 0
+
+    @property
+    def average(self) -> float:
+        """How long an event waited on average; the waits of those that still do count so far."""
+        return self.waited / self.events if self.events else 0.0
+
+    @property
+    def longest(self) -> int:
+        """The longest that an event has waited, maybe one that still does."""
+        return max(self._longest, self._now - self._came[0]) if self._came else self._longest
+
+    def begin(self, order: Order) -> None:
+        """Look at an order before its first step: events may wait in it that were saved."""
+        if self._now == NO_TIME and order.now != NO_TIME:
+            self._now, self._waiting = order.now, order.buffered
+            if self._waiting:
+                self._came.append(order.oldest)
+
+    def note(self, order: Order, events: int, *, last: bool) -> None:
+        """Look at an order after a step that gave so many events their turn."""
+        self.events += events
+        self._skipped += 1
+        # Who tells that all time is over does not let it pass.
+        now = self._now if order.now == _NEVER else order.now
+        if now == NO_TIME or (self._skipped < self._every and not last):
+            return
+        self._skipped = 0
+        if self._now != NO_TIME:
+            self.waited += self._waiting * (now - self._now)
+        self._now, self._waiting = now, order.buffered
+        if self._waiting and (not self._came or self._came[-1] < now):
+            self._came.append(now)
+        oldest = order.oldest if self._waiting else now + 1
+        while self._came and self._came[0] < oldest:
+            self._longest = max(self._longest, now - self._came.popleft())
