@@ -50,7 +50,9 @@ from outpace.engine.operator_spec import OperatorSpec, fastest
 from outpace.engine.order.chain import SlackChain
 from outpace.engine.order.choose import make_order
 from outpace.engine.order.contract import Order, ReleasedEvents
+from outpace.engine.order.drift import ClockReading
 from outpace.engine.order.identify import EventIds
+from outpace.engine.order.source_order import ReorderedSources
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
@@ -83,12 +85,13 @@ class _Member:
     ----------
     query, schema
         The query, and the columns that come.
-    timeouts, forgets, choose
+    sources, timeouts, forgets, choose
         As in `OperatorSpec`.
     """
 
     query: Query
     schema: pa.Schema
+    sources: tuple[str, ...] | None
     timeouts: bool
     forgets: bool
     choose: Callable[[Task], Matcher]
@@ -104,6 +107,7 @@ class _Member:
             self.query,
             self.schema,
             disorder=self.disorder,
+            sources=self.sources,
             timeouts=self.timeouts and self.query.windows is None,
             forgets=self.forgets,
             choose=self.choose,
@@ -122,6 +126,7 @@ class _Member:
             schema=self.bits.task.bound.schema,
             given=self.bits.task,
             disorder=None,
+            sources=None,
             checked=False,
             brings_ids=True,
         )
@@ -137,9 +142,13 @@ class _Member:
 
     @property
     def ordering(self) -> tuple[object, ...]:
-        """What queries agree on that share an order: its columns, and all settings but K."""
+        """What queries agree on that share an order: its columns, and all settings but K.
+
+        Where sources wait for each other, K counts as well.
+        """
         bound, value = self.whole.bound, self.disorder.value
         slack = isinstance(value, KSlack) and value.arrival is None and value.late is not Late.PASS
+        slack = slack and self.sources is None
         settings = tuple(
             (name, one) for name, one in self.disorder.settings if not (slack and name == "slack")
         )
@@ -264,7 +273,7 @@ class _SharedOrder(Stateful):
         self.order: Order | SlackChain = (
             SlackChain(bound, chained, schema)
             if len(chained) > 1
-            else make_order(bound, chained[0], schema)
+            else make_order(bound, chained[0], schema, first.sources)
         )
         self.operators = {one.query.name: WholeOperator(one.spec) for one in members}
         self._shown = first.schema.names
@@ -285,13 +294,14 @@ class _SharedOrder(Stateful):
             case EventsArrived():
                 released = self.order.push(stimulus)
             case TimeTold():
-                released = self.order.tell(stimulus.watermark)
+                released = self.order.tell(stimulus.watermark, stimulus.source, stimulus.arrival)
             case TimerFired():
                 released = self.order.fire(stimulus.at)
             case SourceEnded():
-                released = self.order.finish()
+                released = self.order.finish(stimulus.source)
             case ClockExchange():
-                raise DataError("the one source of a group has no other clock")
+                assert isinstance(self.order, Order), "sources that have clocks share no chain"
+                released = self.order.compare_clocks(stimulus)
         return released if isinstance(released, list) else [released]
 
     def pass_on(self, links: list[ReleasedEvents], *, ended: bool) -> Instructions:
@@ -347,7 +357,7 @@ class GroupOperator(Stateful):
         The queries, each with a name of its own.
     schema
         The columns of events.
-    timeouts, forgets, choose
+    sources, timeouts, forgets, choose
         As in `OperatorSpec`.
     place
         Which one it is, where each of several has events of its own.
@@ -360,6 +370,7 @@ class GroupOperator(Stateful):
         queries: Sequence[Query],
         schema: pa.Schema,
         *,
+        sources: tuple[str, ...] | None = None,
         timeouts: bool = False,
         forgets: bool = False,
         choose: Callable[[Task], Matcher] = fastest,
@@ -368,14 +379,16 @@ class GroupOperator(Stateful):
         self._schema = schema
         self._names = [query.name for query in queries]
         members = [
-            _Member(one, schema, timeouts, forgets, choose) for one in queries if _shares(one)
+            _Member(one, schema, sources, timeouts, forgets, choose)
+            for one in queries
+            if _shares(one)
         ]
         self._shared = _SharedBits(members)
         agreeing: dict[tuple[object, ...], list[_Member]] = {}
         for member in members:
             agreeing.setdefault(member.ordering, []).append(member)
         self._orders = [_SharedOrder(one, self._shared) for one in agreeing.values()]
-        self._ids = EventIds(place=place)
+        self._ids = EventIds(sources, place)
         self._alone: dict[str, WholeOperator] = {}
         for one in (query for query in queries if not _shares(query)):
             with told_of(one):
@@ -383,6 +396,7 @@ class GroupOperator(Stateful):
                     one,
                     schema,
                     disorder=None if one.order_of_arrival is None else bind_disorder(one, schema),
+                    sources=sources,
                     timeouts=timeouts and one.operator is None and one.windows is None,
                     forgets=forgets,
                     choose=choose,
@@ -409,6 +423,26 @@ class GroupOperator(Stateful):
         timers += [one.front.timer for one in self._alone.values()]
         return min((one for one in timers if one is not None), default=None)
 
+    @property
+    def holding(self) -> str | None:
+        """The source that others wait for; None where there is one, or all have finished."""
+        shared = (one.order for one in self._orders)
+        found = (one.holding for one in shared if isinstance(one, ReorderedSources))
+        alone = (one.front.holding for one in self._alone.values())
+        return next((one for one in (*found, *alone) if one is not None), None)
+
+    def wants(self, source: str) -> bool:
+        """Say whether a source may go on; one that is too far ahead of the others must wait."""
+        shared = (one.order for one in self._orders)
+        found = (one.wants(source) for one in shared if isinstance(one, ReorderedSources))
+        return all((*found, *(one.front.wants(source) for one in self._alone.values())))
+
+    def clock_of(self, source: str) -> ClockReading | None:
+        """Return what is known of the clock of a source; None where nothing is."""
+        shared = (one.order for one in self._orders)
+        found = (one.clock_of(source) for one in shared if isinstance(one, Order))
+        return next(found, None)
+
     def step(self, stimulus: Stimulus) -> Instructions:
         """Take what happened and return what each query gives.
 
@@ -420,7 +454,7 @@ class GroupOperator(Stateful):
         shared = stimulus
         if isinstance(stimulus, EventsArrived) and self._orders:
             rows = self._shared.added(stimulus.rows)
-            shared = replace(stimulus, rows=self._ids.give(rows, None))
+            shared = replace(stimulus, rows=self._ids.give(rows, stimulus.source))
         before = [one.order.snapshot() for one in self._orders]
         try:
             released = [one.release(shared) for one in self._orders]
@@ -428,7 +462,8 @@ class GroupOperator(Stateful):
             for one, was in zip(self._orders, before, strict=True):
                 one.order = was
             raise
-        self._lost, ended = True, isinstance(stimulus, SourceEnded)
+        self._lost = True
+        ended = isinstance(stimulus, SourceEnded) and stimulus.source is None
         found: Instructions = {}
         for order, links in zip(self._orders, released, strict=True):
             found |= order.pass_on(links, ended=ended)
@@ -436,7 +471,7 @@ class GroupOperator(Stateful):
             with told_of(operator.spec.query):
                 found[name] = operator.step(stimulus)
         if isinstance(stimulus, EventsArrived):
-            self._ids.accept(None, stimulus.rows)
+            self._ids.accept(stimulus.source, stimulus.rows)
         self._lost = False
         return {name: found[name] for name in self._names}
 

@@ -67,8 +67,10 @@ class SlackChain(Stateful):
         """Take events; return what each link lets go. After an error nothing is taken."""
         return self._pass_on(self._links[0].push(events))
 
-    def tell(self, time: int) -> list[ReleasedEvents]:
-        """Take a promise that no later event has a time before this."""
+    def tell(
+        self, time: int, source: str | None = None, arrival: int = NO_TIME
+    ) -> list[ReleasedEvents]:
+        """Take a promise that no later event has a time before this; there is one source."""
         self._told = max(self._told, time)
         return self._pass_on(self._links[0].tell(time))
 
@@ -76,7 +78,7 @@ class SlackChain(Stateful):
         """Take note that the clock of the host has come to a time, which says nothing here."""
         return self._pass_on(self._links[0].fire(at))
 
-    def finish(self) -> list[ReleasedEvents]:
+    def finish(self, source: str | None = None) -> list[ReleasedEvents]:
         """Say that no more events come."""
         return self._pass_on(self._links[0].finish(), ended=True)
 

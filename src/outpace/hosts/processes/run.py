@@ -17,10 +17,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from outpace.engine.whole import with_ids
 from outpace.errors import BindError, UnsupportedError, missing_column
 from outpace.hosts.clock import clock_time
 from outpace.hosts.processes.control import RateControl, RateController
+from outpace.hosts.processes.group import OperatorsInProgram
 from outpace.hosts.processes.metrics import Metrics
 from outpace.hosts.processes.operator import BLOCK_ROWS, MEMORY, ParallelOperator
 from outpace.hosts.processes.reader import Item, SourceEnd, SourceReader
@@ -54,6 +56,7 @@ from outpace.pattern.bind.check import INSTANCES_MAX, check_instances, check_str
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bound import MatchIdentity
 from outpace.pattern.disorder import Late
+from outpace.pattern.group import QueryGroup, told_of
 from outpace.pattern.query import Query, checked_query
 from outpace.plan.late_events import LateEvents
 
@@ -65,17 +68,19 @@ _PROCESSES_PER_CORE: Final = 8
 
 _CONTROL: Final = RateControl()
 
+_Operator: TypeAlias = ParallelOperator | OperatorsInProgram
+
 _LOG: Final = logging.getLogger("outpace.run")
 
 
 def run(
-    query: Query,
+    query: Query | QueryGroup,
     sources: Source | Sequence[Source],
     *,
     rate_control: RateControl | None = _CONTROL,
     memory: int = MEMORY,
     batch_rows: int = BLOCK_ROWS,
-    aside: Callable[[str, pa.Table], None] | None = None,
+    aside: Callable[..., None] | None = None,
     clocks: ClockSync | None = None,
 ) -> Run:
     """Run a query over sources, with its instances in processes of their own.
@@ -84,18 +89,21 @@ def run(
     ----------
     query
         What to detect; `Query.over` and `Query.instances` say in which windows and in how many
-        processes. Without windows each partition is one that stays open.
+        processes. Without windows each partition is one that stays open. The queries of an
+        `outpace.group` are matched in this process, whatever their instances.
     sources
         Where events come from, which are ordered by time, sequence number and source. Each source
         is in order, or as far out of it as the query's disorder says.
     rate_control
-        How the rate is found at which sources are read; None reads whenever there is room.
+        How the rate is found at which sources are read; None reads whenever there is room, as a
+        group does.
     memory
         Bytes of shared memory for events on their way to instances.
     batch_rows
         How many events are read from a source at a time.
     aside
-        Called with "late" or "invalid" and such events, where the query has disorder.
+        Called with "late" or "invalid" and such events, where the query has disorder; with the name
+        of the query before them where it is one of a group.
     clocks
         What compares the clocks of the sources with that of this machine; their events then count
         by the time of this machine. The query has disorder, `op.InOrder()` at least.
@@ -103,8 +111,8 @@ def run(
     Returns
     -------
     Run
-        An iterator of tables of matches, in order. As a context manager it ends all processes on
-        leaving.
+        An iterator of tables of matches, in order; of a group, of dictionaries of tables by the
+        names of the queries that have any. As a context manager it ends all processes on leaving.
 
     Examples
     --------
@@ -117,7 +125,7 @@ def run(
     >>> found == op.match(op.sources.simple_events(1000, types="ab").table(), pairs).num_rows
     True
     """
-    checked_query(query)
+    queries = query.queries if isinstance(query, QueryGroup) else (checked_query(query),)
     given = (sources,) if isinstance(sources, Source) else listed(sources)
     if not given or not all(isinstance(source, Source) for source in given):
         raise BindError("sources are expected to run on", hint="see outpace.sources")
@@ -131,17 +139,33 @@ def run(
         raise BindError(f"aside is a function, not {shown(aside)}", hint=hint)
     if clocks is not None:
         an_instance(clocks, ClockSync, "what compares clocks", hint="write op.ingest.ClockSync()")
-        if len(given) < 2 or query.order_of_arrival is None:
+        if len(given) < 2 or any(one.order_of_arrival is None for one in queries):
             raise BindError(
                 "clocks are compared where several sources have an order of their own",
                 hint="run on several sources, with .disorder(op.InOrder()) or another",
             )
     merge_of(given)  # refuses sources that do not go together
-    if len(given) > 1 and not _orders_by(query, given[0].time):
+    for one in queries:
+        with told_of(one) if isinstance(query, QueryGroup) else nullcontext():
+            _check(one, given)
+    if any(one.order_of_arrival is not None for one in queries):
+        # The next event of a source that is out of order promises nothing.
+        given = tuple(
+            replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
+        )
+    if isinstance(query, QueryGroup):
+        return Run(query, list(given), None, memory, batch_rows, aside, clocks)
+    useful = _within_use(query)
+    return Run(useful, list(given), rate_control, memory, batch_rows, aside, clocks)
+
+
+def _check(query: Query, sources: Sequence[Source]) -> None:
+    """Refuse a query that does not run over sources."""
+    if len(sources) > 1 and not _orders_by(query, sources[0].time):
         raise BindError(
             "the events of several sources are ordered by their time",
-            detail=f"the time of the sources is '{given[0].time}'",
-            hint=f'write order_by("{given[0].time}")',
+            detail=f"the time of the sources is '{sources[0].time}'",
+            hint=f'write order_by("{sources[0].time}")',
         )
     check_streamable(query)
     if query.corrects:
@@ -150,13 +174,6 @@ def run(
             hint='use op.open or a stream on Spark, or write late="drop", "pass" or "side"',
         )
     check_instances(query, windowed=False)
-    if query.order_of_arrival is not None:
-        # The next event of a source that is out of order promises nothing.
-        given = tuple(
-            replace(one, in_order=False) if isinstance(one, Paced) else one for one in given
-        )
-    useful = _within_use(query)
-    return Run(useful, list(given), rate_control, memory, batch_rows, aside, clocks)
 
 
 def match_in_processes(query: Query, table: pa.Table, progress: Progress | None = None) -> pa.Table:
@@ -198,44 +215,50 @@ class Run:
 
     def __init__(
         self,
-        query: Query,
+        query: Query | QueryGroup,
         sources: list[Source],
         rate_control: RateControl | None,
         memory: int,
         batch_rows: int,
-        aside: Callable[[str, pa.Table], None] | None,
+        aside: Callable[..., None] | None,
         clocks: ClockSync | None = None,
     ) -> None:
         self._query = query
+        queries = query.queries if isinstance(query, QueryGroup) else (query,)
+        instances = 1 if isinstance(query, QueryGroup) else query.instance_count
         self._aside, self._clocks = aside, clocks
         self._sources = sources
         self._memory = memory
         self._batch_rows = batch_rows
-        self._controller = (
-            None if rate_control is None else RateController(rate_control, query.instance_count)
-        )
-        self.metrics = Metrics.of([source.id for source in sources], query.instance_count)
-        self._operator: ParallelOperator | None = None
+        self._controller = None if rate_control is None else RateController(rate_control, instances)
+        self.metrics = Metrics.of([source.id for source in sources], instances)
+        self._operator: _Operator | None = None
         self._stopped = threading.Event()
         self._began = 0.0
         #: Whether the time of the sources is that of the query, and its type.
-        self._tells_time = _orders_by(query, sources[0].time)
+        self._tells_time = all(_orders_by(one, sources[0].time) for one in queries)
         self._kind: pa.DataType = pa.null()
         #: Whether sources that are silent are not waited for.
-        arriving = query.order_of_arrival
-        self._patient = arriving is not None and arriving.patience is not None
+        arriving = [one.order_of_arrival for one in queries]
+        self._patient = any(one is not None and one.patience is not None for one in arriving)
         #: How the front knows the sources, where there are several; and how many have ended.
         self._names = tuple(source.id for source in sources) if len(sources) > 1 else None
         self._ended = 0
-        #: The source whose events are taken; and what is to be item of those that it drops.
+        #: The source whose events are taken; and what is to be said of those that a query drops.
         self._source = sources[0].id
-        self._dropped: LateEvents | None = None
+        self._dropped = {
+            one.name: LateEvents(one)
+            for one in queries
+            if one.order_of_arrival is not None and one.order_of_arrival.late is Late.DROP
+        }
         self._tables = self._run()
 
     def __repr__(self) -> str:
         sources = ", ".join(source.id for source in self._sources)
         read = f"{self.metrics.operator.events} events"
-        return f"run of {self._query.name} over {sources}: {read}"
+        query = self._query
+        name = ", ".join(query.names) if isinstance(query, QueryGroup) else query.name
+        return f"run of {name} over {sources}: {read}"
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self
@@ -264,12 +287,13 @@ class Run:
     def _run(self) -> Generator[pa.Table, None, None]:
         reader = SourceReader(self._sources, self._batch_rows)
         try:
-            for table in self._turns(reader):
+            for found in self._turns(reader):
                 if self._stopped.is_set():
                     return
-                if table.num_rows:
-                    self.metrics.operator.matches += table.num_rows
-                    yield table
+                tables = found.values() if isinstance(found, dict) else [found]
+                if rows := sum(table.num_rows for table in tables):
+                    self.metrics.operator.matches += rows
+                    yield found
         finally:
             reader.stop()
             if self._operator is not None:
@@ -311,7 +335,7 @@ class Run:
             yield operator.pop()
             self._look(operator)
 
-    def _compare_clocks(self, operator: ParallelOperator) -> Iterator[pa.Table]:
+    def _compare_clocks(self, operator: _Operator) -> Iterator[pa.Table]:
         """Let the operator know what was heard of the clocks of its sources."""
         for exchange in [] if self._clocks is None else self._clocks.take():
             if exchange.source in (self._names or ()):
@@ -340,26 +364,30 @@ class Run:
         return before
 
     def _make_operator(self, schema: pa.Schema) -> None:
-        query, disorder, time_column = self._query, None, self._sources[0].time
+        """Make an operator for the columns of events."""
+        time_column = self._sources[0].time
         if self._tells_time and time_column not in schema.names:
             raise missing_column(time_column, schema.names)
         if self._tells_time:
             self._kind = schema.field(time_column).type
-        if query.order_of_arrival is not None:
-            disorder = bind_disorder(query, schema)
-            self._dropped = LateEvents(query) if disorder.late is Late.DROP else None
-        self._operator = ParallelOperator(
+        self._operator, self._began = self._made(schema), time.perf_counter()
+
+    def _made(self, schema: pa.Schema) -> _Operator:
+        query = self._query
+        if isinstance(query, QueryGroup):
+            return OperatorsInProgram(query, schema, self._names, self._set_aside)
+        arriving = query.order_of_arrival
+        return ParallelOperator(
             query,
             schema,
-            disorder=disorder,
+            disorder=None if arriving is None else bind_disorder(query, schema),
             sources=self._names,
             memory=self._memory,
             watch=self._answered,
             aside=self._set_aside,
         )
-        self._began = time.perf_counter()
 
-    def _next_source(self, operator: ParallelOperator, reader: SourceReader) -> str:
+    def _next_source(self, operator: _Operator, reader: SourceReader) -> str:
         """Return the source that is read next.
 
         No event goes on before more comes from it; or it spoke first, where somebody counts for how
@@ -372,7 +400,7 @@ class Run:
         assert holding is not None, "a source is read as long as one has not ended"
         return holding
 
-    def _readable(self, operator: ParallelOperator, item: Item | None) -> int | None:
+    def _readable(self, operator: _Operator, item: Item | None) -> int | None:
         """Return how many of the events that a source has may go on now; None where it waits."""
         if not isinstance(item, pa.RecordBatch) or not item.num_rows:
             return 0
@@ -386,7 +414,7 @@ class Run:
             self._controller.adjust(now, counters.loads, counters.duplication)
         return self._controller.block(now, item.num_rows) or None
 
-    def _pause(self, operator: ParallelOperator, item: Item | None) -> float:
+    def _pause(self, operator: _Operator, item: Item | None) -> float:
         """Return how long to wait for answers, until something else may be done."""
         if isinstance(item, pa.RecordBatch) and self._controller is not None and operator.room:
             return self._controller.wait_s(item.num_rows)
@@ -395,7 +423,7 @@ class Run:
 
     def _push(
         self,
-        operator: ParallelOperator,
+        operator: _Operator,
         source: str,
         item: Item,
         size: int = 0,
@@ -421,18 +449,19 @@ class Run:
                 rows = pa.Table.from_batches([item.slice(0, size)])
                 yield from operator.push(EventsArrived(rows, name, arrival=arrival))
 
-    def _set_aside(self, aside: SetAside) -> None:
-        """Count events that take no part, and say so."""
+    def _set_aside(self, aside: SetAside, name: str | None = None) -> None:
+        """Count events that take no part, of a query of a group with a name, and say so."""
         if self._aside is not None:
-            self._aside(aside.kind.value, aside.rows)
+            whose = () if name is None else (name,)
+            self._aside(*whose, aside.kind.value, aside.rows)
         known, count = self.metrics.sources[self._source], aside.rows.num_rows
         if aside.kind is Aside.INVALID:
             known.invalid += count
             return
         known.late += count
-        warning = None if self._dropped is None else self._dropped.count(count)
-        if warning is not None:
-            _LOG.warning(warning)
+        for query, dropped in self._dropped.items():
+            if name in (None, query) and (warning := dropped.count(count)) is not None:
+                _LOG.warning(warning)
 
     def _answered(self, instance: int, done: WorkResult, answer: Answer) -> None:
         """Note what an instance did."""
@@ -445,7 +474,7 @@ class Run:
         if self._controller is not None:
             self._controller.worked(instance, answer.events, done.seconds)
 
-    def _look(self, operator: ParallelOperator) -> None:
+    def _look(self, operator: _Operator) -> None:
         """Bring the metrics up to date and keep a sample where one is due."""
         seconds = time.perf_counter() - self._began
         if not operator.back.settled and not self.metrics.due(seconds):

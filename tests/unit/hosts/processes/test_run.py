@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,45 @@ def test_sources_out_of_order_are_brought_into_order(several: int, windows: obje
         found = pa.concat_tables(list(run))
     assert found.equals(op.match(table(), query.instances(1)))
     assert not any(source.late for source in run.metrics.sources.values())
+
+
+@pytest.mark.parametrize("several", [1, 2])
+def test_the_queries_of_a_group_read_sources_once(several: int) -> None:
+    sources = [Shuffled(f"s{first}", first=first, step=several) for first in range(several)]
+    single = replace(pairs(), windows=None, numbered=False).within(9)
+    queries = [
+        replace(pairs(), name="windows").disorder(op.KSlack(9 * several)),
+        replace(single, name="single").disorder(op.KSlack(10 * several)),
+        replace(single, name="keyed").partition_by("key").disorder(op.KSlack(20 * several)),
+        replace(single, name="hasty").disorder(op.KSlack(1)),
+    ]
+    late: Counter[tuple[str, str]] = Counter()
+
+    def count(query: str, why: str, rows: pa.Table) -> None:
+        late[query, why] += rows.num_rows
+
+    found: dict[str, list[pa.Table]] = {query.name: [] for query in queries}
+    with op.run(op.group(*queries), sources, batch_rows=150, aside=count) as run:
+        for tables in run:
+            for name, matches in tables.items():
+                found[name].append(matches)
+    assert repr(run).startswith("run of windows, single, keyed, hasty over s0")
+    counted = run.metrics.operator
+    every = [one.num_rows for tables in found.values() for one in tables]
+    assert (counted.events, counted.matches) == (2000, sum(every))
+    for query in queries[:3]:
+        expected = op.match(table(), query).to_pylist()
+        given = pa.concat_tables(found[query.name]).to_pylist()
+        assert sorted(map(repr, given)) == sorted(map(repr, expected)), query.name
+    assert set(late) == {("hasty", "late")}
+
+
+def test_what_does_not_run_in_a_group_is_told_by_name() -> None:
+    good = pairs().disorder(op.KSlack(2))
+    bad = replace(good, name="bad").disorder(op.KSlack(2, late="correct", horizon=9))
+    with pytest.raises(op.UnsupportedError, match="corrects nothing") as caught:
+        op.run(op.group(good, bad), Listed("a"))
+    assert caught.value.where == "query 'bad'"
 
 
 @pytest.mark.parametrize(
