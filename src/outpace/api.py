@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
+    from outpace.explanation.group import GroupExplanation
     from outpace.hosts.spark.stream import StreamSearch
 
 
@@ -128,11 +129,7 @@ def _match_group(
 
         return match_group(data, group)
     if isinstance(data, ParquetFiles) or _is_spark_frame(data):
-        raise UnsupportedError(
-            "on Spark the queries of a group share a stream, and this is none",
-            detail="a DataFrame is read by each query that is matched on it",
-            hint="match its queries one by one",
-        )
+        raise _no_stream()
     table, found = to_arrow(data), {}
     for query in group.queries:
         with told_of(query):
@@ -259,18 +256,27 @@ def join(
     return join_data(left, right, wanted)
 
 
+@overload
 def explain(
     query: Query,
     data: TableLike | ParquetFiles | pa.Schema | None = None,
     *,
     sources: Iterable[str] | None = None,
-) -> Explanation:
+) -> Explanation: ...
+@overload
+def explain(query: QueryGroup, data: TableLike | pa.Schema | None = None) -> GroupExplanation: ...
+def explain(
+    query: Query | QueryGroup,
+    data: TableLike | ParquetFiles | pa.Schema | None = None,
+    *,
+    sources: Iterable[str] | None = None,
+) -> Explanation | GroupExplanation:
     """Explain a query: what it finds, how it is matched, and where each part of it runs.
 
     Parameters
     ----------
     query
-        What to explain.
+        What to explain; of an `outpace.group` also what its queries share.
     data
         What it would run on, or the Arrow schema of that. For a Spark DataFrame and for Parquet
         files the explanation says what Spark computes, what crosses to Python and how rows are
@@ -284,6 +290,8 @@ def explain(
     >>> explain(query, pa.table({"ts": [1], "x": [2]})).matcher
     'kernel'
     """
+    if isinstance(query, QueryGroup):
+        return _explain_group(query, data, sources)
     checked_query(query)
     names = _sources(sources, data)
     if data is None or isinstance(data, pa.Schema):
@@ -305,6 +313,33 @@ def explain(
         schema = arrow_schema(data)
         return explain_plan(query, schema, plan_query(query, schema).lines())
     return explain_plan(query, to_arrow(data, query).schema)
+
+
+def _explain_group(
+    group: QueryGroup, data: object, sources: Iterable[str] | None
+) -> GroupExplanation:
+    if sources is not None:
+        raise UnsupportedError("a group of queries has no sources here", hint="leave sources out")
+    from outpace.explanation.group import explain_group
+
+    if data is None or isinstance(data, pa.Schema):
+        return explain_group(group, data)
+    if _is_stream(data):
+        from outpace.hosts.spark.stream import plan_group_frame
+
+        plan = plan_group_frame(data, group)
+        return explain_group(QueryGroup(plan.operators.queries), plan.packing.schema, plan.lines())
+    if isinstance(data, ParquetFiles) or _is_spark_frame(data):
+        raise _no_stream()
+    return explain_group(group, to_arrow(data).schema)
+
+
+def _no_stream() -> UnsupportedError:
+    return UnsupportedError(
+        "on Spark the queries of a group share a stream, and this is none",
+        detail="a DataFrame is read by each query that is matched on it",
+        hint="match its queries one by one",
+    )
 
 
 @overload

@@ -384,6 +384,7 @@ def test_a_group_reads_a_stream_once_and_finds_what_it_finds_in_process(
     group = op.group(*queries)
     write_pieces(parts, tmp_path / "in")
     stream = read_pieces(streaming, tmp_path / "in")
+    assert "2. order + match of all: 1 instance" in op.explain(group, stream).text
     query = run(op.match(stream, group), tmp_path)
     assert len(query.recentProgress[0]["sources"]) == 1
     matcher = op.open(group)

@@ -62,7 +62,7 @@ from outpace.errors import DataError, OutpaceError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
 from outpace.pattern.bound import BoundExpression, Predicate
 from outpace.pattern.disorder import KSlack, Late
-from outpace.pattern.group import told_of
+from outpace.pattern.group import listed_names, told_of
 from outpace.pattern.query import Query
 
 #: A condition of rows as 0 and 1, or several of them as the bits of bytes.
@@ -178,9 +178,12 @@ class _SharedBits:
         #: The first query that has each of them.
         self._owners: list[Query] = []
         self._places: dict[BoundExpression | None, int] = {}
+        #: How many conditions there are, equal ones counted each time.
+        self.asked = 0
         for member in members:
             with told_of(member.query):
                 predicates = member.bits.predicates
+            self.asked += len(predicates)
             for one in predicates:
                 if one.expression not in self._places:
                     self._places[one.expression] = len(self.predicates)
@@ -287,6 +290,17 @@ class _SharedOrder(Stateful):
     def timer(self) -> int | None:
         """When the order wants to be asked again."""
         return self.order.timer
+
+    def lines(self) -> list[str]:
+        """Say which queries share the order, and how each gets its events."""
+        names = listed_names([one.query.name for link in self._links for one in link])
+        if len(self._links) == 1:
+            return [f"ordered once for {names}: {self._links[0][0].disorder}"]
+        chain = (
+            f"  {link[0].disorder}: {listed_names([one.query.name for one in link])}"
+            for link in self._links
+        )
+        return [f"ordered once for {names}, in a chain", *chain]
 
     def release(self, stimulus: Stimulus) -> list[ReleasedEvents]:
         """Let the order take what happened; after an error nothing is taken."""
@@ -409,6 +423,16 @@ class GroupOperator(Stateful):
         """The operators of all queries."""
         shared = (one for order in self._orders for one in order.operators.values())
         return [*shared, *self._alone.values()]
+
+    def lines(self) -> list[str]:
+        """Return what `explain()` shows: what the queries share."""
+        alone = [f"with an order of its own: {listed_names([*self._alone])}"] * bool(self._alone)
+        asked, computed = self._shared.asked, len(self._shared.predicates)
+        return [
+            *(line for order in self._orders for line in order.lines()),
+            *alone,
+            f"conditions on single rows: {asked}, of which {computed} are computed",
+        ]
 
     @property
     def buffered(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,6 +42,18 @@ class QueryGroup:
     def names(self) -> tuple[str, ...]:
         """The names of the queries, which their results come by."""
         return tuple(query.name for query in self.queries)
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """Return the names of queries for people; those of many are counted.
+
+    Examples
+    --------
+    >>> listed_names(["a", "b"]), listed_names([f"q{number}" for number in range(100)])
+    ('a, b', 'q0, q1, q2, q3, q4 and 95 more')
+    """
+    more = f" and {len(names) - 5} more" if len(names) > 6 else ""
+    return ", ".join(names[: 5 if more else None]) + more
 
 
 @contextmanager

@@ -252,11 +252,11 @@ def place_rows(
     codes, segments
         Where sorting was grouping alone: each row's group, and the bounds of the groups.
     """
-    if order is None:
+    if order is None or not len(array):
         return array
     width = 0 if array.null_count else _plain_width(array.type)
     if not width:
-        if is_text(array.type) and len(array) and not array.null_count:
+        if is_text(array.type) and not array.null_count:
             short = without_offsets(array)
             if short.type != array.type:
                 return with_offsets(short.take(pa.array(order)), array.type)

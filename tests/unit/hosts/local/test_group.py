@@ -113,6 +113,25 @@ def test_an_error_of_a_query_says_which() -> None:
         assert caught.value.where == "query 'wrong': measure n"
 
 
+def test_what_the_queries_share_is_explained() -> None:
+    own = op.Query("own").order_by("ts").pattern("A").define(A="v = 1")
+    group = op.group(single("soon"), single("sure", 5), single("again", 5), own)
+    text = str(op.explain(group, SCHEMA))
+    assert text.startswith("""\
+group of 4 queries
+  ordered once for soon, sure, again, in a chain
+    an event waits until one is seen that is 0 later: soon
+    an event waits until one is seen that is 5 later: sure, again
+  with an order of its own: own
+  conditions on single rows: 6, of which 2 are computed
+
+query soon
+""")
+    assert [name for name in group.names if f"query {name}\n" in text] == list(group.names)
+    assert "known when they meet a schema" in op.explain(group).text
+    assert op.explain(op.group(own), rows((1, 1))).shared[0] == "with an order of its own: own"
+
+
 def test_a_table_gives_a_table_for_each_query() -> None:
     found = op.match(rows((1, 1), (2, 2)), op.group(single("a"), single("b").define(A="v = 2")))
     assert {name: table.to_pylist() for name, table in found.items()} == {
