@@ -349,7 +349,7 @@ def sql(session: duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace")
 def sql(
     session: SparkSession | duckdb.DuckDBPyConnection, text: str, dialect: str = "outpace"
 ) -> object:
-    """Run a statement with MATCH_RECOGNIZE on Spark or in process on DuckDB.
+    """Run a statement with MATCH_RECOGNIZE, or JOIN ... WITHIN, on Spark or in process on DuckDB.
 
     Parameters
     ----------

@@ -48,6 +48,17 @@ PARITY = {
             PARTITION BY symbol ORDER BY end_ts
             MEASURES FIRST(low) AS first_low, LAST(low) AS last_low, COUNT(*) AS n
             PATTERN (A LOWER+) DEFINE LOWER AS low < PREV(low)) n""",
+    "joins within a time, and a pattern over one": """
+        SELECT a.ts AS known, b.symbol, b.price, a.price AS own
+        FROM ticks a LEFT JOIN (SELECT ts AS at_ts, symbol AS name, symbol, price FROM ticks
+                                WHERE price > 60) b
+            ON a.symbol = b.name WITHIN 3 BETWEEN a.ts AND b.at_ts
+        WHERE a.price < 30
+        UNION ALL
+        SELECT known, symbol, price, own FROM ticks c JOIN ticks d USING (symbol) WITHIN 3
+            MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts
+                MEASURES A.ts AS known, A.price_left AS price, A.price_right AS own
+                PATTERN (A) DEFINE A AS price_left < 20 AND price_right > 70)""",
     "matches in a scalar subquery": f"""
         SELECT DISTINCT symbol, (SELECT max(low) FROM ticks {DIP} m) AS best FROM ticks""",
     "subqueries inside": """

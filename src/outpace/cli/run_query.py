@@ -58,9 +58,18 @@ class SqlText:
     def statement(self) -> Statement:
         """Return the statement with its MATCH_RECOGNIZE clauses apart, in the dialect of Spark."""
         try:
-            return _split(self.text, self.written)
+            statement = _split(self.text, self.written)
+            for step in statement.steps:
+                if step.joined is not None:
+                    raise UnsupportedError(
+                        "a join with WITHIN does not run from the shell",
+                        span=step.span,
+                        text=self.text,
+                        hint="run the statement with op.sql in Python",
+                    )
         except OutpaceError as error:
             raise self.located(error) from error.__cause__
+        return statement
 
     def column_place(self, column: str) -> Span | None:
         """Return where a column is named first outside MATCH_RECOGNIZE."""

@@ -18,12 +18,14 @@ from outpace import simulate
 from outpace.engine.codec.block import narrow_rows
 from outpace.engine.divide.assign import windows_of
 from outpace.engine.order.sources import SourceMerge
+from outpace.hosts.local.join import join_data
 from outpace.hosts.local.stream import open_query
 from outpace.hosts.local.table import match, search
 from outpace.ingest.generators import simple_events, stock_events
 from outpace.ingest.source import merged
 from outpace.ingest.workloads import WORKLOADS, events
 from outpace.pattern.disorder import MPKSlack, Sequence
+from outpace.pattern.join import Join
 from outpace.pattern.notation.parse_expression import parse_expression
 from outpace.pattern.query import Query
 from outpace.pattern.windows import (
@@ -71,6 +73,7 @@ def _order_and_split() -> None:
             windows_of(query.order_by("ts").over(windows), table)
     _merge_sources(table)
     _reorder(table)
+    join_data(table, table, Join(on="type", within=0, time="ts", how="left"))
 
 
 def _reorder(table: pa.Table) -> None:

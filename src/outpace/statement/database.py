@@ -8,7 +8,7 @@ every host and are decided here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from outpace.errors import BindError, DataError, OutpaceError, Span, Unsupported
 from outpace.pattern.expression import Cast, Expression, InList, Literal, Subquery, transform
 from outpace.pattern.notation.lexer import SourceText, tokenize
 from outpace.pattern.query import Query
+from outpace.statement.join import JoinedTables, filled
 from outpace.statement.split import Lookup, Statement, Step
 
 Result = TypeVar("Result", covariant=True)
@@ -35,18 +36,36 @@ class Database(Protocol[Result]):
     def match(self, step: Step, query: Query) -> None:
         """Match a step's input and let what comes after it read the result."""
 
+    def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
+        """Join a step's inputs, let what comes after it read the result, and say how."""
+
     def run(self, query: str) -> Result:
         """Run what is left of the statement."""
 
 
 def run_statement(statement: Statement, database: Database[Result]) -> Result:
     """Run the steps of a statement in their order, then what is left of it."""
+    columns: dict[str, str] = {}
     for step in statement.steps:
         try:
-            database.match(step, _answer_subqueries(step, database.ask))
+            step = _with_columns(step, columns)
+            if step.joined is not None:
+                columns.update(database.join(step, step.joined))
+            else:
+                database.match(step, _answer_subqueries(step, database.ask))
         except OutpaceError as error:
             raise statement.located(error, step) from error.__cause__
-    return database.run(statement.outer)
+    return database.run(filled(statement.outer, columns))
+
+
+def _with_columns(step: Step, columns: Mapping[str, str]) -> Step:
+    """Return a step that reads columns of joined tables by the names that these have by now."""
+    if not columns:
+        return step
+    lookups = (replace(one, query=filled(one.query, columns)) for one in step.lookups)
+    joined = step.joined and replace(step.joined, right=filled(step.joined.right, columns))
+    source = filled(step.source, columns)
+    return replace(step, source=source, lookups=tuple(lookups), joined=joined)
 
 
 def database_error(

@@ -64,6 +64,16 @@ def place_in_clause(error: OutpaceError, text: str, clause: Span, dialect: str) 
     return tokens[0].span if tokens else None
 
 
+def place_of_name(error: OutpaceError, text: str, clause: Span, dialect: str) -> Span | None:
+    """Return where the name that an error quotes stands in a part of a statement, or None."""
+    named = _QUOTED.search(error.message)
+    source = SourceText(text[clause.start : clause.end], offset=clause.start, dialect=dialect)
+    for token in tokenize(source) if named is not None else ():
+        if named is not None and token.is_name and token.value.lower() == named[1].lower():
+            return token.span
+    return None
+
+
 def _clause(tokens: list[Token], keyword: str) -> list[Token]:
     """Return the tokens from a keyword directly in the outer parentheses up to the next one."""
     depth = 0

@@ -11,14 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from outpace.errors import OutpaceError, PatternSyntaxError, Span, UnsupportedError
 from outpace.pattern.expression import Expression, Subquery, walk
+from outpace.pattern.join import Join
 from outpace.pattern.notation.lexer import SourceText, Token, TokenKind, tokenize
 from outpace.pattern.notation.parse_match_recognize import parse_match_recognize
 from outpace.pattern.query import Query
 from outpace.statement.dialect import check_dialect, translate
-from outpace.statement.place import Fragment, place_in_clause
+from outpace.statement.join import JoinClause, JoinedTables, JoinReader, Reference
+from outpace.statement.place import Fragment, place_in_clause, place_of_name
 
 #: How deep parentheses may be nested in a statement.
 MOST_NESTED = 400
@@ -75,6 +78,8 @@ class Step:
         Where `MATCH_RECOGNIZE ( ... )` stands in the statement.
     lookups
         Those subqueries; they may read the tables of earlier steps.
+    joined
+        Of a JOIN … WITHIN, which is no MATCH_RECOGNIZE: what is joined; `source` is its left side.
     """
 
     table: str
@@ -82,6 +87,7 @@ class Step:
     query: Query
     span: Span
     lookups: tuple[Lookup, ...] = ()
+    joined: JoinedTables | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,9 @@ class Statement:
 
     def located(self, error: OutpaceError, step: Step) -> OutpaceError:
         """Give an error of a step its place in the statement where it has none, and return it."""
-        if error.span is None:
+        if error.span is None and step.joined is not None:
+            error.span = place_of_name(error, self.text, step.span, self.dialect) or step.span
+        elif error.span is None:
             error.span = place_in_clause(error, self.text, step.span, self.dialect)
         return error.located(self.text, "statement")
 
@@ -171,6 +179,10 @@ class _Unit:
     close: int
 
 
+#: What becomes a table of its own.
+_Part: TypeAlias = _Unit | JoinClause
+
+
 class _Splitter:
     """The state of splitting one statement."""
 
@@ -181,13 +193,21 @@ class _Splitter:
         self.database = database
         self.prefix = prefix
         self.partner = _partners(source, tokens)
-        self.units = [self._unit(index) for index in self._keywords()]
+        keywords = list(self._keywords())
+        clauses = [range(index, self.partner[index + 1]) for index in keywords]
+        reader = JoinReader(source, tokens, self.partner)
+        self.joins = list(reader.read(lambda index: any(index in clause for clause in clauses)))
+        self.units = [self._unit(index) for index in keywords]
+        self.parts: list[_Part] = [*self.units, *self.joins]
         self.steps: list[Step] = []
-        self.tables: dict[_Unit, str] = {}
+        self.tables: dict[_Part, str] = {}
+        #: What is written in the place of columns of joined tables, by where these begin and end.
+        self.written: dict[tuple[int, int], str] = {}
+        self.references = {join: self._references(join, clauses) for join in self.joins}
 
     def split(self) -> Statement:
         """Return the steps and the rest."""
-        if self.units:
+        if self.parts:
             self._refuse_lasting()
         outer = self._render(0, len(self.tokens) - 1)
         rest = self._translated(outer)
@@ -210,6 +230,9 @@ class _Splitter:
 
     def _unit(self, keyword: int) -> _Unit:
         start = keyword
+        join = next((one for one in self.joins if one.close == keyword - 1), None)
+        if join is not None:
+            return _Unit(join.start, keyword, self.partner[keyword + 1])
         while start > 0 and not self._begins_factor(start):
             start = self.partner[start - 1] if self.tokens[start - 1].key == ")" else start - 1
         start = self._values(start)
@@ -250,7 +273,8 @@ class _Splitter:
         created = [key for key in head if key in _LASTING]
         if head[0] == "CREATE" and created:
             what = created[0].lower()
-            message = f"a {what} cannot hold MATCH_RECOGNIZE: it would outlive the matches"
+            held = "MATCH_RECOGNIZE" if self.units else "a JOIN with WITHIN"
+            message = f"a {what} cannot hold {held}: it would outlive the matches"
             hint = "CREATE TABLE ... AS keeps the matches"
             raise self._error(message, 0, hint=hint, kind=UnsupportedError)
 
@@ -266,31 +290,113 @@ class _Splitter:
         parts.append(self._slice(position, end))
         return Fragment.join(parts)
 
-    def _outermost(self, start: int, stop: int) -> list[_Unit]:
-        inside = [unit for unit in self.units if start <= unit.start and unit.close < stop]
+    def _outermost(self, start: int, stop: int) -> list[_Part]:
+        inside = [part for part in self.parts if start <= part.start and part.close < stop]
         # Of two units, the outer one starts no later and closes later.
         inside.sort(key=lambda unit: (unit.start, -unit.close))
-        chosen: list[_Unit] = []
+        chosen: list[_Part] = []
         for unit in inside:
             if not chosen or unit.start > chosen[-1].close:
                 chosen.append(unit)
         return chosen
 
     def _slice(self, start: int, end: int) -> Fragment:
-        return Fragment(((self.text[start:end], start),) if end > start else ())
+        pieces: list[tuple[str, int | None]] = []
+        for (begin, stop), name in sorted(self.written.items()):
+            if start <= begin and stop <= end:
+                pieces += [(self.text[start:begin], start), (name, begin)]
+                start = stop
+        return Fragment((*pieces, (self.text[start:end], start)) if end > start else tuple(pieces))
 
-    def _table(self, unit: _Unit) -> str:
-        """Return the name of a unit's table; the first time, add its step."""
-        if unit not in self.tables:
-            step = self._step(unit)
+    def _table(self, part: _Part, time: str | None = None) -> str:
+        """Return the name of a unit's table; the first time, add its step.
+
+        What reads the result of a join may know its time.
+        """
+        if part not in self.tables:
+            step = self._step(part) if isinstance(part, _Unit) else self._join(part, time)
             self.steps.append(step)
-            self.tables[unit] = step.table
-        return self.tables[unit]
+            self.tables[part] = step.table
+        return self.tables[part]
+
+    def _join(self, join: JoinClause, time: str | None) -> Step:
+        if join.times is None and time is None:
+            raise self._error(
+                "the times that WITHIN compares are not named",
+                join.close,
+                hint="write WITHIN INTERVAL '5' MINUTE BETWEEN o.ts AND p.ts",
+            )
+        times = join.times or (time or "", time or "")
+        sources = [
+            self._translated(
+                self._scoped(start, Fragment.join(("SELECT * FROM ", self._render(start, stop))))
+            )
+            for start, stop in join.factors
+        ]
+        keys = [left for left, _ in join.on]
+        asked = Join(
+            on=keys, within=join.within, time=times[0], how=join.how, disorder=join.disorder
+        )
+        renamed = {right.lower(): left for left, right in (*join.on, times)}
+        joined = JoinedTables(sources[1], asked, renamed, self.references[join])
+        table = f"{self.prefix}{len(self.steps) + 1}"
+        span = self.tokens[join.start].span.join(self.tokens[join.close].span)
+        return Step(table, sources[0], Query("join"), span, joined=joined)
+
+    def _references(self, join: JoinClause, clauses: list[range]) -> tuple[Reference, ...]:
+        """Return what is read of the tables of a join, which becomes one table; note their places.
+
+        A name that stands for another table, too, cannot be told apart.
+        """
+        around = [0, *(at + 1 for at in self._around(join.start))]
+        stop = self.partner[around[-1] - 1] if around[-1] else len(self.tokens) - 1
+        if any(unit.start == join.start for unit in self.units):
+            return ()  # The tables are not seen behind MATCH_RECOGNIZE.
+        found: list[Reference] = []
+        for index in range(around[-1], stop):
+            token = self.tokens[index]
+            inside = join.start <= index <= join.close or any(index in one for one in clauses)
+            if inside or not token.is_name or token.value.lower() not in join.names:
+                continue
+            if index and self.tokens[index - 1].key == ".":
+                continue
+            dot, column = self.tokens[index + 1 : index + 3] if index + 2 < stop else (token, token)
+            if dot.key != "." or not (column.is_name or column.key == "*"):
+                raise self._error(
+                    f"'{token.value}' is a table of the join, and something else here",
+                    index,
+                    hint="give the tables of the join names of their own, such as orders AS o",
+                    kind=UnsupportedError,
+                )
+            stands = f"{self.prefix}column_{len(self.written) + 1}"
+            side = join.names.index(token.value.lower())
+            name = None if column.key == "*" else column.value
+            shown = self._is_output(index, index + 3)
+            found.append(Reference(stands, side, name, token.span.join(column.span), shown))
+            self.written[token.start, column.end] = stands
+        return tuple(found)
+
+    def _is_output(self, start: int, stop: int) -> bool:
+        """Say whether some tokens are a column of the result of SELECT, as they are."""
+        before, after = self.tokens[start - 1].key, self.tokens[stop].key
+        if before not in ("SELECT", "DISTINCT", ",") or after not in (",", "FROM"):
+            return False
+        while start > 0:
+            start -= 1
+            key = self.tokens[start].key
+            if key in _NOT_IN_FACTOR or key in ("FROM", "BY", "("):
+                return key == "SELECT"
+            if key == ")":
+                start = self.partner[start]
+        return False
 
     def _step(self, unit: _Unit) -> Step:
+        query = self._query(unit)
+        join = next((one for one in self.joins if one.start == unit.start), None)
+        if join is not None:
+            self._table(join, query.order[0].column if query.order else None)
         factor = self._render(unit.start, unit.keyword)
         source = self._scoped(unit.start, Fragment.join(("SELECT * FROM ", factor)))
-        query = self._query(unit)
         lookups = tuple(self._lookup(node) for node in _subqueries(query))
         # Numbers go up as steps are added, after the steps that this one reads from.
         table = f"{self.prefix}{len(self.steps) + 1}"

@@ -105,6 +105,9 @@ def test_sql_is_a_statement_or_a_clause() -> None:
     assert read_query(Path("statement.sql"), dialect="trino") == SqlText(
         "SELECT 1", "trino", Path("statement.sql")
     )
+    joined = "SELECT * FROM a JOIN b USING (id) WITHIN 5 BETWEEN a.ts AND b.ts"
+    Path("join.sql").write_text(joined)
+    assert "does not run from the shell" in refused("join.sql", "-i", "ticks.csv")
     error = error_of("MATCH_RECOGNIZE (\n  ORDER BY ts\n  PATTERN (A{x}))", name="q.sql")
     assert "q.sql, line 3, column 14" in error
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from outpace.engine.joined import join_tables
 from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
 from outpace.hosts.local.frames import UNFINISHED_HINT, is_unfinished
 from outpace.hosts.local.table import match
+from outpace.pattern.bind.join import bind_join
 from outpace.pattern.query import Query
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
+from outpace.statement.join import JoinedTables
 from outpace.statement.split import Statement, Step, split
 
 
@@ -60,6 +65,20 @@ class _DuckDB:
         self.cleanup.callback(_unregister, self.connection, step.table)
         self.connection.register(step.table, found)
 
+    def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
+        left, right = self._fetched(step.source), self._fetched(joined.right)
+        right = right.rename_columns(joined.right_names(right.column_names))
+        bound = bind_join(joined.join, left.schema, right.schema)
+        texts, keys = joined.expanded(bound, step.table, _quoted)
+        found = join_tables(bound, left, right)
+        partner = found.column(f"{bound.query.order[0].column}_right").is_valid()
+        for name, key in keys.items():
+            column = pc.if_else(partner, found.column(key), pa.scalar(None, found[key].type))
+            found = found.append_column(name, column)
+        self.cleanup.callback(_unregister, self.connection, step.table)
+        self.connection.register(step.table, found)
+        return texts
+
     def run(self, query: str) -> pa.Table:
         return self._fetched(query)
 
@@ -69,6 +88,10 @@ class _DuckDB:
             return _fetch(self.connection, query)
         except duckdb.Error as error:
             raise _duckdb_error(error, self.statement, hint) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, table: str) -> None:

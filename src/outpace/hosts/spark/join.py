@@ -17,6 +17,11 @@ from outpace.plan.crossing import quoted
 
 def join_frames(left: DataFrame, right: DataFrame, join: Join) -> DataFrame:
     """Join two DataFrames; nothing runs before the result is used."""
+    return join_sides(left, right, bind_join(join, arrow_schema(left), arrow_schema(right)))
+
+
+def join_sides(left: DataFrame, right: DataFrame, bound: BoundJoin) -> DataFrame:
+    """Join two DataFrames by a join that fits them."""
     streams = is_streaming(left), is_streaming(right)
     if streams[0] != streams[1]:
         still = SIDES[streams.index(False)]
@@ -25,7 +30,6 @@ def join_frames(left: DataFrame, right: DataFrame, join: Join) -> DataFrame:
             hint="a table that does not change is joined by DataFrame.join; else read it as a"
             " stream, too",
         )
-    bound = bind_join(join, arrow_schema(left), arrow_schema(right))
     sides = [_rows(frame, side, bound) for frame, side in zip((left, right), SIDES, strict=True)]
     both = with_schema(sides[0].union(sides[1]), from_arrow_schema(bound.schema))
     return match_frame(both, bound.query, SIDES if streams[0] else None)

@@ -14,12 +14,18 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from outpace.errors import BindError, DataError, OutpaceError, PatternSyntaxError
 from outpace.hosts.spark.frame import match_frame
+from outpace.hosts.spark.join import join_sides
+from outpace.hosts.spark.schema import arrow_schema
+from outpace.pattern.bind.join import bind_join
 from outpace.pattern.query import Query
+from outpace.plan.crossing import quoted
 from outpace.statement.database import SUBQUERY_HINT, database_error, run_statement
 from outpace.statement.dialect import OWN
+from outpace.statement.join import JoinedTables
 from outpace.statement.split import Statement, Step, split, whole_table
 
 #: Finds the matches of a query in a table.
@@ -69,6 +75,21 @@ class _Spark:
                 self.matches[step.table] = match_frame(self._frame(step.source), query)
         except PySparkException as error:
             raise _spark_error(error, self.statement) from error
+
+    def join(self, step: Step, joined: JoinedTables) -> Mapping[str, str]:
+        try:
+            left, right = self._frame(step.source), self._frame(joined.right)
+            right = right.toDF(*joined.right_names(right.columns))
+            bound = bind_join(joined.join, arrow_schema(left), arrow_schema(right))
+            texts, keys = joined.expanded(bound, step.table, quoted)
+            found = join_sides(left, right, bound)
+        except PySparkException as error:
+            raise _spark_error(error, self.statement) from error
+        partner = sf.col(quoted(f"{bound.query.order[0].column}_right")).isNotNull()
+        for name, key in keys.items():
+            found = found.withColumn(name, sf.when(partner, sf.col(quoted(key))))
+        self.matches[step.table] = found
+        return texts
 
     def run(self, query: str) -> DataFrame:
         try:

@@ -1,0 +1,328 @@
+"""JOIN … WITHIN in a statement: two tables joined by equal columns and by time.
+
+    orders AS o LEFT JOIN payments AS p ON o.id = p.id
+        WITHIN INTERVAL '5' MINUTE BETWEEN o.ts AND p.ts DISORDER SLACK '30 s'
+
+BETWEEN may be left out where MATCH_RECOGNIZE follows, whose order tells the time. The result is a
+table with the columns of `outpace.join`, in which `o.amount` is a column that stands for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from outpace.errors import BindError, OutpaceError, Span, UnsupportedError, did_you_mean
+from outpace.pattern.bind.join import BoundJoin
+from outpace.pattern.disorder import Disorder
+from outpace.pattern.join import SIDES, Join
+from outpace.pattern.notation.disorder import read_disorder
+from outpace.pattern.notation.lexer import SourceText, Token, TokenCursor
+from outpace.pattern.notation.parse_windows import read_span
+from outpace.pattern.query import JoinKind
+from outpace.pattern.windows import Span as Duration
+
+#: Words in front of JOIN, and what they mean; others are not supported.
+_KINDS: Final = {
+    (): JoinKind.INNER,
+    ("INNER",): JoinKind.INNER,
+    ("LEFT",): JoinKind.LEFT,
+    ("LEFT", "OUTER"): JoinKind.LEFT,
+}
+_KIND_WORDS: Final = frozenset(
+    {"INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF"}
+)
+#: Before these there is no JOIN that a WITHIN belongs to.
+_ELSEWHERE: Final = frozenset(
+    {"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", ",", "("}
+    | {"UNION", "INTERSECT", "EXCEPT", "MINUS", "SET", "INTO", "JOIN", "WITHIN"}
+)
+_HINT: Final = "write ON o.id = p.id AND o.site = p.site WITHIN INTERVAL '5' MINUTE"
+
+
+@dataclass(frozen=True)
+class JoinClause:
+    """A join in the tokens of a statement.
+
+    Parameters
+    ----------
+    start, close
+        The first token, and the last one.
+    factors
+        The tokens of the tables, from and up to.
+    names
+        What the tables are called, in lower case; None where one has no name.
+    how, on, within, times, disorder
+        What it says: columns of the left and the right side, and of their times, if it says them.
+    """
+
+    start: int
+    close: int
+    factors: tuple[tuple[int, int], tuple[int, int]]
+    names: tuple[str | None, str | None]
+    how: JoinKind
+    on: tuple[tuple[str, str], ...]
+    within: Duration
+    times: tuple[str, str] | None
+    disorder: Disorder | None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column of a side that the rest of the statement reads.
+
+    Parameters
+    ----------
+    stands
+        The name that stands for it in the text until the columns are known.
+    side, column
+        Which one; None for all columns of the side.
+    span
+        Where it is read.
+    shown
+        Whether it is a column of the result, which has the name that the side gives it.
+    """
+
+    stands: str
+    side: int
+    column: str | None
+    span: Span
+    shown: bool
+
+
+class JoinReader:
+    """Finds the joins of a statement.
+
+    Parameters
+    ----------
+    source, tokens
+        The statement.
+    partner
+        The parenthesis that each one belongs to.
+    """
+
+    def __init__(
+        self, source: SourceText, tokens: Sequence[Token], partner: Mapping[int, int]
+    ) -> None:
+        self._source = source
+        self._tokens = tokens
+        self._partner = partner
+        self._cursor = TokenCursor(source)
+
+    def read(self, skipped: Callable[[int], bool]) -> Iterator[JoinClause]:
+        """Yield the joins; tokens that are skipped belong to another clause."""
+        for index, token in enumerate(self._tokens):
+            grouped = token.key == "WITHIN" and self._tokens[index + 1].key == "GROUP"
+            if token.key != "WITHIN" or grouped or skipped(index):
+                continue
+            condition = self._back(index, lambda key: key in ("ON", "USING"))
+            if condition is not None:
+                yield self._clause(condition, index)
+
+    def _back(self, index: int, wanted: Callable[[str], bool]) -> int | None:
+        """Return the last token before an index that is wanted, outside of parentheses."""
+        while index > 0:
+            index -= 1
+            key = self._tokens[index].key
+            if wanted(key):
+                return index
+            if key == ")":
+                index = self._partner[index]
+            elif key in _ELSEWHERE:
+                return None
+        return None
+
+    def _clause(self, condition: int, within: int) -> JoinClause:
+        join = self._back(condition, lambda key: key == "JOIN")
+        if join is None:
+            raise self._error("WITHIN belongs to a JOIN", within, hint=_HINT)
+        words = join
+        while self._tokens[words - 1].key in _KIND_WORDS:
+            words -= 1
+        how = _KINDS.get(tuple(token.key for token in self._tokens[words:join]))
+        if how is None:
+            said = " ".join(token.key for token in self._tokens[words : join + 1])
+            raise self._error(
+                f"{said} has no WITHIN", words, hint="use JOIN or LEFT JOIN", kind=UnsupportedError
+            )
+        before = self._back(words, lambda key: key in ("FROM", ",", "(", "JOIN"))
+        start = 0 if before is None else before + 1
+        if before is None or self._tokens[before].key == "JOIN":
+            raise self._error(
+                "a join with WITHIN takes two tables, not a join",
+                start,
+                hint="put the first join into a subquery: FROM (SELECT ...) AS o JOIN ...",
+                kind=UnsupportedError,
+            )
+        factors = (start, words), (join + 1, condition)
+        names = self._name(*factors[0]), self._name(*factors[1])
+        cursor = self._cursor
+        on = self._condition(condition, within, names)
+        cursor.index = within + 1
+        duration = read_span(cursor)
+        times = None
+        if cursor.accept("BETWEEN"):
+            first = self._column(names)
+            cursor.expect("AND")
+            times = self._pair(first, self._column(names), names)
+        disorder = read_disorder(cursor) if cursor.accept("DISORDER") else None
+        close = cursor.index - 1
+        if self._tokens[start - 1].key == "(" and self._tokens[close + 1].key == ")":
+            start, close = start - 1, close + 1
+        return JoinClause(start, close, factors, names, how, on, duration, times, disorder)
+
+    def _name(self, start: int, stop: int) -> str | None:
+        last = self._tokens[stop - 1]
+        return last.value.lower() if last.is_name and stop > start else None
+
+    def _condition(
+        self, start: int, stop: int, names: tuple[str | None, str | None]
+    ) -> tuple[tuple[str, str], ...]:
+        cursor = self._cursor
+        cursor.index = start + 1
+        pairs: list[tuple[str, str]] = []
+        if self._tokens[start].key == "USING":
+            cursor.expect("(")
+            while not pairs or cursor.accept(","):
+                name = cursor.expect_name("a column").value
+                pairs.append((name, name))
+            cursor.expect(")")
+        else:
+            while not pairs or cursor.accept("AND"):
+                first = self._column(names)
+                if not cursor.accept("="):
+                    raise cursor.unexpected("'=' and a column of the other table", hint=_HINT)
+                pairs.append(self._pair(first, self._column(names), names))
+        if cursor.index != stop:
+            raise cursor.unexpected("AND, or WITHIN behind equal columns", hint=_HINT)
+        return tuple(pairs)
+
+    def _column(self, names: tuple[str | None, str | None]) -> tuple[int, Token]:
+        """Read a column with the name of its table; return the side, and the column."""
+        cursor = self._cursor
+        table = cursor.expect_name("a column with the name of its table, such as o.id")
+        if table.value.lower() not in names:
+            known = [name for name in names if name is not None]
+            raise cursor.error(
+                f"'{table.value}' is none of the tables of the join",
+                table.span,
+                hint=did_you_mean(table.value, known) or _HINT,
+            )
+        cursor.expect(".")
+        return names.index(table.value.lower()), cursor.expect_name("a column")
+
+    def _pair(
+        self, first: tuple[int, Token], second: tuple[int, Token], names: tuple[str | None, ...]
+    ) -> tuple[str, str]:
+        if first[0] == second[0]:
+            raise self._cursor.error(
+                f"both are columns of '{names[first[0]]}'",
+                second[1].span,
+                hint="one is of the left table, the other of the right one",
+            )
+        left, right = (first, second) if first[0] == 0 else (second, first)
+        return left[1].value, right[1].value
+
+    def _error(
+        self, message: str, index: int, *, hint: str, kind: type[OutpaceError] | None = None
+    ) -> OutpaceError:
+        span = self._tokens[index].span
+        if kind is not None:
+            return kind(message, span=span, text=self._source.text, where="statement", hint=hint)
+        return self._source.error(message, span, hint=hint)
+
+
+@dataclass(frozen=True)
+class JoinedTables:
+    """What a host has to do for a join.
+
+    Parameters
+    ----------
+    right
+        The query that gives the rows of the right side.
+    join
+        What to do, by the names of the left side's columns.
+    renamed
+        For columns of the right side, in lower case, the names that they have on the left side.
+    references
+        What the rest of the statement reads.
+    """
+
+    right: str
+    join: Join
+    renamed: Mapping[str, str]
+    references: tuple[Reference, ...]
+
+    def right_names(self, names: Sequence[str]) -> list[str]:
+        """Return the names that the columns of the right side are to have.
+
+        One that has the name of another joined column makes room for that.
+        """
+        return [self._right_name(name) for name in names]
+
+    def _right_name(self, name: str) -> str:
+        taken = {left.lower() for left in self.renamed.values()}
+        if name.lower() in self.renamed:
+            return self.renamed[name.lower()]
+        return f"{name}_{SIDES[1]}" if name.lower() in taken else name
+
+    def expanded(
+        self, bound: BoundJoin, table: str, quoted: Callable[[str], str]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Return what references mean in the text, and the keys that are wanted of the right side.
+
+        These are columns that the result gets beside its own, by their names: that of a key which
+        is NULL where there is no partner.
+        """
+        texts, keys = {}, {}
+        for reference in self.references:
+            names = []
+            for column, own in self._columns(bound, reference):
+                # The time and the sequence number have two names, the last is the side's own.
+                named = {given: name for name, given in bound.columns[reference.side].items()}
+                name = named[column]
+                if name in bound.query.partitions and reference.side and self._lonely:
+                    key, name = name, own
+                    while name in bound.schema.names:
+                        name += f"_{SIDES[1]}"
+                    keys[name] = key
+                alias = f" AS {quoted(own)}" if reference.shown else ""
+                names.append(f"{table}.{quoted(name)}{alias}")
+            texts[reference.stands] = ", ".join(names)
+        return texts, keys
+
+    @property
+    def _lonely(self) -> bool:
+        return self.join.how is JoinKind.LEFT
+
+    def _columns(self, bound: BoundJoin, reference: Reference) -> list[tuple[str, str]]:
+        """Return the columns of a side that are meant, each with the name that the user knows."""
+        columns = bound.schemas[reference.side].names
+        if reference.side:
+            before = {self._right_name(one).lower(): one for one in self.renamed}
+            before |= {f"{left}_{SIDES[1]}".lower(): left for left in self.renamed.values()}
+            known = [before.get(column.lower(), column) for column in columns]
+        else:
+            known = columns
+        pairs = list(zip(columns, known, strict=True))
+        if reference.column is None:
+            return pairs
+        wanted = reference.column.lower()
+        found = [(column, reference.column) for column, own in pairs if own.lower() == wanted]
+        if not found:
+            raise BindError(
+                f"the {SIDES[reference.side]} side has no column '{reference.column}'",
+                span=reference.span,
+                hint=did_you_mean(reference.column, known) or f"it has {', '.join(known)}",
+            )
+        return found[:1]
+
+
+def filled(text: str, texts: Mapping[str, str]) -> str:
+    """Put what references mean in the place of the names that stand for them."""
+    if not texts:
+        return text
+    names = "|".join(map(re.escape, texts))
+    return re.sub(rf"[\"`]?\b({names})\b[\"`]?", lambda found: texts[found[1]], text)

@@ -1,0 +1,117 @@
+"""JOIN … WITHIN in statements: what is joined, what it is called behind it, and what is refused."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+import outpace as op
+from outpace.errors import BindError, OutpaceError, PatternSyntaxError, UnsupportedError
+
+JOIN = "orders AS o {} payments p ON o.id = p.oid WITHIN 5 BETWEEN o.ts AND p.paid_at"
+INNER, LEFT = JOIN.format("JOIN"), JOIN.format("LEFT JOIN")
+PAID = "(SELECT oid AS id, paid_at AS ts, amount AS paid FROM payments) AS p"
+#: It has a column of the name that the left side's key has.
+OTHER = "(SELECT oid, paid_at, 77 AS id FROM payments) AS p"
+CLAUSE = (
+    "MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES LAST(A.ts) AS known, A.item AS item,"
+    " COUNT(A.paid) AS n PATTERN (A+)) AS m"
+)
+FOUND = [(1, 14, "tea", 2), (2, 25, "jam", 0), (None, 35, "nut", 0)]
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with duckdb.connect() as made:
+        made.execute(
+            "CREATE TABLE orders AS SELECT * FROM (VALUES (1, 10, 'tea', 5), (2, 20, 'jam', 6),"
+            " (NULL, 30, 'nut', 7)) t(id, ts, item, amount)"
+        )
+        made.execute(
+            "CREATE TABLE payments AS SELECT * FROM (VALUES (1, 12, 4), (1, 14, 1), (3, 21, 2))"
+            " t(oid, paid_at, amount)"
+        )
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        (
+            f"SELECT * FROM {INNER}",
+            ["id", "ts", "ts_left", "item", "amount_left", "ts_right", "amount_right"],
+            [(1, 12, 10, "tea", 5, 12, 4), (1, 14, 10, "tea", 5, 14, 1)],
+        ),
+        (
+            f"SELECT o.item, p.amount, o.amount + 1 AS more, P.oid FROM {LEFT}"
+            " ORDER BY o.ts, p.paid_at",
+            ["item", "amount", "more", "oid"],
+            [("tea", 4, 6, 1), ("tea", 1, 6, 1), ("jam", None, 7, None), ("nut", None, 8, None)],
+        ),
+        (f"SELECT item FROM {LEFT} WHERE p.oid IS NULL", ["item"], [("jam",), ("nut",)]),
+        (f"SELECT o.* FROM {INNER} WHERE p.amount = 4", ["id", "ts", "item", "amount"],
+         [(1, 10, "tea", 5)]),
+        (
+            f"SELECT n.name, count(*) AS paid FROM {INNER} JOIN (SELECT 1 AS id, 'x' AS name) AS n"
+            " ON n.id = o.id GROUP BY n.name",
+            ["name", "paid"],
+            [("x", 2)],
+        ),
+        (f"WITH j AS (SELECT o.item, p.amount FROM {INNER}) SELECT item, max(amount) AS m FROM j"
+         " GROUP BY item", ["item", "m"], [("tea", 4)]),
+        (f"SELECT * FROM orders o LEFT OUTER JOIN {PAID} USING (id) WITHIN 5 {CLAUSE}",
+         ["id", "known", "item", "n"], FOUND),
+        (f"SELECT m.* FROM (orders o LEFT JOIN {PAID} ON p.id = o.id WITHIN 5 DISORDER SLACK 3)"
+         f" {CLAUSE}", ["id", "known", "item", "n"], FOUND),
+        (f"SELECT q.item FROM (SELECT o.id, o.ts, o.item FROM {INNER}) AS q JOIN payments AS r"
+         " ON q.id = r.oid WITHIN 0 BETWEEN q.ts AND r.paid_at", ["item"], []),
+        (f"SELECT p.*, o.id AS of FROM {LEFT.replace('payments p', OTHER)} WHERE o.ts < 30",
+         ["oid", "paid_at", "id", "of"], [(1, 12, 77, 1), (1, 14, 77, 1), (None, None, None, 2)]),
+        (f"SELECT * FROM {INNER.replace('payments p', OTHER)} WHERE p.paid_at = 12",
+         ["id", "ts", "ts_left", "item", "amount", "ts_right", "id_right"],
+         [(1, 12, 10, "tea", 5, 12, 77)]),
+        ("SELECT within FROM (SELECT 3 AS within)", ["within"], [(3,)]),
+    ],
+)  # fmt: skip
+def test_the_result_is_a_table_of_the_statement(connection, text, names, rows) -> None:
+    found = op.sql(connection, text)
+    assert found.column_names == names
+    assert [tuple(row.values()) for row in found.to_pylist()] == rows
+
+
+def test_another_dialect_is_translated_around_it(connection) -> None:
+    text = f'SELECT "o".item, count(*) AS n FROM {INNER} GROUP BY "o".item'
+    assert op.sql(connection, text, dialect="trino").to_pylist() == [{"item": "tea", "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says", "place"),
+    [
+        ("orders o JOIN payments p ON o.id = p.oid WITHIN 5", PatternSyntaxError,
+         "times that WITHIN compares are not named", "5"),
+        (INNER.replace("= p", "> p"), PatternSyntaxError, "expected '='", ">"),
+        (INNER.replace(" WITHIN", " OR true WITHIN"), PatternSyntaxError, "expected AND", "OR"),
+        (INNER.replace("o.id", "id"), PatternSyntaxError, "'id' is none of the tables", "id"),
+        (INNER.replace("p.paid_at", "o.ts"), PatternSyntaxError, "both are columns of 'o'", "ts"),
+        (INNER.replace("o.id", "o.iid"), BindError, "unknown column 'iid'", "iid"),
+        (INNER.replace("o.id", "o.item"), BindError, "'item' has varchar", "item"),
+        (INNER.replace("WITHIN 5", "WITHIN INTERVAL '5' MINUTE"), BindError,
+         "within is a duration", "ts"),
+        (JOIN.format("RIGHT JOIN"), UnsupportedError, "RIGHT JOIN has no WITHIN", "RIGHT"),
+        (f"{INNER} JOIN payments r ON o.id = r.oid WITHIN 5 BETWEEN o.ts AND r.paid_at",
+         UnsupportedError, "takes two tables, not a join", None),
+        (f"{INNER} WHERE o.nix > 1", BindError, "the left side has no column 'nix'", "o.nix"),
+        (f"{INNER} WHERE 1 < (SELECT max(o.ts) FROM orders o)", UnsupportedError,
+         "'o' is a table of the join, and something else here", "o"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_joined_is_refused_with_its_place(
+    connection, text, error, says, place
+) -> None:
+    with pytest.raises(error, match=says) as caught:
+        op.sql(connection, f"SELECT * FROM {text}")
+    assert isinstance(caught.value, OutpaceError)
+    assert caught.value.span is not None
+    assert caught.value.text is not None
+    marked = caught.value.text[caught.value.span.start : caught.value.span.end]
+    assert place is None or marked == place
