@@ -11,6 +11,9 @@ Then queries that allow for clocks that drift, each in turns with the query that
 by time, count and session with a drift of a twentieth, and patterns whose order is uncertain within
 half of the time from one event to the next. Their events are in order.
 
+Then joins of two sides with half of the events each, in order, where three rows of four have a
+partner: as tables, and as streams, with a thousand keys and with a key for each pair.
+
 Last, a hundred queries in one group (`op.group`), block by block in turns with each of them by
 itself, over a quarter of the events; `ratio` is how much more processor time the runs take.
 """
@@ -47,6 +50,11 @@ def main():
     for name, queries in allowing().items():
         if not options.only or name in options.only.split(","):
             print(json.dumps(beside(name, queries, options)), flush=True)
+    for how in ("inner", "left"):
+        for keys in (1000, options.n // 2):
+            name = f"join-{how}-{keys}"
+            if not options.only or name in options.only.split(","):
+                print(json.dumps(joined(name, how, keys, options)), flush=True)
     if not options.only or "group" in options.only.split(","):
         print(json.dumps(grouped(options)), flush=True)
 
@@ -224,6 +232,41 @@ def grouped(options, count=100):
         "matches": matches,
         "events_per_s": round(counted / together),
         "ratio": round(apart / together, 2),
+
+
+def joined(name, how, keys, options):
+    """Measure a join of tables, and of streams."""
+    random, size = np.random.default_rng(3), options.n // 2
+    left = np.arange(size) * STEP
+    right = left + random.integers(-200 * STEP, 200 * STEP, size)
+    order = np.argsort(right, kind="stable")
+    key = np.arange(size) % keys
+    sides = [
+        pa.table({"id": key, "ts": left, "price": random.random(size)}),
+        pa.table({"id": key[order], "ts": right[order], "paid": random.random(size)}),
+    ]
+    given = {"on": "id", "within": 150 * STEP, "time": "ts", "how": how}
+    tables, streams = [], []
+    for _ in range(options.repeat):
+        started = time.perf_counter()
+        rows = op.join(*sides, **given).num_rows
+        tables.append(time.perf_counter() - started)
+        stream = op.open(op.Join(**given), schema=tuple(side.schema for side in sides))
+        started, found, kept = time.perf_counter(), 0, 0
+        for low in range(0, size, options.block):
+            for side, table in zip(("left", "right"), sides, strict=True):
+                found += stream.push(table.slice(low, options.block), side).num_rows
+            kept = max(kept, stream.rows_kept)
+        assert found + stream.finish().num_rows == rows
+        streams.append(time.perf_counter() - started)
+    return {
+        "kind": name,
+        "events": 2 * size,
+        "block": options.block,
+        "rows": rows,
+        "rows_kept_max": kept,
+        "events_per_s": round(2 * size / float(np.median(streams))),
+        "events_per_s_table": round(2 * size / float(np.median(tables))),
     }
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from outpace.engine.kernels import sequence as kernel
 from outpace.engine.merge.merger import Merger
 from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.state import State
+from outpace.pattern.query import JoinKind
 from outpace.testing import SimulationError, simulate_operator
 
 #: Seeds of `make test`; `make soak` takes others.
@@ -151,6 +153,16 @@ def test_queries_over_an_uncertain_order_are_run_with_faults() -> None:
     for seed in range(10):
         for query in (pairs, pairs.partition_by("key"), pairs.uncertain(3, source="key")):
             simulate_operator(query, EVENTS, seed=seed)
+
+
+def test_joins_are_run_with_faults() -> None:
+    join = op.Query("j").partition_by("key").order_by("ts").pattern("L ->> R").within(4)
+    join = join.define(L="v < 5", R="v >= 5").measures(ts="LAST(ts)", l="L.v", r="R.v")
+    found = set()
+    for kind in JoinKind:
+        for seed in range(12):
+            found.add(simulate_operator(replace(join, join=kind), EVENTS, seed=seed).place)
+    assert found == {"one place", "several places", "stages"}
 
 
 def test_windows_with_a_drift_are_run_with_faults() -> None:

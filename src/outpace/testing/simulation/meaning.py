@@ -82,8 +82,8 @@ def fed_at_once(
     They have ended, or time has come so far. With the matches come partial matches that time ended.
     """
     query = replace(query, order_of_arrival=None, instance_count=1, scheduler=None)
-    # Nothing plainer knows of uncertain orders.
-    choose = make_twin if query.uncertainty is None else fastest
+    # Nothing plainer knows of uncertain orders, and of joins.
+    choose = make_twin if query.uncertainty is None and query.join is None else fastest
     operator = WholeOperator(OperatorSpec(query, events.schema, timeouts=timeouts, choose=choose))
     instructions: list[Instruction] = operator.step(EventsArrived(events))
     instructions += operator.step(SourceEnded() if time is None else TimeTold(time))

@@ -332,7 +332,7 @@ def _in_order(scenario: _Scenario) -> list[Row]:
         and not any(isinstance(step, TimeTold) for step in arrival.steps)
     ):
         return fed_at_once(query, arrival.events, None)[0]
-    choose = make_twin if query.uncertainty is None else fastest
+    choose = make_twin if query.uncertainty is None and query.join is None else fastest
     spec = replace(scenario.spec(), instances=None, timeouts=False, choose=choose)
     operator = WholeOperator(spec)
     emitted = [emit_of(operator.step(step)) for step in (*arrival.steps, SourceEnded())]
