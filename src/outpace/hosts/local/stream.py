@@ -745,7 +745,7 @@ class JoinStream(StreamMatcher):
                 "a join needs the schemas of its left and its right side",
                 hint="write op.open(join, schema=(left.schema, right.schema))",
             )
-        self._join = bind_join(join, *sides)
+        self._join = bind_join(join, *(to_arrow(each.empty_table()).schema for each in sides))
         super().__init__(self._join.query, sources=SIDES)
         self.bind(self._join.schema)
 

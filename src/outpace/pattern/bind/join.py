@@ -16,10 +16,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from outpace.errors import BindError
+from outpace.errors import BindError, UnsupportedError
 from outpace.pattern import types
 from outpace.pattern.bind.disorder import SOURCE, TIES
 from outpace.pattern.bind.expression import resolve_column
+from outpace.pattern.expression import Expression, Name
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.notation.print_name import print_name
 from outpace.pattern.query import JoinKind, OrderItem, Query
@@ -71,6 +72,14 @@ def bind_join(join: Join, left: pa.Schema, right: pa.Schema) -> BoundJoin:
     ['id', 'ts', 'source', 'ts_left', 'price_left', 'ts_right', 'price_right']
     """
     both = left, right
+    for side, schema in zip(SIDES, both, strict=True):
+        for field in schema:
+            if not types.is_supported(value_type(field.type)):
+                raise UnsupportedError(
+                    f"column '{field.name}' has a type that expressions do not know: {field.type}",
+                    where=f"{side} side",
+                    hint="leave the column out, or give it another type",
+                )
     keys = [_resolved(name, both, "on") for name in join.on]
     time = _resolved(join.time, both, "time")
     for names in (*keys, time):
@@ -110,9 +119,9 @@ def _query(join: Join, keys: list[str], time: str, shown: list[list[str]]) -> Qu
     tick = 1 if isinstance(join.within, int) else _TICK
     present = "".join(f" AND {_quoted(name)} IS NOT NULL" for name in keys)
     lonely = join.how is JoinKind.LEFT
-    outputs = {time: f"LAST({_quoted(time)})"}
+    outputs: dict[str, str | Expression] = {time: f"LAST({_quoted(time)})"}
     for variable, names in zip("LR", shown, strict=True):
-        outputs.update({name: f"{variable}.{_quoted(name)}" for name in names})
+        outputs.update({name: Name((variable, name)) for name in names})
     query = (
         Query(join.name)
         .partition_by(*keys)
@@ -187,6 +196,8 @@ def _key_type(names: tuple[str, str], both: tuple[pa.Schema, pa.Schema]) -> pa.D
             where="on",
             hint="give both the same type",
         )
+    if types.is_list(left) or pa.types.is_struct(left) or pa.types.is_map(left):
+        raise BindError(f"column '{names[0]}' of type {type_name(left)} has no order", where="on")
     return left
 
 

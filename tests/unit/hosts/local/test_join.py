@@ -182,6 +182,23 @@ def test_times_keep_their_type_and_one_that_it_has_not_is_rounded_up(kind, withi
     assert found["ts"][0].as_py() == known
 
 
+def test_columns_of_any_name_and_of_nested_types_come_through() -> None:
+    left = pa.table(
+        {"id": [1, 2], "ts": [1, 2], 'a "b`.c': [[1], None], "": [{"x": 1}, None], "L": ["l", "m"]}
+    ).append_column("view", pa.array(["v", None], pa.string_view()))
+    right = pa.table({"id": [1], "ts": [2], "R": [["k"]]})
+    settings: Any = {"on": "id", "within": 3, "time": "ts", "how": "left"}
+    join = op.Join(**settings)
+    stream = op.open(join, schema=(left.schema, right.schema))
+    found = [stream.push(left, "left")]
+    stream = op.resume(join, stream.state())
+    found += [stream.push(right, "right"), stream.finish()]
+    whole = op.join(left, right, **settings)
+    assert pa.concat_tables(found).equals(whole)
+    first, _ = whole.to_pylist()
+    assert list(first.values()) == [1, 2, 1, [1], {"x": 1}, "l", "v", 2, ["k"]]
+
+
 def test_a_narrow_integer_ends_where_it_ends() -> None:
     left, right = (pa.table({"id": [side], "ts": pa.array([120], pa.int8())}) for side in (1, 2))
     found = op.join(left, right, on="id", within=20, time="ts", how="left")
@@ -215,6 +232,10 @@ def test_times_of_two_units_and_texts_of_two_widths_are_joined() -> None:
         ({"time": "when"}, BindError, "unknown column 'when'"),
         ({"how": "outer"}, BindError, "how does not know 'outer'"),
         ({"disorder": "2 s"}, BindError, "disorder"),
+        ({"left": {"id": [[1]], "ts": [1]}, "right": {"id": [[1]], "ts": [1]}}, BindError,
+         "has no order\n  on"),
+        ({"left": {**JAM, "half": pa.array([1.0], pa.float16())}}, UnsupportedError,
+         "do not know: halffloat\n  left side"),
         ({"right": {"id": ["x"], "ts": [1]}}, BindError, "bigint on the left side, but varchar"),
         ({"right": {"id": [1], "ts": [datetime.datetime(2024, 1, 1)]}}, BindError, "on the right"),
         ({"left": pa.table({"id": [1], "ts": [STAMP]}),
