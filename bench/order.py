@@ -232,6 +232,7 @@ def grouped(options, count=100):
         "matches": matches,
         "events_per_s": round(counted / together),
         "ratio": round(apart / together, 2),
+    }
 
 
 def joined(name, how, keys, options):
