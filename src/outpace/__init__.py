@@ -11,8 +11,9 @@ The public names, nothing else:
 - `windows`: which stretches of a stream a query looks at;
 - `Operator`, `EventOperator`, `SharedOperator` with `WindowBlock` and `WindowRows`: what is run in
   windows in place of a pattern;
-- `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Punctuation`: how
-  far the events of a stream are out of order;
+- `InOrder`, `KSlack`, `MPKSlack`, `AQKSlack`, `LDOP`, `Quantile`, `Sequence`, `Punctuation`,
+  `Speculative`: how far the events of a stream are out of order; `CurrentMatches`: what follows
+  matches that are corrected;
 - `log`: events in files that streams are read from; `ingest`: the clocks of sources;
 - `schedulers`: which instance matches a window; `sources`: where events of `run` come from;
 - `spark.session`: a Spark session for scripts;
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     )
     from outpace.files.parquet import parquet
     from outpace.hosts import spark as spark
+    from outpace.hosts.local.current import CurrentMatches
     from outpace.hosts.local.group import GroupMatcher
     from outpace.hosts.local.replay import Replay, ReplayedStep, replay
     from outpace.hosts.local.stream import JoinStream, StreamMatcher
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
         Punctuation,
         Quantile,
         Sequence,
+        Speculative,
     )
     from outpace.pattern.group import QueryGroup, group
     from outpace.pattern.join import Join
@@ -98,6 +101,7 @@ __all__ = [
     "LDOP",
     "AQKSlack",
     "BindError",
+    "CurrentMatches",
     "DataError",
     "EventOperator",
     "GroupMatcher",
@@ -123,6 +127,7 @@ __all__ = [
     "Search",
     "Sequence",
     "SharedOperator",
+    "Speculative",
     "StateError",
     "StreamMatcher",
     "UnsupportedError",
@@ -159,6 +164,7 @@ _HOMES: Final = {
     "outpace.hosts": ("spark",),
     "outpace.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "outpace.api": ("explain", "join", "match", "search", "sql"),
+    "outpace.hosts.local.current": ("CurrentMatches",),
     "outpace.hosts.local.group": ("GroupMatcher",),
     "outpace.hosts.local.table": ("Search",),
     "outpace.hosts.processes.control": ("RateControl",),
@@ -179,6 +185,7 @@ _HOMES: Final = {
         "Punctuation",
         "Quantile",
         "Sequence",
+        "Speculative",
     ),
     "outpace.pattern.group": ("QueryGroup", "group"),
     "outpace.pattern.join": ("Join",),

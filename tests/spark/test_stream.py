@@ -347,7 +347,7 @@ def test_every_kind_of_disorder_gives_what_it_gives_in_process(
         "aq": op.AQKSlack(error=0.2, aggregate="count", window=20),
         "ldop": op.LDOP(window=50),
         "sequence": op.Sequence("60 us", arrival="at"),
-        "by event": op.MPKSlack(arrival="at"),
+        "speculative": op.Speculative(op.MPKSlack(), alpha=0.3, arrival="at"),
     }
     asked = {name: QUERIES["keyed"].disorder(one) for name, one in disorders.items()}
     corrected = op.KSlack(2, late="correct", horizon=200)

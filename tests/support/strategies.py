@@ -28,7 +28,9 @@ from outpace.pattern.setting import (
     ClockSpan,
     ColumnName,
     EventSpan,
+    Inner,
     Number,
+    NumberRange,
     SettingKind,
     settings_of,
 )
@@ -362,6 +364,12 @@ def _value(kind: SettingKind) -> st.SearchStrategy[Any]:
             return st.sampled_from(members)
         case ColumnName():
             return names()
+        case NumberRange():
+            part = st.floats(0, 1)
+            return st.tuples(part, part).map(sorted).map(tuple)
+        case Inner():
+            own = st.builds(d.KSlack, span) | st.builds(d.MPKSlack, at_most=span)
+            return own | st.builds(d.Quantile, st.floats(0, 1))
 
 
 def _duration(microseconds: int) -> datetime.timedelta:

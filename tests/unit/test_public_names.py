@@ -14,6 +14,7 @@ import outpace
 NAMES = [
     "AQKSlack",
     "BindError",
+    "CurrentMatches",
     "DataError",
     "EventOperator",
     "GroupMatcher",
@@ -40,6 +41,7 @@ NAMES = [
     "Search",
     "Sequence",
     "SharedOperator",
+    "Speculative",
     "StateError",
     "StreamMatcher",
     "UnsupportedError",

@@ -135,9 +135,9 @@ class Front(Stateful):
         self._splitter: Splitter | None = None if windows is None else make_splitter(windows)
         self._schedule: Schedule | None = None
         if spec.instances is not None:
-            if spec.horizon is not None:
+            if spec.query.corrects:
                 raise UnsupportedError(
-                    'late="correct" goes back in one place, with the one instance beside',
+                    "what is corrected goes back in one place, with the one instance beside",
                     hint="leave out instances",
                 )
             query = spec.query.instances(spec.instances, spec.query.scheduler)
@@ -171,6 +171,12 @@ class Front(Stateful):
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
         return self._order.watermark
+
+    @property
+    def certain(self) -> int:
+        """Nothing that comes changes what lies before this time; NO_TIME while it is not known."""
+        certain = self._order.certain
+        return certain if certain == NO_TIME else certain - (self._spec.horizon or 0)
 
     def watermark_of(self, source: str | None) -> int:
         """Return the time before which an event of a source, or of the only one, is late."""
@@ -245,9 +251,10 @@ class Front(Stateful):
         ended = isinstance(message, SourceEnded) and message.source is None
         if self._lost:
             self.waits.note(self._order, released.rows.num_rows, last=ended)
-        late, correcting = released.late, None
+        late, correcting = released.late, released.correcting
         if late is not None:
-            late, correcting = self._parted(late, before)
+            if self._spec.horizon is not None:
+                late, correcting = self._parted(late, before - self._spec.horizon)
             source = message.source if isinstance(message, EventsArrived) else None
             self._count_late(late, source)
         aside = [(Aside.LATE, late), (Aside.INVALID, released.invalid)]
@@ -267,15 +274,13 @@ class Front(Stateful):
             said.append(Correct(correcting.select(self._spec.events.names)))
         return said
 
-    def _parted(self, late: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table | None]:
+    def _parted(self, late: pa.Table, border: int) -> tuple[pa.Table, pa.Table]:
         """Return the late events that are too late, and those that correct what came out.
 
-        The watermark is that from before the piece, so a piece is as good as its events one by one.
+        The border is that from before the piece, so a piece is as good as its events one by one.
         """
-        disorder, horizon = self._spec.disorder, self._spec.horizon
-        if disorder is None or horizon is None:
-            return late, None
-        over = as_integers(late.column(disorder.time)) < watermark - horizon
+        assert self._spec.disorder is not None
+        over = as_integers(late.column(self._spec.disorder.time)) < border
         return late.filter(pa.array(over)), late.filter(pa.array(~over))
 
     @property

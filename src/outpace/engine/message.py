@@ -39,6 +39,8 @@ class EventsArrived:
         What the sender promises: none of its later events has a time before this.
     arrival
         When they came, in microseconds of the clock of the host; NO_TIME where it has none.
+    busy
+        For which part of the last stretch of time the host was busy; None where it does not say.
     """
 
     rows: pa.Table
@@ -46,6 +48,7 @@ class EventsArrived:
     spans: Integers | None = None
     watermark: int = NO_TIME
     arrival: int = NO_TIME
+    busy: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -44,12 +44,15 @@ from outpace.engine.order.runs import sorted_run
 from outpace.engine.order.total import TotalOrder
 from outpace.engine.rows.times import as_integers
 from outpace.engine.snapshot import Stateful
-from outpace.engine.speculate.history import STRETCHES, OperatorHistory, changes
+from outpace.engine.speculate.history import STRETCHES, GivenMatches, OperatorHistory, said
 from outpace.engine.state import State
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import (
     StateError,
 )
+
+#: A time behind all others.
+_END: Final = int(np.iinfo(np.int64).max)
 
 #: Where the parts stood, for `WholeOperator`.
 _Mark: TypeAlias = "tuple[Front, Instance]"
@@ -78,9 +81,9 @@ class WholeOperator(Stateful):
         self.instance = Instance(spec)
         #: What was done within the horizon, where late events correct it.
         self._history: OperatorHistory[_Mark] | None = None
-        if spec.disorder is not None and spec.horizon is not None:
+        if spec.disorder is not None and spec.query.corrects:
             columns = spec.events, spec.bound.output, spec.disorder.time
-            self._history = OperatorHistory(*columns, spec.horizon)
+            self._history = OperatorHistory(*columns)
 
     def step(self, stimulus: Stimulus) -> list[Instruction]:
         """Take what happened and return what is to be done; see `Front.step` for errors."""
@@ -110,7 +113,7 @@ class WholeOperator(Stateful):
         answer = self.instance.step(message)
         self.front.step(Delivered(0, answer))
         if self._history is not None:
-            self._history.take(message.events.rows, message.watermark)
+            self._history.take(message.events.rows, message.watermark, message.arrived)
         return answer
 
     def _mark(self) -> None:
@@ -122,33 +125,51 @@ class WholeOperator(Stateful):
         self, history: OperatorHistory[_Mark], emit: Emit, late: pa.Table | None, *, ended: bool
     ) -> Emit:
         """Note what comes out; with late events, let come out what they change."""
+        speculates = self.spec.query.speculates
+        certain = _END if ended else self.front.certain
         if late is None:
-            history.give(emit.matches)
+            sure = history.make_certain(certain) if speculates else None
+            given = history.give(emit.matches, certain)
+            matches = [said(given.matches, 1, given.certain)] if speculates else [emit.matches]
         else:
             (front, instance), rows, before = history.go_back(late)
+            sure = history.make_certain(certain) if speculates else None
             watermark = self.front.watermark
             self.front.step(Rewind(front))
             self.instance.become(instance.snapshot())
-            after = self._replay(history, self._in_place(rows, late), watermark, ended=ended)
-            emit = replace(emit, matches=changes(before, after))
-        history.forget(self.front.watermark)
-        return emit
+            rows = self._in_place(rows, late)
+            again = self._replay(history, rows, watermark, certain, ended=ended)
+            change = history.change(before, again)
+            gone = said(change.gone, -1, np.zeros(len(change.gone), np.bool_))
+            matches = [gone, said(change.come, 1, change.certain)]
+            if speculates:
+                matches.insert(1, said(change.confirmed, 0))
+        if sure is not None and len(sure):
+            matches.insert(0, said(sure, 0))
+        history.forget(certain)
+        return replace(emit, matches=WindowMatches.joined(self.spec.bound.output, matches))
 
     def _replay(
-        self, history: OperatorHistory[_Mark], rows: pa.Table, watermark: int, *, ended: bool
-    ) -> WindowMatches:
-        """Take rows once more and return all matches that come of them."""
+        self,
+        history: OperatorHistory[_Mark],
+        rows: pa.Table,
+        watermark: int,
+        certain: int,
+        *,
+        ended: bool,
+    ) -> list[GivenMatches]:
+        """Take rows once more, and note and return all matches that come of them."""
         found = []
         size = max(history.stretch_rows, rows.num_rows // STRETCHES)
         pieces = [rows.slice(begin, size) for begin in range(0, rows.num_rows, size)]
         for piece in pieces:
             self._mark()
             told = watermark if piece is pieces[-1] else int(NO_TIME)
-            found.append(self._take_again(EventsReplayed(piece, told)))
-            history.give(found[-1])
+            found.append(history.give(self._take_again(EventsReplayed(piece, told)), certain))
         if ended:
-            found.append(self._take_again(EventsReplayed(rows.slice(0, 0), ended=True)))
-        return WindowMatches.joined(self.spec.bound.output, found)
+            last = self._take_again(EventsReplayed(rows.slice(0, 0), ended=True))
+            found.append(history.give(last, certain))
+        return found
 
     def _take_again(self, replay: EventsReplayed) -> WindowMatches:
         messages = self.front.step(replay)
@@ -207,6 +228,7 @@ class WholeOperator(Stateful):
     @property
     def _header(self) -> dict[str, object]:
         corrects = {} if self.spec.horizon is None else {"horizon": self.spec.horizon}
+        corrects |= {"speculates": True} if self.spec.query.speculates else {}
         return {"windows": self.spec.windows is not None, **corrects}
 
 

@@ -183,7 +183,7 @@ class OperatorSpec:
         if self.windows is not None:
             wanted.update(self.windows.columns)
             wanted.update(() if self.windows.time is None else [self.windows.time])
-        if self.disorder is not None and self.horizon is not None:
+        if self.disorder is not None and self.query.corrects:
             # A late event is put in its place among those that are kept.
             wanted.update(self.bound.order_by, self.disorder.columns)
         return pa.schema([field for field in self.ordered if field.name in wanted])
@@ -211,7 +211,7 @@ class OperatorSpec:
         decided, unless it waits for the next row. In windows only their end decides, so it is their
         size that counts.
         """
-        reach = self._reach
+        reach = None if self.query.speculates else self._reach
         return None if reach is None else reach + (self.horizon or 0)
 
     @property

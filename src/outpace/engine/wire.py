@@ -76,7 +76,7 @@ _RISING, _LINEAR, _BOUNDED = range(len(_LISTED), len(_LISTED) + 3)
 #: What a stimulus is, and what else it says, as bits of one number.
 _STIMULI: Final = (EventsArrived, TimeTold, SourceEnded, TimerFired)
 _KIND_BITS: Final = 3
-_SOURCE, _SPANS, _CLOCK, _EXCHANGE = 4, 8, 16, 32
+_SOURCE, _SPANS, _CLOCK, _BUSY, _EXCHANGE = 4, 8, 16, 32, 64
 
 _TEXTS: Final = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -254,6 +254,8 @@ def write_stimulus(stimulus: Stimulus) -> bytes:
             flags, times = flags | _CLOCK, np.array([stimulus.arrival], "<i8").tobytes()
     if isinstance(stimulus, EventsArrived):
         rows = write_table(stimulus.rows)
+        if stimulus.busy is not None:
+            flags, times = flags | _BUSY, times + np.array([stimulus.busy], "<f8").tobytes()
         if stimulus.spans is not None:
             flags, times = flags | _SPANS, times + stimulus.spans.astype("<i8").tobytes()
     return _STIMULUS.join((watermark, flags), [rows, source, times])
@@ -263,7 +265,7 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
     """Read what `write_stimulus` wrote; raise `StateError` for anything else."""
     with reading():
         (watermark, flags), (rows, text, clock) = _STIMULUS.part(data)
-        require(0 <= flags < 2 * _CLOCK or flags == _EXCHANGE, "")
+        require(0 <= flags < 2 * _BUSY or flags == _EXCHANGE, "")
         if flags == _EXCHANGE:
             asked, received, answered, heard = np.frombuffer(clock, "<i8").tolist()
             return ClockExchange(text.to_pybytes().decode(), asked, received, answered, heard)
@@ -274,14 +276,16 @@ def read_stimulus(data: pa.Buffer) -> Stimulus:
         if kind == _STIMULI.index(SourceEnded):
             return SourceEnded(source)
         times = np.frombuffer(clock, "<i8").astype(np.int64)
-        arrival, spans = NO_TIME, None
+        arrival, spans, busy = NO_TIME, None, None
         if flags & _CLOCK:
             arrival, times = int(times[0]), times[1:]
         if kind == _STIMULI.index(TimeTold):
             return TimeTold(watermark, source, arrival)
+        if flags & _BUSY:
+            busy, times = float(times[:1].view(np.float64)[0]), times[1:]
         if flags & _SPANS:
             spans = times.reshape(-1, 2)
-        return EventsArrived(read_table(rows), source, spans, watermark, arrival)
+        return EventsArrived(read_table(rows), source, spans, watermark, arrival, busy)
 
 
 def instructions_checksum(instructions: Sequence[Instruction]) -> int:

@@ -24,6 +24,10 @@ from outpace.pattern.query import Query
 #: The column that says whether a match is new, 1, or wrong now, -1, where late events correct.
 DIFF: Final = "diff"
 
+#: The columns that tell matches apart that come before they are certain, and say whether they are.
+MATCH: Final = "match_id"
+CONFIRMED: Final = "confirmed"
+
 NUMBERING: Final = ("match_event", "window", "window_start", "window_end")
 
 

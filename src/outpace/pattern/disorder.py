@@ -7,7 +7,7 @@ sorted, and an event before those of an earlier one is late.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -19,7 +19,9 @@ from outpace.pattern.setting import (
     ColumnValues,
     Duration,
     EventSpan,
+    Inner,
     Number,
+    NumberRange,
     check_settings,
     setting,
     settings_of,
@@ -389,3 +391,85 @@ class Sequence(Disorder):
     at_least: Duration | str | None = field(
         default=None, kw_only=True, metadata=setting(ClockSpan())
     )
+
+
+def _slack(value: Any, name: str) -> Disorder:
+    """Return what says how long K is: a reorderer, or a K that stays the same."""
+    if not isinstance(value, Disorder):
+        return KSlack(value)
+    if isinstance(value, InOrder | Sequence | Speculative):
+        raise BindError(
+            f"op.{type(value).__name__} has no K that {name} could be",
+            hint="write op.MPKSlack(), another reorderer with a K, or a duration",
+        )
+    if value.options != Disorder().options:
+        raise BindError(
+            f"{name} says what K is and nothing else",
+            hint="give late, invalid, ahead, arrival and patience to op.Speculative",
+        )
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Speculative(Disorder):
+    """Events go on early, and what later ones change is corrected: answers now, right in the end.
+
+    A reorderer would let an event wait for K. Here it waits for a part of that, alpha, so its
+    matches come early, as tentative ones. An event that comes within K is put in its place, and
+    what it changes is taken back or comes new. What K has passed is confirmed. Events that come
+    after more than K are late.
+
+    The result has three more columns. `match_id` tells matches apart. `diff` is 1 for a match that
+    comes, -1 for one that is taken back, and 0 for one that is there and is confirmed now.
+    `confirmed` says whether nothing takes the match back any more.
+
+    Sardar 2018, 2.6 and 3.2; Mutschler and Philippsen 2013.
+
+    Parameters
+    ----------
+    slack
+        What K is: `op.MPKSlack()`, the largest delay so far, another reorderer, or a duration.
+    alpha
+        The part of K that events wait: 0 lets them go on at once, 1 waits like the reorderer. By
+        default it follows the load: what is busy less than `target` says takes a lower alpha.
+    target
+        How busy the operator is to be, as parts of the time.
+
+    Examples
+    --------
+    >>> Speculative("2 s", alpha=0.5).slack
+    KSlack(late=<Late.DROP: 'drop'>, invalid=<Invalid.FAIL: 'fail'>, ahead=None, arrival=None,
+    horizon=None, patience=None, slack=datetime.timedelta(seconds=2))
+    """
+
+    described = "an event waits for a part of what {slack} says, and later ones correct it"
+
+    slack: Disorder | Duration | str = field(default=MPKSlack(), metadata=setting(Inner(_slack)))
+    alpha: float | None = field(
+        default=None, kw_only=True, metadata=setting(Number(least=0, most=1))
+    )
+    target: tuple[float, float] = field(
+        default=(0.7, 0.9), kw_only=True, metadata=setting(NumberRange())
+    )
+
+    def __post_init__(self) -> None:
+        # Named in full: a class with slots is made twice, and `super()` finds the first.
+        Disorder.__post_init__(self)
+        if self.late in (Late.PASS, Late.CORRECT):
+            raise BindError(
+                f'late="{Late(self.late).value}" is not for op.Speculative: late is what comes '
+                "after more than K",
+                where="op.Speculative",
+                hint='write late="drop" or "side"',
+            )
+
+    @property
+    def clocked(self) -> bool:
+        """Whether the reorderer goes by the clock of the host."""
+        return self.certain.clocked
+
+    @property
+    def certain(self) -> Disorder:
+        """The reorderer that says what is certain, with the settings that all kinds have."""
+        assert isinstance(self.slack, Disorder)
+        return replace(self.slack, **self.options)

@@ -25,7 +25,7 @@ from outpace.pattern.argument import (
     some_names,
 )
 from outpace.pattern.choice import one_of
-from outpace.pattern.disorder import Disorder, Late
+from outpace.pattern.disorder import Disorder, Late, Speculative
 from outpace.pattern.expression import Expression
 from outpace.pattern.operator import Operator, check_operator
 from outpace.pattern.schedulers import Scheduler
@@ -491,7 +491,12 @@ class Query(Clauses):
     def corrects(self) -> bool:
         """Whether late events correct what came out, so that the result has a column `diff`."""
         disorder = self.order_of_arrival
-        return disorder is not None and disorder.late is Late.CORRECT
+        return disorder is not None and (disorder.late is Late.CORRECT or self.speculates)
+
+    @property
+    def speculates(self) -> bool:
+        """Whether matches come before they are certain, so that the result says which are."""
+        return isinstance(self.order_of_arrival, Speculative)
 
     def disorder(self, disorder: Disorder) -> Query:
         """Say how far the events of a stream may be out of order, and what becomes of late ones.

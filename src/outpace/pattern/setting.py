@@ -9,7 +9,7 @@ alone. A setting whose default is None may be None.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -133,7 +133,39 @@ class ColumnName:
         return a_text(value, name)
 
 
-SettingKind: TypeAlias = EventSpan | ClockSpan | Number | Choice | ColumnName
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """Two numbers, the lower one first, both from 0 to 1."""
+
+    def checked(self, value: Any, name: str) -> tuple[float, float]:
+        """Return the numbers."""
+        pair = value if isinstance(value, tuple | list) else ()
+        if len(pair) != 2:
+            raise BindError(f"{name} is two numbers, not {shown(value)}", hint="write (0.7, 0.9)")
+        low, high = (Number(least=0, most=1).checked(one, name) for one in pair)
+        if low > high:
+            raise BindError(f"{name} begins with the lower number, not {shown(value)}")
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Another value that has settings.
+
+    Parameters
+    ----------
+    make
+        Returns it for what a user gave, or refuses that.
+    """
+
+    make: Callable[[Any, str], Any]
+
+    def checked(self, value: Any, name: str) -> Any:
+        """Return the value."""
+        return self.make(value, name)
+
+
+SettingKind: TypeAlias = EventSpan | ClockSpan | Number | Choice | ColumnName | NumberRange | Inner
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,12 @@ def plan_stream(
         _check_source(schema)
         # Who sent an event is known by its cell, and breaks ties without a column.
         disorder = replace(disorder, ties=tuple(name for name in disorder.ties if name != SOURCE))
+    if query.speculates and disorder["alpha"] is None:
+        raise UnsupportedError(
+            "alpha follows the load of one process, which nobody measures on Spark",
+            where="disorder",
+            hint="say what it is: op.Speculative(..., alpha=0.2)",
+        )
     clocks = sources is not None and _has_clocks(schema)
     if clocks and query.corrects:
         raise UnsupportedError(

@@ -19,7 +19,7 @@ from outpace.engine.match.measures import evaluate_measures
 from outpace.engine.rows.partition import gather
 from outpace.engine.rows.times import from_integers
 from outpace.pattern.bind.uncertain import CONFIDENCE
-from outpace.pattern.bound import DIFF
+from outpace.pattern.bound import CONFIRMED, DIFF
 from outpace.pattern.query import RowsPerMatch
 from outpace.pattern.types import integer_range, is_instant
 
@@ -49,6 +49,8 @@ def match_rows(task: Task, block: Block, found: BlockMatches) -> tuple[pa.Table,
         row_index, measures = _with_unmatched(block, found, row_index, match_index, measures)
     if bound.query.corrects:
         measures[DIFF] = pa.array(np.ones(len(row_index), np.int64))
+    if bound.query.speculates:
+        measures[CONFIRMED] = pa.array(np.ones(len(row_index), np.bool_))
     columns = {
         name: gather(block.columns[name], row_index)
         for name in bound.matched.names

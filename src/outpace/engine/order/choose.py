@@ -19,6 +19,7 @@ from outpace.engine.order.contract import Order
 from outpace.engine.order.reorderer import Reorderer
 from outpace.engine.order.sequence import SequenceOrder
 from outpace.engine.order.source_order import ReorderedSources, SourceOrder
+from outpace.engine.order.speculative import SpeculativeOrder
 from outpace.errors import UnsupportedError
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bound import BoundQuery
@@ -32,6 +33,7 @@ from outpace.pattern.disorder import (
     Punctuation,
     Quantile,
     Sequence,
+    Speculative,
 )
 
 Make: TypeAlias = Callable[..., Order]
@@ -51,6 +53,11 @@ def _by(rule: Callable[[BoundDisorder], SlackRule | None]) -> Make:
     return make
 
 
+def _make_inner(bound: BoundQuery, disorder: BoundDisorder, schema: pa.Schema) -> Order:
+    """Return what runs the disorder that another one goes by."""
+    return ORDERS[type(disorder.value)](bound, disorder, schema)
+
+
 #: What runs each kind.
 ORDERS: Final[dict[type[Disorder], Make]] = {
     InOrder: partial(Reorderer, rule=fixed(0), in_order=True),
@@ -61,6 +68,7 @@ ORDERS: Final[dict[type[Disorder], Make]] = {
     LDOP: _by(rules.latency_distance),
     Quantile: _by(rules.delay_quantile),
     Sequence: SequenceOrder,
+    Speculative: partial(SpeculativeOrder, make=_make_inner),
 }
 
 
@@ -92,4 +100,10 @@ def make_order(
         return make()
     if disorder is None:
         return SourceOrder(bound, sources, schema)
+    if isinstance(disorder.value, Speculative):
+        raise UnsupportedError(
+            "op.Speculative takes the events of all sources as one stream",
+            where="sources",
+            hint="leave out sources; a column `source` breaks ties",
+        )
     return ReorderedSources(bound, disorder, {source: make() for source in sources}, schema)

@@ -37,12 +37,16 @@ class ReleasedEvents:
         none did.
     invalid
         Those that cannot be used, with the reason in the first column; None where all can.
+    correcting
+        Those that belong before events that went on early, and correct what came of these; None
+        where none does.
     """
 
     rows: pa.Table | RearrangedRows
     watermark: int
     late: pa.Table | None = None
     invalid: pa.Table | None = None
+    correcting: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,11 @@ class Order(Stateful, ABC):
     @abstractmethod
     def watermark(self) -> int:
         """No later event has a time before this; NO_TIME while it is not known."""
+
+    @property
+    def certain(self) -> int:
+        """What lies before this time does not change any more; NO_TIME while nothing is known."""
+        return self.watermark
 
     @property
     def slack(self) -> int:

@@ -145,6 +145,11 @@ class WindowMatches:
             self.confirmed,
         )
 
+    def shown_as(self, table: pa.Table, diff: int) -> WindowMatches:
+        """Return the matches with other rows, as many for each, that come, go or stay."""
+        order = (self.offsets, self.event, self.phase, self.window, self.partition)
+        return WindowMatches(table, *order, lambda: self.ids, diff, self.confirmed)
+
     def ordered(self) -> WindowMatches:
         """Return the matches in their total order; those of one window stay as they come."""
         order = in_total_order(self.event, self.phase, self.window, self.partition)

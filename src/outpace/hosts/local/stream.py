@@ -21,7 +21,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, overload
 from weakref import WeakSet
@@ -57,7 +57,7 @@ from outpace.engine.state import State, reading
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, StateError, UnsupportedError
 from outpace.hosts.background import compiled_soon
-from outpace.hosts.clock import clock_time
+from outpace.hosts.clock import BusyMeter, clock_time
 from outpace.hosts.local.frames import TableLike, to_arrow
 from outpace.hosts.local.group import GroupMatcher
 from outpace.pattern.argument import (
@@ -73,6 +73,7 @@ from outpace.pattern.bind.check import check_clauses, check_streamable
 from outpace.pattern.bind.disorder import SOURCE, bind_disorder
 from outpace.pattern.bind.join import bind_join
 from outpace.pattern.bound import BoundQuery
+from outpace.pattern.disorder import Speculative
 from outpace.pattern.group import QueryGroup
 from outpace.pattern.join import SIDES, Join
 from outpace.pattern.query import Query, checked_query
@@ -337,6 +338,11 @@ class StreamMatcher:
         self._timeouts = timeouts
         self._choose = compiled_soon if choose is None else choose
         self._recorder: Recorder | None = None
+        disorder, follows = query.order_of_arrival, False
+        if isinstance(disorder, Speculative):
+            follows = disorder.alpha is None
+        #: Measures the load, where something follows it.
+        self._meter = BusyMeter() if follows else None
         #: Whether anything may be kept.
         self._begun = False
         self._identifiers = None if sources is None else SourceMerge(sources).sources
@@ -447,7 +453,8 @@ class StreamMatcher:
                 self._check_source(source)
             found = self._step(EventsArrived(table, source, arrival=clock_time()))
         elif self._query.order_of_arrival is not None:
-            found = self._step(EventsArrived(table, arrival=clock_time()))
+            busy = None if self._meter is None else self._meter.share()
+            found = self._step(EventsArrived(table, arrival=clock_time(), busy=busy))
         else:
             times = {} if told is None else told.times
             time = times.get(next(iter(bound.order_by), ""), int(NO_TIME))
@@ -654,7 +661,8 @@ class StreamMatcher:
             bring = stimulus.rows.schema.get_field_index(EVENT_ID.name) >= 0
             operator = self._bring_ids(operator.spec) if bring else operator
         self._begun = True
-        return operator.step(stimulus)
+        with nullcontext() if self._meter is None else self._meter.work():
+            return operator.step(stimulus)
 
     def _bring_ids(self, spec: OperatorSpec) -> WholeOperator:
         """Let events keep the ids that they bring, before any has come."""

@@ -170,7 +170,7 @@ def _check(query: Query, sources: Sequence[Source]) -> None:
     check_streamable(query)
     if query.corrects:
         raise UnsupportedError(
-            'op.run corrects nothing: late="correct" goes back in one place',
+            "op.run corrects nothing: what is corrected goes back in one place",
             hint='use op.open or a stream on Spark, or write late="drop", "pass" or "side"',
         )
     check_instances(query, windowed=False)

@@ -61,7 +61,7 @@ def check_instances(query: Query, *, windowed: bool = True) -> None:
         )
     if query.corrects and query.instance_count > 1 and not query.partitions:
         raise BindError(
-            'late="correct" goes back in one place, so windows are not shared by instances',
+            "what is corrected goes back in one place, so windows are not shared by instances",
             where="instances",
             hint="leave out instances, or partition by a key",
         )

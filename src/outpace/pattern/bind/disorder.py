@@ -14,7 +14,7 @@ import pyarrow as pa
 from outpace.errors import BindError
 from outpace.pattern import types
 from outpace.pattern.bind.expression import resolve_column
-from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Punctuation
+from outpace.pattern.disorder import Disorder, InOrder, Invalid, Late, Punctuation, Speculative
 from outpace.pattern.duration import print_duration
 from outpace.pattern.query import Query
 from outpace.pattern.setting import (
@@ -61,7 +61,7 @@ class BoundDisorder:
         What the query says.
     settings
         All its settings by their names: durations of event time in units of the time column, those
-        by the clock in microseconds, columns as the schema spells them.
+        by the clock in microseconds, columns as the schema spells them, another disorder bound too.
     ties
         Columns that order events beyond the query's order.
     """
@@ -96,7 +96,13 @@ class BoundDisorder:
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads: time, ties and those that settings name."""
         named = [one.name for one in settings_of(type(self.value)) if _is_column(one)]
-        read = (self.time, *self.ties, *(self[name] for name in named))
+        inner = [
+            one
+            for _, value in self.settings
+            if isinstance(value, BoundDisorder)
+            for one in value.columns
+        ]
+        read = (self.time, *self.ties, *(self[name] for name in named), *inner)
         return tuple(dict.fromkeys(name for name in read if name is not None))
 
     @property
@@ -158,13 +164,16 @@ def bind_disorder(query: Query, schema: pa.Schema) -> BoundDisorder:
     time = _time(query, schema)
     disorder = query.order_of_arrival or InOrder()
     ordered = {resolve_column(item.column, schema, "order by") for item in query.order}
+    settings = {
+        one.name: _bound(one, _value(one, query, disorder), time, schema)
+        for one in settings_of(type(disorder))
+    }
+    if isinstance(disorder, Speculative):
+        settings["slack"] = bind_disorder(query.disorder(disorder.certain), schema)
     return BoundDisorder(
         time=time,
         value=disorder,
-        settings=tuple(
-            (one.name, _bound(one, _value(one, query, disorder), time, schema))
-            for one in settings_of(type(disorder))
-        ),
+        settings=tuple(settings.items()),
         ties=tuple(name for name in TIES if name not in ordered and _is_sortable(name, schema)),
     )
 
@@ -218,6 +227,13 @@ def _is_column(setting: Setting) -> bool:
 def setting_text(value: Any) -> str:
     """Return the value of a setting as `explain` shows it."""
     match value:
+        case Disorder():
+            own = [one for one in settings_of(type(value)) if one not in settings_of(Disorder)]
+            values = [getattr(value, one.name) for one in own]
+            texts = [setting_text(one) for one in values if one is not None]
+            return " ".join([type(value).__name__, *texts])
+        case (low, high):
+            return f"{low} to {high}"
         case datetime.timedelta():
             return print_duration(value)
         case Enum():

@@ -19,7 +19,9 @@ from outpace.pattern.bind.drift import check_drift, drift_fields
 from outpace.pattern.bind.expression import Scope, bind_expression, resolve_column
 from outpace.pattern.bind.uncertain import CONFIDENCE, bind_uncertainty
 from outpace.pattern.bound import (
+    CONFIRMED,
     DIFF,
+    MATCH,
     NUMBERING,
     Aggregate,
     Apply,
@@ -86,6 +88,8 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     measures = _measures(query, schema, names, subsets) or _default_measures(
         query, schema, order_by
     )
+    if query.speculates and MATCH not in [measure.name for measure in measures]:
+        measures = (*measures, BoundMeasure(MATCH, MatchIdentity(pa.string())))
     if query.drift is not None:
         check_drift(query, predicates, measures)
     within = _within(query, schema, order_by)
@@ -148,9 +152,9 @@ def bind_operator(query: Query, schema: pa.Schema) -> BoundQuery:
     check_instances(query)
     if query.corrects:
         raise BindError(
-            'late="correct" is for patterns: what an operator of yours gave cannot be corrected',
+            "corrections are for patterns: what an operator of yours gave cannot be corrected",
             where="disorder",
-            hint='write late="drop", "pass" or "side"',
+            hint='write late="drop", "pass" or "side", and no op.Speculative',
         )
     partition_by = _columns(query.partitions, schema, "partition by")
     order_by = _columns(tuple(item.column for item in query.order), schema, "order by")
@@ -467,15 +471,17 @@ def _output(
         *shown,
         *(field.with_nullable(True) for field in rest),
     ]
-    if query.corrects:
-        if DIFF in {field.name.lower() for field in matched}:
+    added = [pa.field(DIFF, pa.int64())] if query.corrects else []
+    added += [pa.field(CONFIRMED, pa.bool_())] if query.speculates else []
+    for field in added:
+        if field.name in {one.name.lower() for one in matched}:
             raise BindError(
-                f"the result has a column '{DIFF}' already",
+                f"the result has a column '{field.name}' already",
                 where="disorder",
-                detail=f"late events correct what came out, and '{DIFF}' says how",
+                detail=f"what came out is corrected, and '{field.name}' says how",
                 hint="rename that column",
             )
-        matched.append(pa.field(DIFF, pa.int64()))
+    matched += added
     return _with_numbers(query, schema, order_by, matched)
 
 

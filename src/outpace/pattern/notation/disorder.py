@@ -28,6 +28,7 @@ from outpace.pattern.disorder import (
     Punctuation,
     Quantile,
     Sequence,
+    Speculative,
 )
 from outpace.pattern.duration import print_duration
 from outpace.pattern.expression import Literal
@@ -42,7 +43,9 @@ from outpace.pattern.setting import (
     ClockSpan,
     ColumnName,
     EventSpan,
+    Inner,
     Number,
+    NumberRange,
     Setting,
     SettingKind,
     settings_of,
@@ -56,6 +59,7 @@ KINDS: Final[dict[str, type[Disorder]]] = {
     "LDOP": LDOP,
     "QUANTILE": Quantile,
     "SEQUENCE": Sequence,
+    "SPECULATIVE": Speculative,
     "PUNCTUATION": Punctuation,
     "NONE": InOrder,
 }
@@ -129,15 +133,17 @@ def disorder_clauses(query: Query) -> Iterable[str]:
     >>> list(disorder_clauses(Query().disorder(KSlack("2 s", late="pass", ahead="1 hour"))))
     ["DISORDER SLACK INTERVAL '2' SECOND LATE PASS AHEAD INTERVAL '1' HOUR"]
     """
-    disorder = query.order_of_arrival
-    if disorder is None:
-        return
+    if query.order_of_arrival is not None:
+        yield f"DISORDER {_clause(query.order_of_arrival)}"
+
+
+def _clause(disorder: Disorder) -> str:
     (word,) = [word for word, kind in KINDS.items() if kind is type(disorder)]
     texts = [
         _in_sql(value) if one.required else f"{one.name.upper()} {_in_sql(value)}"
         for one, value in _given(disorder)
     ]
-    yield " ".join(["DISORDER", word, *texts])
+    return " ".join([word, *texts])
 
 
 def disorder_calls(query: Query) -> Iterable[str]:
@@ -148,14 +154,16 @@ def disorder_calls(query: Query) -> Iterable[str]:
     >>> list(disorder_calls(Query().disorder(KSlack("2 s", late="side"))))
     ["disorder(op.KSlack('2 seconds', late='side'))"]
     """
-    disorder = query.order_of_arrival
-    if disorder is None:
-        return
+    if query.order_of_arrival is not None:
+        yield f"disorder({_call(query.order_of_arrival)})"
+
+
+def _call(disorder: Disorder) -> str:
     texts = [
         _in_python(value) if one.required else f"{one.name}={_in_python(value)}"
         for one, value in _given(disorder)
     ]
-    yield f"disorder(op.{type(disorder).__name__}({', '.join(texts)}))"
+    return f"op.{type(disorder).__name__}({', '.join(texts)})"
 
 
 def _given(disorder: Disorder) -> Iterable[tuple[Setting, Any]]:
@@ -181,11 +189,14 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
         case EventSpan() | ClockSpan():
             return read_span(cursor)
         case Number(whole=whole):
-            negative = cursor.accept("-")
-            if cursor.token.kind is not TokenKind.NUMBER:
-                raise cursor.unexpected(f"a number for {setting.name.upper()}")
-            number = read_number(cursor.source, cursor.advance(), negative=negative).value
-            return number if whole and isinstance(number, int) else float(str(number))
+            return _number(cursor, setting, whole=whole)
+        case NumberRange():
+            return _number(cursor, setting), _number(cursor, setting)
+        case Inner():
+            cursor.expect("(")
+            inner = read_disorder(cursor)
+            cursor.expect(")")
+            return inner
         case Choice(members=members):
             known = {member.name.upper(): member for member in members}
             if cursor.token.key not in known:
@@ -197,12 +208,24 @@ def _value(cursor: TokenCursor, setting: Setting) -> Any:
             return cursor.expect_name(f"a column for {setting.name.upper()}").value
 
 
+def _number(cursor: TokenCursor, setting: Setting, *, whole: bool = False) -> float:
+    negative = cursor.accept("-")
+    if cursor.token.kind is not TokenKind.NUMBER:
+        raise cursor.unexpected(f"a number for {setting.name.upper()}")
+    number = read_number(cursor.source, cursor.advance(), negative=negative).value
+    return number if whole and isinstance(number, int) else float(str(number))
+
+
 def _placeholder(kind: SettingKind) -> str:
     match kind:
         case EventSpan() | ClockSpan():
             return "interval"
         case Number():
             return "number"
+        case NumberRange():
+            return "number number"
+        case Inner():
+            return "(disorder)"
         case Choice(members=members):
             return "|".join(member.name.upper() for member in members)
         case ColumnName():
@@ -211,6 +234,10 @@ def _placeholder(kind: SettingKind) -> str:
 
 def _in_sql(value: Any) -> str:
     match value:
+        case Disorder():
+            return f"({_clause(value)})"
+        case tuple():
+            return " ".join(map(_in_sql, value))
         case datetime.timedelta():
             return print_expression(Literal(value))
         case Enum():
@@ -222,6 +249,8 @@ def _in_sql(value: Any) -> str:
 
 def _in_python(value: Any) -> str:
     match value:
+        case Disorder():
+            return _call(value)
         case datetime.timedelta():
             return repr(print_duration(value))
         case Enum():

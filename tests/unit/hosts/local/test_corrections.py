@@ -10,16 +10,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.disordered import SCHEMA, drawn_events, queries
 
 import outpace as op
 from outpace.engine.front import Front
 from outpace.engine.operator_spec import OperatorSpec
 from outpace.engine.speculate import history
 from outpace.pattern.bind.disorder import bind_disorder
-
-SCHEMA = pa.schema(
-    [("ts", pa.int64()), ("seq", pa.int64()), ("key", pa.string()), ("v", pa.int64())]
-)
 
 
 def rises(**settings: object) -> op.Query:
@@ -114,35 +111,6 @@ KINDS = st.sampled_from(
     ]
 )
 
-PATTERNS = st.sampled_from(
-    [
-        ("A B+", {"B": "v > A.v"}),
-        ("A -> !B", {"A": "v > 3", "B": "v < 3"}),
-        ("A ->> B", {"B": "v > A.v"}),
-        ("A B*", {"A": "v > 2", "B": "v < PREV(v)"}),
-        ("A B", {"B": "v > NEXT(v)"}),
-    ]
-)
-
-WINDOWS = st.sampled_from(
-    [None, None, op.windows.time(10, slide=5), op.windows.count(6, slide=3), op.windows.session(3)]
-)
-
-
-@st.composite
-def queries(draw: st.DrawFn) -> op.Query:
-    pattern, conditions = draw(PATTERNS)
-    query = op.Query("q").order_by("ts").pattern(pattern).define(**conditions).within(7)
-    query = query.measures(seqs="ARRAY_AGG(seq)", number="MATCH_NUMBER()")
-    if draw(st.booleans()):
-        query = query.partition_by("key")
-    if draw(st.booleans()):
-        query = query.skip_to_next_row()
-    if draw(st.booleans()):
-        query = query.all_rows_per_match()
-    windows = draw(WINDOWS)
-    return query if windows is None else query.over(windows, numbered=draw(st.booleans()))
-
 
 class Changes:
     """The matches that are current."""
@@ -210,17 +178,6 @@ def test_after_the_last_change_sources_are_as_in_order(kind: object, slack: int,
     order = sorted(events, key=lambda one: (one["ts"], one["seq"], one["key"]))
     expected = op.match(pa.Table.from_pylist(order, SCHEMA), query)
     assert +changes.current == Counter(map(repr, expected.to_pylist()))
-
-
-def drawn_events(random: Random) -> pa.Table:
-    """Some events in order."""
-    time, found = 0, []
-    for seq in range(random.randint(2, 25)):
-        time += random.choice([0, 1, 1, 3])
-        found.append(
-            {"ts": time, "seq": seq, "key": random.choice("uvw"), "v": random.randrange(8)}
-        )
-    return pa.Table.from_pylist(found, SCHEMA)
 
 
 def test_a_saved_history_is_as_small_as_its_rows() -> None:

@@ -1,0 +1,105 @@
+"""The matches that are current, of a stream that takes some back: a table that follows changes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outpace.errors import DataError
+from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
+
+
+class CurrentMatches:
+    """A table of the matches that are there now, which follows the changes of a stream.
+
+    Memory: the matches that are there; `drop_confirmed` lets those go that nothing takes back.
+
+    Examples
+    --------
+    >>> current = CurrentMatches()
+    >>> def change(match: str, diff: int, confirmed: bool) -> pa.Table:
+    ...     return pa.table({"match_id": [match], "diff": [diff], "confirmed": [confirmed]})
+    >>> for one in (("a", 1, False), ("b", 1, False), ("a", -1, False), ("b", 0, True)):
+    ...     current.apply(change(*one))
+    >>> current.table.to_pylist()
+    [{'match_id': 'b', 'confirmed': True}]
+    """
+
+    def __init__(self) -> None:
+        self._table: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._table is None else int(self._table.num_rows)
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows of the matches that are there, in the order in which they came."""
+        if self._table is None:
+            raise DataError("nobody knows the columns yet", hint="apply what a stream gave first")
+        return self._table
+
+    def apply(self, changes: pa.Table) -> None:
+        """Take what a stream gave: its pushes, in their order.
+
+        Raises
+        ------
+        DataError
+            The columns are not those of a stream that takes matches back, or one goes that never
+            came.
+        """
+        for name in (MATCH, DIFF):
+            if name not in changes.column_names:
+                raise DataError(
+                    f"the rows have no column '{name}'",
+                    hint="apply what a query with op.Speculative gives; with late='correct' add"
+                    " measures(match_id=op.match_id())",
+                )
+        current = self._table
+        if current is None:
+            current = changes.slice(0, 0).drop_columns([DIFF])
+        diffs = changes.column(DIFF).to_numpy()
+        bounds = [0, *(np.flatnonzero(np.diff(diffs)) + 1).tolist(), len(diffs)]
+        for low, high in itertools.pairwise(bounds):
+            if low == high:
+                continue
+            rows = changes.slice(low, high - low).drop_columns([DIFF])
+            match int(diffs[low]):
+                case 1:
+                    current = pa.concat_tables([current, rows])
+                case 0:
+                    current = _confirmed(current, rows)
+                case _:
+                    current = _without(current, rows)
+        self._table = current.combine_chunks()
+
+    def drop_confirmed(self) -> pa.Table:
+        """Return the rows of the matches that nothing takes back any more, and forget them."""
+        table = self.table
+        sure = table.column(CONFIRMED)
+        self._table = table.filter(pc.invert(sure))
+        return table.filter(sure)
+
+
+def _are_named(current: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
+    """Say which rows are those of the matches of others, or refuse matches that nobody knows."""
+    names = pc.unique(rows.column(MATCH))
+    unknown = names.filter(pc.invert(pc.is_in(names, current.column(MATCH).combine_chunks())))
+    if len(unknown):
+        raise DataError(
+            f"the match {unknown[0]} is changed, but it never came",
+            hint="apply all that the stream gave, each push once and in its order",
+        )
+    return pc.is_in(current.column(MATCH), names)
+
+
+def _confirmed(current: pa.Table, rows: pa.Table) -> pa.Table:
+    sure = pc.or_(current.column(CONFIRMED), _are_named(current, rows))
+    place = current.column_names.index(CONFIRMED)
+    return current.set_column(place, current.schema.field(place), sure)
+
+
+def _without(current: pa.Table, rows: pa.Table) -> pa.Table:
+    return current.filter(pc.invert(_are_named(current, rows)))

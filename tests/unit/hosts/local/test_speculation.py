@@ -1,0 +1,190 @@
+"""Answers now, corrected later: what is confirmed is what the reorderer alone lets out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.disordered import SCHEMA, drawn_events, queries
+
+import outpace as op
+from outpace.engine.message import EventsArrived
+from outpace.engine.speculate import history
+
+SLACKS = st.sampled_from(
+    [
+        *(op.KSlack(slack) for slack in (0, 4, 12)),
+        *(op.MPKSlack(), op.MPKSlack(at_most=5)),
+        *(op.Quantile(0.8), op.Punctuation(), op.LDOP(window=10)),
+    ]
+)
+
+
+class Followed:
+    """The matches that are current, and those of them that are confirmed."""
+
+    def __init__(self) -> None:
+        self.current: Counter[str] = Counter()
+        self.confirmed: Counter[str] = Counter()
+
+    def apply(self, table: pa.Table) -> None:
+        for row in table.to_pylist():
+            diff, confirmed = row.pop("diff"), row.pop("confirmed")
+            assert len(row.pop("match_id")) == 32
+            text = repr(row)
+            if diff < 0:
+                assert not confirmed
+                assert self.current[text] > self.confirmed[text], "only what is tentative may go"
+            self.current[text] += diff
+            if confirmed:
+                self.confirmed[text] += 1
+                assert self.confirmed[text] <= self.current[text], "confirmed once, and current"
+
+
+@given(
+    queries(),
+    SLACKS,
+    st.sampled_from([0, 0.3, 0.5, 1]),
+    st.sampled_from([1, 3, 4096]),
+    st.integers(0, 1 << 32),
+)
+def test_what_is_confirmed_is_what_the_reorderer_lets_out(
+    query: op.Query, slack: op.pattern.disorder.Disorder, alpha: float, span: int, seed: int
+) -> None:
+    random = Random(seed)
+    events = drawn_events(random).to_pylist()
+    coming = sorted(events, key=lambda one: one["ts"] + random.randint(0, 12))
+    speculative = query.disorder(op.Speculative(slack, alpha=alpha))
+    stream, plain = op.open(speculative), op.open(query.disorder(slack))
+    followed, expected = Followed(), Counter[str]()
+    late, in_order = 0, list[Any]()
+    got: list[Any] = []
+
+    def take(found: pa.Table, sure: pa.Table) -> None:
+        got.extend(found.to_pylist())
+        in_order.extend(sure.to_pylist())
+        followed.apply(found)
+        expected.update(map(repr, sure.to_pylist()))
+        # What time decides may be confirmed a little later.
+        assert not followed.confirmed - expected
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "STRETCH_ROWS", span)
+        while coming:
+            size = random.randint(1, 6)
+            piece, coming = coming[:size], coming[size:]
+            rows = pa.Table.from_pylist(piece, SCHEMA)
+            take(stream.push(rows), plain.push(rows))
+            if random.random() < 0.3:
+                told = piece[-1]["ts"] - random.randint(0, 5)
+                take(stream.advance(told), plain.advance(told))
+            if random.random() < 0.2:
+                late += stream.order.late
+                stream = op.resume(speculative, stream.state())
+        assert late + stream.order.late == plain.order.late
+        take(stream.finish(), plain.finish())
+    assert +followed.current == +followed.confirmed == expected
+    if alpha == 1:
+        assert {(row.pop("diff"), row.pop("confirmed")) for row in got} <= {(1, True)}
+        assert len({row.pop("match_id") for row in got}) <= len(in_order)
+        assert got == in_order
+
+
+def rises(**settings: Any) -> op.Query:
+    query = op.Query("rise").order_by("ts").pattern("A B").define(B="v > A.v")
+    query = query.measures(first="A.v", last="B.v").skip_to_next_row()
+    return query.disorder(op.Speculative(10, **settings))
+
+
+def rows(*values: tuple[int, int]) -> pa.Table:
+    return pa.table({"ts": [ts for ts, _ in values], "v": [v for _, v in values]})
+
+
+def shown(table: pa.Table) -> list[tuple[object, ...]]:
+    names = ("first", "last", "diff", "confirmed")
+    return [tuple(row[name] for name in names) for row in table.to_pylist()]
+
+
+def test_matches_come_early_go_and_are_confirmed() -> None:
+    stream, current = op.open(rises(alpha=0)), op.CurrentMatches()
+    found = stream.push(rows((1, 10), (3, 30), (4, 20)))
+    current.apply(found)
+    assert shown(found) == [(10, 30, 1, False)]
+    # 25 comes between 10 and 30.
+    found = stream.push(rows((2, 25)))
+    current.apply(found)
+    assert shown(found) == [(10, 30, -1, False), (10, 25, 1, False), (25, 30, 1, False)]
+    # All that is before 4 is certain now, so 7 is late.
+    found = stream.push(rows((14, 50), (15, 0)))
+    current.apply(found)
+    assert shown(found) == [(10, 25, 0, True), (25, 30, 0, True), (20, 50, 1, False)]
+    assert shown(stream.push(rows((3, 7)))) == []
+    assert (stream.order.late, stream.order.corrected) == (1, 1)
+    assert current.table["last"].to_pylist() == [25, 30, 50]
+    assert current.drop_confirmed()["last"].to_pylist() == [25, 30]
+    current.apply(stream.finish())
+    assert current.table["confirmed"].to_pylist() == [True]
+
+
+def test_a_table_is_certain() -> None:
+    found = op.match(rows((1, 10), (3, 30)), rises(alpha=0))
+    assert shown(found) == [(10, 30, 1, True)]
+
+
+def test_alpha_follows_the_load() -> None:
+    stream = op.open(rises())
+    pushed = EventsArrived(rows((1, 10), (3, 30), (4, 20)))
+    stream.bind(pushed.rows.schema)
+    # At first it waits like the reorderer; a host that has nothing to do lets it speculate.
+    assert not stream.order.buffered
+    stream.step(pushed)
+    assert stream.order.buffered == 3
+    for _ in range(8):
+        stream.step(EventsArrived(pushed.rows.slice(3), busy=0.0))
+    assert stream.order.buffered == 1
+    stream.step(EventsArrived(rows((6, 5)), busy=0.95))
+    assert stream.order.buffered == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: op.Speculative(op.Sequence("1 s")), "op.Sequence has no K"),
+        (lambda: op.Speculative(op.Speculative()), "op.Speculative has no K"),
+        (lambda: op.Speculative(op.KSlack(3, late="side")), "says what K is and nothing else"),
+        (lambda: op.Speculative(-3), "slack must not be negative"),
+        (lambda: op.Speculative(3, alpha=2), "alpha is a number from 0 to 1"),
+        (lambda: op.Speculative(3, target=(0.9, 0.1)), "begins with the lower number"),
+        (lambda: op.Speculative(3, target=1), "target is two numbers"),
+        (lambda: op.Speculative(3, late="pass"), "is not for op.Speculative"),
+    ],
+)
+def test_settings_that_say_nothing_are_refused(make: object, message: str) -> None:
+    assert callable(make)
+    with pytest.raises(op.OutpaceError, match=message):
+        make()
+
+
+def test_what_cannot_be_speculated_on_is_refused() -> None:
+    with pytest.raises(op.OutpaceError, match="column 'confirmed' already"):
+        op.open(rises().measures(confirmed="A.v")).push(rows((1, 1)))
+    with pytest.raises(op.OutpaceError, match="goes back in one place"):
+        op.open(rises().over(op.windows.count(5)).instances(2)).push(rows((1, 1)))
+    with pytest.raises(op.OutpaceError, match="all sources as one stream"):
+        op.open(rises(), sources=["a", "b"]).push(rows((1, 1)), source="a")
+    with pytest.raises(op.OutpaceError, match="it never came"):
+        op.CurrentMatches().apply(pa.table({"match_id": ["a"], "diff": [-1]}))
+    with pytest.raises(op.OutpaceError, match="no column 'match_id'"):
+        op.CurrentMatches().apply(pa.table({"diff": [-1]}))
+
+
+def test_a_state_with_other_settings_is_refused() -> None:
+    stream = op.open(rises(alpha=0.5))
+    stream.push(rows((1, 1)))
+    with pytest.raises(op.StateError, match="in another way"):
+        op.resume(rises(alpha=0.25), stream.state())
