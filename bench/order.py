@@ -9,7 +9,7 @@ does not count. Prints a JSON object for each kind.
 
 Then queries that allow for clocks that drift, each in turns with the query that does not: windows
 by time, count and session with a drift of a twentieth, and patterns whose order is uncertain within
-half of the time from one event to the next. Their events are in order.
+half of the time from one event to the next, and within twice that time. Their events are in order.
 
 Then joins of two sides with half of the events each, in order, where three rows of four have a
 partner: as tables, and as streams, with a thousand keys and with a key for each pair.
@@ -155,7 +155,8 @@ def allowing():
             {name: f"kind = {number}" for number, name in enumerate("ABC") if name in text}
         )
         pattern = pattern.measures(a="A.ts", b="B.ts")
-        queries[f"uncertain {text}"] = pattern, pattern.uncertain("5 us")
+        for bound in ("5 us", "20 us"):
+            queries[f"uncertain {bound}: {text}"] = pattern, pattern.uncertain(bound)
     return queries
 
 

@@ -114,6 +114,13 @@ def compiled_within(function: Callable[P, R]) -> Callable[P, R]:
     return _Part(function, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 
+def compiled_in_line(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function into those kernels that call it: for many arguments in a hot loop."""
+    return _Part(
+        function, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True
+    )
+
+
 def compiled_when_worth(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that is only called from Python.
 

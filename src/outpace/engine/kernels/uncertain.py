@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
-from outpace.compiler.kernel import compiled_when_worth, compiled_within
+from outpace.compiler.kernel import compiled_in_line, compiled_when_worth, compiled_within
 
 Integers = npt.NDArray[Any]
 Truth = npt.NDArray[Any]
@@ -110,7 +110,7 @@ class Steps(NamedTuple):
     within: int
 
 
-@compiled_within
+@compiled_in_line
 def _first_at(times: Integers, low: int, high: int, row: int, time: int) -> int:
     """Return the first row from `low` to `high` at or behind a time, not far from `row`."""
     step = 1
@@ -135,7 +135,7 @@ def _first_at(times: Integers, low: int, high: int, row: int, time: int) -> int:
     return low
 
 
-@compiled_within
+@compiled_in_line
 def _is_chosen(level: Integers, size: int, row: int) -> bool:
     chosen = False
     for place in range(size):
@@ -143,7 +143,7 @@ def _is_chosen(level: Integers, size: int, row: int) -> bool:
     return chosen
 
 
-@compiled_within
+@compiled_in_line
 def _precedes(sources: Integers, level: Integers, size: int, row: int) -> bool:
     """Say whether a row comes before one of those chosen so far, of the same source."""
     for place in range(size):
@@ -200,7 +200,7 @@ def _confirms(events: Events, steps: Steps, level: Integers, gap: int, row: int)
     return False
 
 
-@compiled_within
+@compiled_in_line
 def _first_slot(sources: Integers, level: Integers, size: int, row: int, slot: int) -> int:
     """Return the first place that the order of its source leaves to an event."""
     for place in range(size):
@@ -210,7 +210,7 @@ def _first_slot(sources: Integers, level: Integers, size: int, row: int, slot: i
     return slot
 
 
-@compiled_within
+@compiled_in_line
 def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
     """Return the last place that the order of its source leaves to an event."""
     for place in range(size):
@@ -220,7 +220,7 @@ def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
     return size + 1
 
 
-@compiled_within
+@compiled_in_line
 def _possible(
     events: Events, steps: Steps, level: Integers, size: int, low: int, high: int
 ) -> bool:
@@ -299,7 +299,7 @@ def _possible(
             return True
 
 
-@compiled_within
+@compiled_in_line
 def _may_precede(
     times: Integers, sources: Integers, widths: Integers, one: int, other: int
 ) -> bool:
@@ -309,7 +309,7 @@ def _may_precede(
     return bool(2 * (times[one] - times[other]) <= widths[one] + widths[other])
 
 
-@compiled_within
+@compiled_in_line
 def _may_divide(
     times: Integers, sources: Integers, widths: Integers, chosen: Integers, row: int
 ) -> bool:
@@ -327,7 +327,7 @@ def _may_divide(
     return False
 
 
-@compiled_within
+@compiled_in_line
 def _may_lie(
     times: Integers,
     sources: Integers,
@@ -345,7 +345,7 @@ def _may_lie(
     return may
 
 
-@compiled_within
+@compiled_in_line
 def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int, high: int) -> bool:
     """Say whether the chosen events match with all true times."""
     times, widths, sources = events.times, events.widths, events.sources
@@ -400,7 +400,7 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int,
     return True
 
 
-@compiled_within
+@compiled_in_line
 def _open(
     events: Events,
     steps: Steps,

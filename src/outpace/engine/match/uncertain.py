@@ -83,8 +83,7 @@ class UncertainMatcher:
         order = np.argsort(ends[:, 1], kind="stable")
         lengths = np.diff(ends[:, 0], prepend=0)[order]
         offsets = np.append(0, np.cumsum(lengths))
-        first = ends[order, 0] - lengths
-        taken = rows[np.repeat(first - offsets[:-1], lengths) + np.arange(offsets[-1])]
+        taken = _taken(rows, ends[order, 0] - lengths, lengths, offsets)
         before = np.cumsum(sizes) - sizes
         keep = self._needed(block, end)
         present = low < high
@@ -193,12 +192,13 @@ class UncertainMatcher:
         for variable, condition in enumerate(self._conditions):
             fits[:, variable] = predicate_mask(condition.own, columns, block.segments)
         forbidden = np.zeros(size, np.int64)
-        next_forbidden = np.empty((len(self._gaps), size + 1), np.int64)
-        for number, gap in enumerate(self._gaps):
-            rows = np.asarray(fits[:, list(gap.variables)].any(axis=1) | gap.every)
+        next_forbidden = np.full((len(self._gaps), size + 1), size)
+        kept = [number for number, gap in enumerate(self._gaps) if gap.every or gap.variables]
+        for number in kept:
+            rows = _fitting(fits, self._gaps[number])
             forbidden |= rows.astype(np.int64) << number
             next_forbidden[number] = _next(rows)
-        next_any = next_forbidden[0] if len(self._gaps) == 1 else _next(forbidden != 0)
+        next_any = next_forbidden[kept[0]] if len(kept) == 1 else _next(forbidden != 0)
         sources = _sources(block, self._uncertainty.source)
         return kernel.Events(
             read_only(np.ascontiguousarray(block.times)),
@@ -275,6 +275,23 @@ class UncertainMatcher:
                     turns.end(self.task.pace.work, int(place[START]))
             sizes[number] = place[FOUND] - before
         return rows[: place[WRITTEN]], ends[: place[FOUND]], sizes
+
+
+def _fitting(fits: Booleans, gap: Gap) -> Booleans:
+    """Return the rows that must not be in a gap, as far as their own values tell."""
+    if gap.every:
+        return np.ones(len(fits), np.bool_)
+    rows: Booleans = np.logical_or.reduce([fits[:, variable] for variable in gap.variables])
+    return rows
+
+
+def _taken(rows: Integers, first: Integers, lengths: Integers, offsets: Integers) -> Integers:
+    """Return the rows of matches one after the other, given where each begins."""
+    if len(lengths) and (lengths == (width := lengths[0])).all():
+        whole: Integers = rows.reshape(len(lengths), -1)[first // width]
+        return whole.reshape(-1, 2)
+    taken: Integers = rows[np.repeat(first - offsets[:-1], lengths) + np.arange(offsets[-1])]
+    return taken
 
 
 def _next(rows: Booleans) -> Integers:
