@@ -318,7 +318,8 @@ class Front(Stateful):
                 self.waits.longest,
             )
         own, silent = self._late.get(source, 0), int(source in order.silent)
-        return OrderCounters(order.slack_of(source), order.waiting(source), own, silent)
+        unawaited = order.unawaited_of(source)
+        return OrderCounters(order.slack_of(source), order.waiting(source), own, silent, unawaited)
 
     def check(self) -> None:
         """Refuse to go on where events that were taken are lost."""

@@ -15,7 +15,7 @@ from outpace.engine.match.contract import Matcher, Task
 from outpace.engine.match.reach import reach_of
 from outpace.engine.match.task import kept_columns, prepare, with_clock_errors
 from outpace.engine.split.schedule import overlapping, scheduler_of
-from outpace.errors import BindError
+from outpace.errors import BindError, did_you_mean
 from outpace.pattern import ast
 from outpace.pattern.bind.disorder import BoundDisorder
 from outpace.pattern.bind.query import bind_operator
@@ -102,6 +102,13 @@ class OperatorSpec:
                 where="disorder",
                 hint='name them: sources=["east", "west"], or leave patience out',
             )
+        for source, _ in patience if isinstance(patience, tuple) else ():
+            if source not in (self.sources or ()):
+                raise BindError(
+                    f"patience names '{source}', which is no source of the stream",
+                    where="disorder",
+                    hint=did_you_mean(source, self.sources or ()),
+                )
 
     def __getstate__(self) -> dict[str, object]:
         return {one.name: getattr(self, one.name) for one in fields(self)}

@@ -7,6 +7,7 @@ sorted, and an event before those of an earlier one is late.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from outpace.pattern.setting import (
     Inner,
     Number,
     NumberRange,
+    SourceSpans,
     check_settings,
     setting,
     settings_of,
@@ -90,8 +92,9 @@ class Disorder:
         from before the piece that brings the event.
     patience
         Where there are several sources: how long, by the clock or by `arrival`, the others wait for
-        one that says nothing: "2 s". By default they wait until it speaks. What a source sends that
-        lies behind the others, when it speaks again, is late.
+        one that says nothing: "2 s", or {"camera": "2 s", "door": "1 min"}. By default, and for a
+        source that is not named, they wait until it speaks. What a source sends that lies behind
+        the others, when it speaks again, is late.
     """
 
     #: What `explain` says of a kind; the names of settings in braces become their values.
@@ -113,8 +116,8 @@ class Disorder:
     horizon: Duration | str | None = field(
         default=None, kw_only=True, metadata=setting(EventSpan())
     )
-    patience: Duration | str | None = field(
-        default=None, kw_only=True, metadata=setting(ClockSpan(lasting=True))
+    patience: Duration | str | Mapping[str, Duration | str] | SourceSpans | None = field(
+        default=None, kw_only=True, metadata=setting(ClockSpan(lasting=True, by_source=True))
     )
 
     def __post_init__(self) -> None:

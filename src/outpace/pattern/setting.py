@@ -20,6 +20,9 @@ from outpace.pattern.choice import one_of
 
 Duration: TypeAlias = datetime.timedelta | int
 
+#: Durations by source.
+SourceSpans: TypeAlias = tuple[tuple[str, Duration], ...]
+
 _KIND: Final = "setting"
 
 
@@ -53,13 +56,27 @@ class ClockSpan:
         The name of another setting that it must not be below.
     lasting
         Whether it must be longer than nothing.
+    by_source
+        Whether it may be several, one for each of some sources: a mapping, which is kept as pairs.
     """
 
     least: str | None = None
     lasting: bool = False
+    by_source: bool = False
 
-    def checked(self, value: Any, name: str) -> Duration:
-        """Return a duration that is not negative."""
+    def checked(self, value: Any, name: str) -> Duration | SourceSpans:
+        """Return a duration that is not negative, or those of sources."""
+        if self.by_source and isinstance(value, Mapping | tuple):
+            given = dict(value)
+            if not given:
+                raise BindError(f"{name} names no source", hint=f'write {name}={{"east": "2 s"}}')
+            return tuple(
+                (a_text(source, f"a source of {name}"), self._span(span, f"{name} of '{source}'"))
+                for source, span in given.items()
+            )
+        return self._span(value, name)
+
+    def _span(self, value: Any, name: str) -> Duration:
         duration = a_duration(value, name)
         if isinstance(duration, int):
             raise BindError(

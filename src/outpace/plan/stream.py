@@ -127,9 +127,11 @@ class StreamPlan(Crossing):
         order = [f"order: {_of_sources(packing.sources)}{disorder!s}"]
         if self.bound.partition_by and not disorder.divisible:
             order.append("events of all keys are brought into order in one place")
-        if isinstance(disorder.value.patience, datetime.timedelta):
-            span = print_duration(disorder.value.patience)
-            order.append(f"a source that is silent for {span} holds the others back no longer")
+        patience = disorder.value.patience
+        for who, span in patience if isinstance(patience, tuple) else [("a source", patience)]:
+            if isinstance(span, datetime.timedelta):
+                silent = f"{who} that is silent for {print_duration(span)}"
+                order.append(f"{silent} holds the others back no longer")
         if packing.clocks:
             order.append(f"rows with a {CLOCK} compare that of their source, and are no events")
         if disorder.value.clocked:

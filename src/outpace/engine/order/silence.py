@@ -11,13 +11,17 @@ Memory: a number for each source.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
 from outpace.engine.arrays import NO_TIME, Integers
 from outpace.engine.snapshot import Stateful
 from outpace.engine.state import State, integer, require
+
+#: As long as nobody waits.
+_NEVER: Final = 1 << 62
 
 
 class Silence(Stateful):
@@ -28,7 +32,8 @@ class Silence(Stateful):
     sources
         Their identifiers.
     patience
-        How long others wait for a source that says nothing, in microseconds.
+        How long others wait for a source that says nothing, in microseconds: for any, or for each
+        of some; the others are never silent.
 
     Examples
     --------
@@ -41,10 +46,11 @@ class Silence(Stateful):
 
     CHANGED = ("_heard", "silent", "_open")
 
-    def __init__(self, sources: Iterable[str], patience: int) -> None:
-        self._patience = patience
+    def __init__(self, sources: Iterable[str], patience: int | Mapping[str, int]) -> None:
         #: The sources that have not ended.
         self._open = dict.fromkeys(sources, True)
+        each = patience if isinstance(patience, Mapping) else dict.fromkeys(self._open, patience)
+        self._patience = {source: each.get(source, _NEVER) for source in self._open}
         #: How far the clock has come, and where the count began.
         self.now = self._began = int(NO_TIME)
         #: When each source spoke last, of those that have since the count began.
@@ -59,7 +65,8 @@ class Silence(Stateful):
     @property
     def timer(self) -> int | None:
         """When the next source is silent, if it does not speak."""
-        return min(map(self._ends, self.live), default=None) if self._counts else None
+        patient = [one for one in self.live if self._patience[one] != _NEVER]
+        return min(map(self._ends, patient), default=None) if self._counts else None
 
     def find(self, clock: int, missing: Container[str] = ()) -> bool:
         """Find out who is silent at a time, but those that wait; say whether any has become so."""
@@ -85,9 +92,10 @@ class Silence(Stateful):
         if not self._counts or not self.silent.isdisjoint(spoken):
             return True
         for source in self.live:
-            at = np.concatenate([[self._ends(source) - self._patience], spoken.get(source, [])])
+            patience = self._patience[source]
+            at = np.concatenate([[self._ends(source) - patience], spoken.get(source, [])])
             alone = source not in spoken and waits.get(source, int(NO_TIME)) > until
-            if not alone and (np.diff(np.append(at, until)) >= self._patience).any():
+            if not alone and (np.diff(np.append(at, until)) >= patience).any():
                 return True
         return False
 
@@ -145,4 +153,4 @@ class Silence(Stateful):
 
     def _ends(self, source: str) -> int:
         """Return when a source is silent, if it does not speak."""
-        return self._heard.get(source, self._began) + self._patience
+        return self._heard.get(source, self._began) + self._patience[source]

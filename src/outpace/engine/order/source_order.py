@@ -21,7 +21,7 @@ from outpace.engine.message import ClockExchange, EventsArrived
 from outpace.engine.order.contract import AdmittedEvents, Order, ReleasedEvents, with_reasons
 from outpace.engine.order.drift import UNKNOWN, ClockReading, SourceClock
 from outpace.engine.order.reorderer import arrivals_of, units_in
-from outpace.engine.order.runs import moved
+from outpace.engine.order.runs import SortedRun, moved
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.sources import (
     CAPACITY,
@@ -89,6 +89,10 @@ class SourceOrder(Order):
 
     def slack_of(self, source: str) -> int:
         """Return 0: each source is in order by itself."""
+        return 0
+
+    def unawaited_of(self, source: str) -> int:
+        """Return 0: every source is waited for."""
         return 0
 
     @property
@@ -197,7 +201,9 @@ class ReorderedSources(Order):
         The columns of their events.
     """
 
-    CHANGED = (*("_each", "_waiting", "_watermarks", "_finished", "_silence", "_clocks"),)
+    CHANGED = (
+        *("_each", "_waiting", "_watermarks", "_finished", "_silence", "_clocks", "_unawaited_of"),
+    )
 
     def __init__(
         self,
@@ -224,9 +230,12 @@ class ReorderedSources(Order):
         self._finished: set[str] = set()
         self._watermark = int(NO_TIME)
         patience = disorder["patience"]
+        if isinstance(patience, tuple):
+            patience = dict(patience)
         self._silence = None if patience is None else Silence(self._each, patience)
-        #: Events that went on although a silent source had not come so far.
+        #: Events that went on although a silent source had not come so far, and those by source.
         self._unawaited = 0
+        self._unawaited_of = dict.fromkeys(self._each, 0)
         #: The clocks of sources that were compared with that of reference.
         self._clocks: dict[str, SourceClock] = {}
         self._unit = units_in(self._order.kind)
@@ -252,6 +261,10 @@ class ReorderedSources(Order):
     def unawaited(self) -> int:
         """How many events went on although a silent source had not come so far."""
         return self._unawaited
+
+    def unawaited_of(self, source: str) -> int:
+        """Return how many events went on although a source was silent and not so far."""
+        return self._unawaited_of[source]
 
     @property
     def holding(self) -> str | None:
@@ -664,10 +677,16 @@ class ReorderedSources(Order):
         if not len(run):
             return _joined([*aside, ReleasedEvents(self._nothing, self._watermark)])
         if silent:
-            passed = self._order.in_ticks(min(self._watermarks[one] for one in silent))
-            self._unawaited += len(run) - int(np.searchsorted(run.times, passed))
+            went = {one: self._beyond(run, self._watermarks[one]) for one in silent}
+            self._unawaited += max(went.values())
+            for source, count in went.items():
+                self._unawaited_of[source] += count
         rows = self._order.without_ties(run).drop_columns([OWNER.name])
         return _joined([*aside, ReleasedEvents(rows, self._watermark)])
+
+    def _beyond(self, run: SortedRun, time: int) -> int:
+        """Return how many events have a time that is not before another one."""
+        return len(run) - int(np.searchsorted(run.times, self._order.in_ticks(time)))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class SourceMetrics:
         How far the watermark of the source stays behind its greatest time, in units of time.
     silent
         1 while it says nothing and the others do not wait for it any more, else 0.
+    unawaited
+        Events that went on without it while it was silent, although it had not come so far.
     drift, drift_bound, clock_jumps
         What is added to its times, how far that may be off, in microseconds, and how often its
         clock was set; where clocks are compared.
@@ -52,6 +54,7 @@ class SourceMetrics:
     late: int = 0
     invalid: int = 0
     silent: int = 0
+    unawaited: int = 0
     drift: int = 0
     drift_bound: int = 0
     clock_jumps: int = 0

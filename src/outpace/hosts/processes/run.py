@@ -483,7 +483,7 @@ class Run:
         for source, counted in self.metrics.sources.items():
             order = operator.front.order_counters(source)
             counted.buffered, counted.slack = order.buffered, order.slack
-            counted.silent = order.silent
+            counted.silent, counted.unawaited = order.silent, order.unawaited
             reading = operator.front.clock_of(source) if self._clocks is not None else None
             if reading is not None:
                 counted.drift, counted.drift_bound = reading.drift, reading.bound

@@ -205,6 +205,8 @@ def _bound(setting: Setting, value: Any, time: str, schema: pa.Schema) -> Any:
             if of_query and not units:
                 raise BindError(f"{setting.name} must be longer than nothing", where="disorder")
             return units
+        case ClockSpan() if isinstance(value, tuple):
+            return tuple((source, span // _MICROSECOND) for source, span in value)
         case ClockSpan():
             return value // _MICROSECOND
         case ColumnName(values=values):
@@ -240,6 +242,8 @@ def setting_text(value: Any) -> str:
             return str(value.value)
         case int():
             return f"{value:,}"
+        case tuple():
+            return ", ".join(f"{name} {setting_text(one)}" for name, one in value)
     return str(value)
 
 

@@ -186,6 +186,8 @@ def _read(cursor: TokenCursor, setting: Setting) -> Any:
 
 def _value(cursor: TokenCursor, setting: Setting) -> Any:
     match setting.kind:
+        case ClockSpan(by_source=True) if cursor.accept("("):
+            return _read_by_source(cursor, setting.name)
         case EventSpan() | ClockSpan():
             return read_span(cursor)
         case Number(whole=whole):
@@ -216,6 +218,22 @@ def _number(cursor: TokenCursor, setting: Setting, *, whole: bool = False) -> fl
     return number if whole and isinstance(number, int) else float(str(number))
 
 
+def _read_by_source(cursor: TokenCursor, name: str) -> dict[str, Any]:
+    """Read durations by source behind an opening parenthesis: 'east' = '2 s', 'west' = '3 s')."""
+    spans: dict[str, Any] = {}
+    while True:
+        if cursor.token.kind is not TokenKind.STRING:
+            raise cursor.unexpected(f"a source in quotes for {name.upper()}")
+        source = cursor.advance()
+        if source.value in spans:
+            raise cursor.error(f"'{source.value}' stands here a second time", source.span)
+        cursor.expect("=")
+        spans[source.value] = read_span(cursor)
+        if not cursor.accept(","):
+            cursor.expect(")")
+            return spans
+
+
 def _placeholder(kind: SettingKind) -> str:
     match kind:
         case EventSpan() | ClockSpan():
@@ -244,6 +262,9 @@ def _in_sql(value: Any) -> str:
             return value.name.upper()
         case str():
             return print_name(value)
+        case tuple():
+            spans = (f"{print_expression(Literal(name))} = {_in_sql(span)}" for name, span in value)
+            return f"({', '.join(spans)})"
     return str(value)
 
 
@@ -255,4 +276,7 @@ def _in_python(value: Any) -> str:
             return repr(print_duration(value))
         case Enum():
             return repr(value.value)
+        case tuple():
+            spans = (f"{name!r}: {_in_python(span)}" for name, span in value)
+            return f"{{{', '.join(spans)}}}"
     return repr(value)

@@ -19,7 +19,7 @@ from outpace.engine.order.identify import EventIds
 from outpace.engine.order.silence import Silence
 from outpace.engine.order.source_order import ReorderedSources
 from outpace.engine.state import State
-from outpace.errors import StateError
+from outpace.errors import BindError, StateError
 from outpace.pattern.bind.disorder import bind_disorder
 from outpace.pattern.bind.query import bind
 from outpace.pattern.disorder import Late
@@ -71,6 +71,57 @@ def test_nobody_waits_for_a_source_that_is_silent():
     released = order.fire(3 * SECOND)
     assert (times(released), released.watermark, order.timer) == ([8], 8, None)
     assert order.unawaited == 3
+
+
+def test_each_source_may_be_waited_for_as_long_as_it_deserves():
+    order = order_of(op.InOrder(patience={"east": "2 s", "north": "5 s"}))
+    order.push(piece("east", 0, 1))
+    order.push(piece("north", 0, 2))
+    assert times(order.push(piece("west", 1, 9))) == []
+    assert order.timer == 2 * SECOND
+    assert times(order.fire(2 * SECOND)) == [1]
+    assert (order.silent, order.timer) == ({"east"}, 5 * SECOND)
+    # `north` holds `west` back until its own time is up.
+    assert times(order.fire(5 * SECOND)) == [2]
+    assert (order.silent, order.timer) == ({"east", "north"}, None)
+    assert [order.unawaited_of(source) for source in SOURCES] == [2, 1, 0]
+    # `west`, which is not named, is waited for until it speaks.
+    order.push(piece("east", 6, 20, first=1))
+    assert order.fire(10_000 * SECOND).rows.num_rows == 0
+    assert "west" not in order.silent
+
+
+def test_patience_by_source_is_written_in_sql_and_in_python():
+    disorder = op.KSlack(2, patience={"o'neil": "2 s", "west": "1 min"})
+    query = QUERY.disorder(disorder)
+    (clause,) = disorder_clauses(query)
+    assert clause.endswith(
+        "PATIENCE ('o''neil' = INTERVAL '2' SECOND, 'west' = INTERVAL '1' MINUTE)"
+    )
+    assert parse_disorder(clause.removeprefix("DISORDER "), "test") == disorder
+    assert eval(query.to_python(), {"op": op}) == query  # noqa: S307
+    assert hash(disorder) == hash(op.KSlack(2, patience=disorder.patience))
+
+
+@pytest.mark.parametrize(
+    ("patience", "message"),
+    [
+        ({}, "patience names no source"),
+        ({"east": 2}, "patience of 'east' is a duration by the clock, not 2"),
+        ({"east": "0 s"}, "patience of 'east' must be longer than nothing"),
+        ({2: "1 s"}, "a source of patience"),
+    ],
+)
+def test_patience_by_source_is_checked(patience, message):
+    with pytest.raises(BindError, match=message):
+        op.InOrder(patience=patience)
+
+
+def test_patience_names_sources_that_are_there():
+    stream = op.open(QUERY.disorder(op.InOrder(patience={"eats": "1 s"})), sources=["east", "west"])
+    with pytest.raises(BindError, match="'eats', which is no source") as caught:
+        stream.push({"ts": [1]}, source="east")
+    assert caught.value.hint == "did you mean 'east'?"
 
 
 @pytest.mark.parametrize(
