@@ -339,3 +339,57 @@ def test_a_column_that_does_not_fit_is_named(disorder, said):
     schema = SCHEMA.append(pa.field("name", pa.string()))
     with pytest.raises(BindError, match=said):
         bind_disorder(QUERY.disorder(disorder), schema)
+
+
+#: What bounds the events that wait: K as it is now, or what it may be at most.
+BOUNDED = {
+    **{name: KINDS[name] for name in ("fixed", "mp", "bounded", "quantile", "aq", "ldop")},
+    "at once": op.MPKSlack(),
+    "quantile at most": op.Quantile(0.9, at_most=3),
+    "ldop at most": op.LDOP(window=7, at_most=3),
+    "aq at most": op.AQKSlack(aggregate="count", window=5, at_most=3),
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDED)
+@examples(20)
+@given(streams(), st.integers(1, 9))
+def test_no_more_events_wait_than_came_within_k_of_the_newest(
+    kind: str, events: list[tuple[int, int, int, int]], size: int
+) -> None:
+    disorder = BOUNDED[kind]
+    order, most = order_of(disorder), getattr(disorder, "at_most", None)
+    for end in range(size, len(events) + size, size):
+        order.push(EventsArrived(table(events[end - size : end])))
+        times = np.array([time for time, *_ in events[:end]])
+        slack = order.slack
+        assert most is None or slack <= most
+        assert order.buffered <= (times >= times.max() - slack).sum()
+
+
+@examples(20)
+@given(streams(), st.integers(1, 9))
+def test_no_more_events_are_held_than_came_within_the_timeout(
+    events: list[tuple[int, int, int, int]], size: int
+) -> None:
+    order = order_of(KINDS["sequence"])
+    for end in range(size, len(events) + size, size):
+        order.push(EventsArrived(table(events[end - size : end])))
+        arrivals = np.array([at for _, at, *_ in events[:end]])
+        assert order.buffered <= (arrivals > arrivals.max() - 10).sum()
+
+
+@examples(20)
+@given(streams(), st.integers(1, 9), st.integers(0, 4))
+def test_no_more_events_wait_than_lie_behind_what_was_told(
+    events: list[tuple[int, int, int, int]], size: int, back: int
+) -> None:
+    order, in_order = order_of(op.Punctuation()), order_of(op.InOrder())
+    for end in range(size, len(events) + size, size):
+        rows = table(events[end - size : end])
+        times = np.array([time for time, *_ in events[:end]])
+        told = int(times.max()) - back
+        order.push(EventsArrived(rows, watermark=told))
+        assert order.buffered <= (times >= told).sum()
+        in_order.push(EventsArrived(rows))
+        assert in_order.buffered == 0
