@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +33,6 @@ from outpace.studies.disorder_ticks import read_ticks, ticks
 from outpace.studies.page import plot_of
 
 SECOND = 1_000_000 * PICOSECONDS
-
-#: A file of real ticks; the tests that read it are skipped without it.
-REAL_TICKS = os.environ.get("OUTPACE_TICKS", "")
 
 
 def test_every_sensor_sends_at_its_rate():
@@ -227,9 +223,18 @@ def test_a_file_without_ticks_is_refused(tmp_path):
     assert "does not exist" in result.stderr
 
 
-@pytest.mark.skipif(not REAL_TICKS, reason="OUTPACE_TICKS names no file of real ticks")
-def test_real_ticks_lose_nothing_with_a_slack_of_890_ms():
-    stream = read_ticks(Path(REAL_TICKS))
+@pytest.fixture
+def real_ticks(shared: Path) -> Path:
+    """A day of ticks that lies beside the project."""
+    path = shared / "data" / "stocks.csv.gz"
+    if not path.is_file():
+        pytest.skip("the file ../shared/data/stocks.csv.gz is not here")
+    return path
+
+
+def test_real_ticks_lose_nothing_with_a_slack_of_890_ms(real_ticks):
+    # The first that is so late is tick 19 687.
+    stream = read_ticks(real_ticks, 20_000)
     late = {
         slack: run_order(
             op.KSlack(slack, arrival=ARRIVED), [stream], time="ts", step=60_000_000
@@ -237,3 +242,9 @@ def test_real_ticks_lose_nothing_with_a_slack_of_890_ms():
         for slack in (889, 890)
     }
     assert late[890] == 0 < late[889]
+
+
+def test_sequence_loses_few_real_ticks_by_what_it_learns(real_ticks):
+    stream = read_ticks(real_ticks, 20_000)
+    run = run_order(op.Sequence("1 s", arrival=ARRIVED), [stream], time="ts", step=60_000_000)
+    assert 0 < run.late < stream.num_rows * 0.005
