@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from outpace.engine.arrays import NO_TIME
 from outpace.engine.event import EVENT_ID
 from outpace.engine.match.bits import (
     BITS,
@@ -33,6 +34,7 @@ from outpace.engine.match.bits import (
     with_bits,
 )
 from outpace.engine.match.contract import Matcher, Task
+from outpace.engine.match.output import timed_out_schema
 from outpace.engine.message import (
     Aside,
     ClockExchange,
@@ -140,6 +142,10 @@ class _Member:
         whole = self.whole
         return self.bits.drop_unused and not counts_unused(whole.bound, whole.windows)
 
+    @cached_property
+    def _nothing(self) -> pa.Table:
+        return self.spec.arriving.empty_table()
+
     @property
     def ordering(self) -> tuple[object, ...]:
         """What queries agree on that share an order: its columns, and all settings but K.
@@ -160,6 +166,8 @@ class _Member:
         own, chosen = [released.bit(*place) for place in places], None
         if self.drops and own:
             chosen = np.flatnonzero(functools.reduce(np.bitwise_or, own).view(np.bool_))
+            if not len(chosen):
+                return self._nothing
             own = [bit.take(chosen) for bit in own]
         columns = [
             pa.array(_packed(own, int(field.name.removeprefix(BITS))))
@@ -279,6 +287,8 @@ class _SharedOrder(Stateful):
             else make_order(bound, chained[0], schema, first.sources)
         )
         self.operators = {one.query.name: WholeOperator(one.spec) for one in members}
+        #: What a query gives that has nothing to say.
+        self._silent = {name: _nothing_found(one.spec) for name, one in self.operators.items()}
         self._shown = first.schema.names
 
     @property
@@ -344,6 +354,8 @@ class _SharedOrder(Stateful):
     ) -> Emit:
         name = member.query.name
         operator, own = self.operators[name], member.rows(rows, self._places[name])
+        if not own.num_rows and not ended and operator.instance.is_unmoved(watermark):
+            return self._silent[name]
         stimuli: list[Stimulus] = [EventsArrived(own, watermark=watermark)]
         if ended:
             stimuli.append(SourceEnded())
@@ -530,6 +542,13 @@ def _shares(query: Query) -> bool:
         and disorder.late is not Late.CORRECT
         and not disorder.filters
     )
+
+
+def _nothing_found(spec: OperatorSpec) -> Emit:
+    """Return what an operator without windows gives where nothing became final."""
+    assert spec.task is not None
+    timed_out = timed_out_schema(spec.task).empty_table()
+    return Emit(WindowMatches.none(spec.bound.output), timed_out, int(NO_TIME))
 
 
 def _one_emit(instructions: Sequence[Instruction]) -> Emit:

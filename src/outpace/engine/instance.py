@@ -64,6 +64,11 @@ class Instance(Stateful):
         matcher = self._matcher
         return 0 if isinstance(matcher, PartitionMatcher) else matcher.open_windows
 
+    def is_unmoved(self, watermark: int) -> bool:
+        """Say whether it gives nothing up to a time, if no events come; of windows nobody knows."""
+        matcher = self._matcher
+        return isinstance(matcher, PartitionMatcher) and matcher.is_unmoved(watermark)
+
     def starts_kept(self) -> int:
         """Count the rows kept that an undecided match may start with; linear in the rows kept."""
         return self._matcher.starts_kept()

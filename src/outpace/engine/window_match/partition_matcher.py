@@ -127,6 +127,10 @@ class PartitionMatcher(Stateful):
         """How many partitions anything is kept of."""
         return len(self._stops)
 
+    def is_unmoved(self, watermark: int) -> bool:
+        """Say whether it decides nothing up to a time, if no rows come."""
+        return not len(self._deadlines.passed(min(watermark, TIME_LIMIT - 1)))
+
     def starts_kept(self) -> int:
         """Count the rows kept that an undecided match may start with; linear in the rows kept."""
         kept = self._kept.take(self._kept.keys)
