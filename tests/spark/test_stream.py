@@ -253,17 +253,12 @@ def test_instances_fall_into_the_partitions_that_they_are_meant_for(spark: Spark
             assert partition_of(row["id"], partitions) == row["place"]
 
 
-def test_joins_and_a_pattern_over_one_give_what_they_give_in_process(
+def test_a_join_and_a_pattern_over_it_give_what_they_give_in_process(
     streaming: SparkSession, tmp_path: Path
 ) -> None:
     sides = [some_rows(8, 120, side, end=400) for side in (0, 1)]
     tables = [pa.Table.from_pylist(*side) for side in zip(sides, (LEFT, RIGHT), strict=True)]
     settings: Any = {"on": "id", "within": 9, "time": "ts", "how": "left"}
-    frames = [streaming.createDataFrame(table) for table in tables]
-    wanted = op.join(*tables, **settings).to_pylist()
-    assert sum(row["ts_right"] is None for row in wanted) > 20
-    found = [row.asDict() for row in op.join(frames[0], frames[1], **settings).collect()]
-    assert ordered(found) == ordered(wanted)
     rng = np.random.default_rng(3)
     streams = []
     for name, table in zip(("left", "right"), tables, strict=True):
@@ -280,10 +275,13 @@ def test_joins_and_a_pattern_over_one_give_what_they_give_in_process(
     assert ordered(rows_of(streaming, tmp_path)) == ordered(
         op.match(op.join(*tables, **settings), asked).to_pylist()
     )
+    still = streaming.read.parquet(str(tmp_path / "right"))
     with pytest.raises(UnsupportedError, match="the right side is no stream"):
-        op.join(streams[0], frames[1], **settings)
+        op.join(streams[0], still, **settings)
+    with pytest.raises(UnsupportedError, match="gives its result alone"):
+        op.join(streams[0], streams[1], **settings, disorder=op.KSlack(5, late="side"))
     with pytest.raises(UnsupportedError, match="the left side is on Spark"):
-        op.join(frames[0], tables[1], **settings)
+        op.join(still, tables[1], **settings)
 
 
 def test_sources_out_of_order_find_what_the_table_has(
