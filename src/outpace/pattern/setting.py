@@ -162,7 +162,7 @@ class NumberRange:
         low, high = (Number(least=0, most=1).checked(one, name) for one in pair)
         if low > high:
             raise BindError(f"{name} begins with the lower number, not {shown(value)}")
-        return low, high
+        return float(low), float(high)
 
 
 @dataclass(frozen=True, slots=True)

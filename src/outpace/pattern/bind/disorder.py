@@ -234,7 +234,7 @@ def setting_text(value: Any) -> str:
             values = [getattr(value, one.name) for one in own]
             texts = [setting_text(one) for one in values if one is not None]
             return " ".join([type(value).__name__, *texts])
-        case (low, high):
+        case (float() as low, float() as high):
             return f"{low} to {high}"
         case datetime.timedelta():
             return print_duration(value)

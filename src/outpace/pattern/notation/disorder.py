@@ -254,8 +254,8 @@ def _in_sql(value: Any) -> str:
     match value:
         case Disorder():
             return f"({_clause(value)})"
-        case tuple():
-            return " ".join(map(_in_sql, value))
+        case (float(), float()):
+            return " ".join(map(str, value))
         case datetime.timedelta():
             return print_expression(Literal(value))
         case Enum():
@@ -276,6 +276,8 @@ def _in_python(value: Any) -> str:
             return repr(print_duration(value))
         case Enum():
             return repr(value.value)
+        case (float(), float()):
+            return repr(value)
         case tuple():
             spans = (f"{name!r}: {_in_python(span)}" for name, span in value)
             return f"{{{', '.join(spans)}}}"
