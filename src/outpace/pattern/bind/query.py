@@ -122,9 +122,11 @@ def bind(query: Query, schema: pa.Schema) -> BoundQuery:
     )
     if query.duplicates and bound.has(MatchIdentity):
         raise BindError(
-            "MATCH_ID() is the same for a match in every window that has it",
-            where="measures",
-            hint="leave out duplicates, or MATCH_ID()",
+            "the id of a match is the same in every window that has it",
+            where="disorder" if query.speculates else "measures",
+            hint="leave out duplicates and drift, or op.Speculative"
+            if query.speculates
+            else "leave out duplicates, or MATCH_ID()",
         )
     return bound
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from random import Random
@@ -31,6 +31,7 @@ from outpace.pattern.disorder import (
     MPKSlack,
     Punctuation,
     Quantile,
+    Speculative,
 )
 from outpace.pattern.query import Query
 
@@ -230,15 +231,19 @@ def draw_disorder(
         Whether all events come to one place. Otherwise only time tells which of them are late: of
         those that come at the same time each place knows its own.
     corrects
-        Whether late events correct what came out.
+        Whether late events correct what came out, or those that come after others went on early.
     """
     times = times_of(query, events)
     unit = unit_of(query, events)
     most = random.randint(0, 5) * unit
     enough = not own or (random.random() < 0.5 and not corrects)
     slack = most if enough else random.randint(0, most // unit) * unit
+    early = corrects and not query.duplicates and random.random() < 0.5
     late = "correct" if corrects else random.choice(["drop", "pass", "side"])
-    disorder = _draw_kind(random, slack, unit, late, own=own, in_order=whole and not enough)
+    late = random.choice(["drop", "side"]) if early else late
+    disorder = _draw_kind(
+        random, slack, unit, late, own=own, in_order=whole and not enough and not early
+    )
     arriving = events.take(pa.array(delayed(random, times, most, ties=own), pa.int64()))
     if own and random.random() < 0.3:
         arriving = _with_invalid(random, query, arriving, far=disorder.ahead is not None)
@@ -261,8 +266,12 @@ def draw_disorder(
             model.tell(watermark)
             progress.append((len(model.released), model.time))
     model.finish()
+    if early:
+        own_settings = {**disorder.options, "alpha": random.choice([0, 0.3, 0.7, 1])}
+        plain = replace(disorder, **Disorder().options)
+        query = query.disorder(Speculative(plain, **own_settings))
     return DrawnArrival(
-        model.query,
+        query if early else model.query,
         None,
         tuple(steps),
         model.taken(events.schema) if own else events,

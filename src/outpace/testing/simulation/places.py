@@ -51,12 +51,14 @@ from outpace.engine.wire import (
     write_delivery,
 )
 from outpace.errors import DataError
-from outpace.pattern.bound import DIFF
+from outpace.pattern.bound import CONFIRMED, DIFF, MATCH
 from outpace.plan.stream import StreamPlan
 from outpace.testing.simulation.arrival import END, Batch, DrawnArrival, batches
 from outpace.testing.simulation.trace import RunTrace, SimulationError, check, check_same
 from outpace.testing.stream_chain import BatchOutput, Chain, States
 
+#: What is said of matches that may change.
+_CHANGES: Final = (MATCH, DIFF, CONFIRMED)
 _WINDOWS: Final = tuple(column.name for column in fields(Windows))
 
 
@@ -73,10 +75,10 @@ class RunOutcome:
         """Keep the matches that are left after all changes; only those that are there may go."""
         current: list[dict[str, Any]] = []
         for row in self.matches:
-            match = {name: value for name, value in row.items() if name != DIFF}
+            match = {name: value for name, value in row.items() if name not in _CHANGES}
             if row[DIFF] > 0:
                 current.append(match)
-            else:
+            elif row[DIFF] < 0:
                 check(match in current, f"a match goes that never came: {match}")
                 current.remove(match)
         self.matches = current

@@ -404,7 +404,7 @@ def _simulate_stages(
     check_same("final before the end, but not after", sorted(missing), [])
     if query.corrects:
         _check_changes(scenario, stages.outcome, expected)
-        check_same("late", [stages.late], [0])
+        check_same("late", [stages.late], [len(arrival.late)])
         return stages.outcome
     timed = isinstance(query.windows, SessionWindows | TimeWindows)
     if query.partitions and (timed or not query.numbered):
