@@ -27,10 +27,10 @@ DONE, FULL, PAUSED = 0, 1, 2
 START, DEPTH, FOUND, WRITTEN = range(4)
 
 #: What is known of each event of a match that is looked for: its row, the rows that may be the next
-#: one from the cursor up to the last, the least and the greatest time and the last row so far, when
+#: one from the cursor up to the last, the least time and the last row so far, when
 #: it happened and its width, its step, the gap before it, and where the search goes on behind it.
-CHOSEN, CURSOR, LAST, LEAST, MOST, LATEST, AT, WIDTH, STEP, GAP, WAY = range(11)
-LINES: Final = 11
+CHOSEN, CURSOR, LAST, LEAST, LATEST, AT, WIDTH, STEP, GAP, WAY = range(10)
+LINES: Final = 10
 
 #: Where the search goes on: with the next step, or with one more event of this one.
 _LEAVE, _STAY = 0, 1
@@ -56,8 +56,12 @@ class Events(NamedTuple):
     times, widths, sources, slots
         The time of each row, how far true ones may lie apart, and its source by number; room for a
         number of each source.
-    fits
-        Which variables each row may be, as far as its own values tell.
+    early, late
+        For each row the first that may lie before it by its time, and the first that surely lies
+        behind it, as far as the greatest width tells.
+    fits, next_fitting
+        Which variables each row may be, as far as its own values tell; and for each step the first
+        such row from each row on.
     forbidden, next_forbidden, next_any
         For each row the gaps that it must not be in, as bits, as far as its own values tell; for
         each gap the first such row from each row on; and the first of some gap.
@@ -69,7 +73,10 @@ class Events(NamedTuple):
     widths: Integers
     sources: Integers
     slots: Integers
+    early: Integers
+    late: Integers
     fits: Truth
+    next_fitting: Integers
     forbidden: Integers
     next_forbidden: Integers
     next_any: Integers
@@ -221,9 +228,27 @@ def _last_slot(sources: Integers, level: Integers, size: int, row: int) -> int:
 
 
 @compiled_in_line
-def _possible(
-    events: Events, steps: Steps, level: Integers, size: int, low: int, high: int
-) -> bool:
+def _matches_as_seen(events: Events, steps: Steps, level: Integers, size: int, high: int) -> bool:
+    """Say whether the chosen events match by their own times, in the order of the rows.
+
+    Gaps that comparisons decide about may say no where it is so.
+    """
+    times, next_forbidden = events.times, events.next_forbidden
+    first, last = level[CHOSEN, 0], level[CHOSEN, size - 1]
+    if times[last] - times[first] >= steps.within:
+        return False
+    for place in range(1, size):
+        before, behind = level[CHOSEN, place - 1], level[CHOSEN, place]
+        if behind < before or next_forbidden[level[GAP, place], before + 1] < behind:
+            return False
+    if steps.trailing < 0:
+        return True
+    row = next_forbidden[steps.trailing, last + 1]
+    return bool(row >= high or times[row] - times[first] >= steps.within)
+
+
+@compiled_in_line
+def _possible(events: Events, steps: Steps, level: Integers, size: int, high: int) -> bool:
     """Say whether there are true times with which the chosen events match.
 
     They begin as late as may be. An event that must not be between two of them, and can only be
@@ -238,18 +263,18 @@ def _possible(
     ends = size + (steps.trailing >= 0)
     single = size == steps.steps.shape[1]
     ordered = steps.sourced and single
-    base = times[level[CHOSEN, 0]]
-    since = until = base
+    lowest = level[CHOSEN, 0]
+    base, until = times[lowest], times[level[LATEST, size - 1]]
     for place in range(size):
         own = times[level[CHOSEN, place]]
-        since, until = min(since, own), max(until, own)
+        lowest = min(lowest, level[CHOSEN, place])
         level[WIDTH, place] = widths[level[CHOSEN, place]] if single else bound
         level[AT, place] = 4 * (own - base) + 2 * level[WIDTH, place]
     if steps.trailing >= 0:
         until = max(until, base + within)
         level[AT, size] = level[AT, 0] + 4 * within
         level[GAP, size] = steps.trailing
-    first = next_any[_first_at(times, low, high, level[CHOSEN, 0], since - bound)]
+    first = next_any[events.early[lowest]]
     while True:
         if steps.trailing >= 0:
             level[AT, 0] = min(level[AT, 0], level[AT, size] - 4 * within)
@@ -346,7 +371,7 @@ def _may_lie(
 
 
 @compiled_in_line
-def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int, high: int) -> bool:
+def _certain(events: Events, steps: Steps, level: Integers, size: int, high: int) -> bool:
     """Say whether the chosen events match with all true times."""
     times, widths, sources = events.times, events.widths, events.sources
     next_forbidden = events.next_forbidden
@@ -373,8 +398,7 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int,
         last = chosen[end - 1]
         if end - begin > 1:
             gap = steps.steps[BETWEEN, step]
-            row = _first_at(times, low, high, last, times[chosen[begin]] - bound)
-            row = next_forbidden[gap, row]
+            row = next_forbidden[gap, events.early[chosen[begin]]]
             while row < high and times[row] <= times[last] + bound:
                 if (
                     _may_divide(times, sources, widths, chosen[begin:end], row)
@@ -387,7 +411,7 @@ def _certain(events: Events, steps: Steps, level: Integers, size: int, low: int,
             return True
         gap = steps.steps[BEHIND, step]
         until = start // 2 + within + bound if end == size else times[chosen[end]] + bound
-        row = next_forbidden[gap, _first_at(times, low, high, last, times[last] - bound)]
+        row = next_forbidden[gap, events.early[last]]
         while row < high and times[row] <= until:
             if (
                 _may_lie(times, sources, widths, chosen[begin:end], chosen[end:after], row)
@@ -418,23 +442,65 @@ def _open(
     if way == _LEAVE:
         level[STEP, size], level[GAP, size] = step + 1, steps.steps[BEHIND, step]
         steps.steps[BEGIN, step + 1] = size
-        level[CURSOR, size] = _first_at(times, low, high, before, level[MOST, size - 1] - bound)
+        row = events.early[level[LATEST, size - 1]]
     else:
         level[STEP, size], level[GAP, size] = step, steps.steps[BETWEEN, step]
-        level[CURSOR, size] = before + 1
+        row = before + 1
+    level[CURSOR, size] = events.next_fitting[level[STEP, size], row]
     gap = level[GAP, size]
     latest = level[LEAST, size - 1] + steps.within + bound
-    behind = _first_at(times, low, high, before, times[before] + bound + 1)
-    row = events.next_forbidden[gap, behind]
+    row = events.next_forbidden[gap, events.late[before]]
     if (steps.varying >> gap) & 1:
         while row < high and times[row] < latest and not _confirms(events, steps, level, gap, row):
             row = events.next_forbidden[gap, row + 1]
     last = high
     if row < high:
-        last = _first_at(times, low, high, row, times[row] + bound + 1)
+        last = events.late[row]
     if last == high or times[last - 1] >= latest:
         last = _first_at(times, low, last, before, latest)
     level[LAST, size] = min(last, end) - 1
+
+
+@compiled_when_worth
+def find_reach(
+    times: Integers, segments: Integers, bound: int, early: Integers, late: Integers
+) -> None:
+    """Find for each row the first at most a bound before it, and the first further behind it."""
+    for segment in range(len(segments) - 1):
+        first = behind = segments[segment]
+        for row in range(segments[segment], segments[segment + 1]):
+            while times[first] < times[row] - bound:
+                first += 1
+            while behind < segments[segment + 1] and times[behind] <= times[row] + bound:
+                behind += 1
+            early[row], late[row] = first, behind
+
+
+@compiled_when_worth
+def find_next(
+    forbidden: Integers,
+    fits: Truth,
+    variables: Integers,
+    next_forbidden: Integers,
+    next_any: Integers,
+    next_fitting: Integers,
+) -> None:
+    """Find from each row on the next of each gap, of any gap, and of each step; see `Events`."""
+    size = len(forbidden)
+    for gap in range(len(next_forbidden)):
+        found = next_forbidden[gap, size] = size
+        for row in range(size - 1, -1, -1):
+            found = row if (forbidden[row] >> gap) & 1 else found
+            next_forbidden[gap, row] = found
+    found = next_any[size] = size
+    for row in range(size - 1, -1, -1):
+        found = row if forbidden[row] else found
+        next_any[row] = found
+    for step in range(len(variables)):
+        found = next_fitting[step, size] = size
+        for row in range(size - 1, -1, -1):
+            found = row if fits[row, variables[step]] else found
+            next_fitting[step, row] = found
 
 
 @compiled_when_worth
@@ -474,13 +540,12 @@ def find_uncertain(
             if start >= end:
                 status = DONE
                 break
-            row, step = start, 0
-            start += 1
-            if not events.fits[row, steps.variables[0]]:
+            row, step = events.next_fitting[0, start], 0
+            start = row + 1
+            if row >= end:
                 continue
             level[STEP, 0] = 0
-            level[LEAST, 0] = level[MOST, 0] = times[row]
-            level[LATEST, 0] = row
+            level[LEAST, 0], level[LATEST, 0] = times[row], row
         else:
             row, step = level[CURSOR, size], level[STEP, size]
             if row > level[LAST, size]:
@@ -491,8 +556,8 @@ def find_uncertain(
                 else:
                     size -= 1
                 continue
-            level[CURSOR, size] = row + 1
-            if not events.fits[row, steps.variables[step]] or _is_chosen(level, size, row):
+            level[CURSOR, size] = events.next_fitting[step, row + 1]
+            if _is_chosen(level, size, row):
                 continue
             if _precedes(events.sources, level, size, row):
                 continue
@@ -501,7 +566,6 @@ def find_uncertain(
             if varies and not _meets(events, steps, level, variable, row):
                 continue
             level[LEAST, size] = min(level[LEAST, size - 1], times[row])
-            level[MOST, size] = max(level[MOST, size - 1], times[row])
             level[LATEST, size] = max(level[LATEST, size - 1], row)
         level[CHOSEN, size] = row
         size += 1
@@ -510,8 +574,12 @@ def find_uncertain(
             _open(events, steps, level, size, _LEAVE, low, high, end)
             continue
         if taken >= steps.steps[LEAST_TAKEN, step] and level[LATEST, size - 1] >= begin:
-            sure = _certain(events, steps, level, size, low, high)
-            if sure or _possible(events, steps, level, size, low, high):
+            sure = _certain(events, steps, level, size, high)
+            if (
+                sure
+                or _matches_as_seen(events, steps, level, size, high)
+                or _possible(events, steps, level, size, high)
+            ):
                 if found == len(ends) or written + size > len(rows):
                     # The last row is looked at again.
                     size -= 1

@@ -192,20 +192,28 @@ class UncertainMatcher:
         for variable, condition in enumerate(self._conditions):
             fits[:, variable] = predicate_mask(condition.own, columns, block.segments)
         forbidden = np.zeros(size, np.int64)
-        next_forbidden = np.full((len(self._gaps), size + 1), size)
-        kept = [number for number, gap in enumerate(self._gaps) if gap.every or gap.variables]
-        for number in kept:
-            rows = _fitting(fits, self._gaps[number])
-            forbidden |= rows.astype(np.int64) << number
-            next_forbidden[number] = _next(rows)
-        next_any = next_forbidden[kept[0]] if len(kept) == 1 else _next(forbidden != 0)
+        for number, gap in enumerate(self._gaps):
+            for variable in gap.variables:
+                forbidden |= fits[:, variable].astype(np.int64) << number
+            forbidden |= gap.every << number
+        variables = np.array([step.variable for step in self._uncertainty.steps], np.int64)
+        next_forbidden = np.empty((len(self._gaps), size + 1), np.int64)
+        next_any = np.empty(size + 1, np.int64)
+        next_fitting = np.empty((len(variables), size + 1), np.int64)
+        kernel.find_next(forbidden, fits, variables, next_forbidden, next_any, next_fitting)
         sources = _sources(block, self._uncertainty.source)
+        times = read_only(np.ascontiguousarray(block.times))
+        early, late = np.empty((2, size), np.int64)
+        kernel.find_reach(times, block.segments, self._uncertainty.bound, early, late)
         return kernel.Events(
-            read_only(np.ascontiguousarray(block.times)),
+            times,
             self._widths(block),
             sources,
             np.zeros(int(sources.max(initial=-1)) + 1, np.int64),
+            early,
+            late,
             fits,
+            next_fitting,
             forbidden,
             next_forbidden,
             next_any,
@@ -255,7 +263,8 @@ class UncertainMatcher:
         times, known = events.times, self._uncertainty
         most = int(np.minimum(steps.steps[kernel.MOST_TAKEN], block.size).sum())
         level = np.zeros((kernel.LINES, min(most, block.size) + 2), np.int64)
-        ends = np.empty((max(_ROOM, block.size // 4), 3), np.int64)
+        # Memory that nobody has written to costs nothing.
+        ends = np.empty((max(_ROOM, block.size), 3), np.int64)
         rows = np.empty((len(ends) * len(known.steps), 2), np.int64)
         place, sizes = np.zeros(4, np.int64), np.zeros(len(bounds), np.int64)
         for number, own in enumerate(bounds):
@@ -277,14 +286,6 @@ class UncertainMatcher:
         return rows[: place[WRITTEN]], ends[: place[FOUND]], sizes
 
 
-def _fitting(fits: Booleans, gap: Gap) -> Booleans:
-    """Return the rows that must not be in a gap, as far as their own values tell."""
-    if gap.every:
-        return np.ones(len(fits), np.bool_)
-    rows: Booleans = np.logical_or.reduce([fits[:, variable] for variable in gap.variables])
-    return rows
-
-
 def _taken(rows: Integers, first: Integers, lengths: Integers, offsets: Integers) -> Integers:
     """Return the rows of matches one after the other, given where each begins."""
     if len(lengths) and (lengths == (width := lengths[0])).all():
@@ -292,13 +293,6 @@ def _taken(rows: Integers, first: Integers, lengths: Integers, offsets: Integers
         return whole.reshape(-1, 2)
     taken: Integers = rows[np.repeat(first - offsets[:-1], lengths) + np.arange(offsets[-1])]
     return taken
-
-
-def _next(rows: Booleans) -> Integers:
-    """Return for each row, and behind the last, the first of some rows from there on."""
-    places = np.flatnonzero(rows)
-    counts = np.diff(places, prepend=-1)
-    return np.repeat(np.append(places, len(rows)), np.append(counts, len(rows) + 1 - counts.sum()))
 
 
 def _larger(table: Integers, used: int) -> Integers:
