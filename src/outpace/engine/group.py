@@ -58,7 +58,7 @@ from outpace.engine.order.source_order import ReorderedSources
 from outpace.engine.rows.partition import gather, one_array
 from outpace.engine.rows.rearranged import as_table
 from outpace.engine.snapshot import Stateful
-from outpace.engine.state import State
+from outpace.engine.state import State, require
 from outpace.engine.window_match.result import WindowMatches
 from outpace.errors import DataError, OutpaceError, StateError
 from outpace.pattern.bind.disorder import BoundDisorder, bind_disorder
@@ -428,6 +428,11 @@ class GroupOperator(Stateful):
                     choose=choose,
                 )
                 self._alone[one.name] = WholeOperator(spec, place)
+        #: How the events of each query are brought into order, with all settings.
+        self._orderings = [
+            None if one.order_of_arrival is None else bind_disorder(one, schema).given
+            for one in queries
+        ]
         self._lost = False
 
     @property
@@ -517,7 +522,8 @@ class GroupOperator(Stateful):
             raise DataError("an earlier push failed", hint="resume the group from a saved state")
         parts = {f"order {number}": one.state() for number, one in enumerate(self._orders)}
         parts |= {f"of {name}": one.state() for name, one in self._alone.items()}
-        return State({"queries": self._names}, parts={"ids": self._ids.state(), **parts})
+        numbers: dict[str, object] = {"queries": self._names, "orders": self._orderings}
+        return State(numbers, parts={"ids": self._ids.state(), **parts})
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned, maybe in another process."""
@@ -526,6 +532,17 @@ class GroupOperator(Stateful):
                 "the saved state belongs to other queries",
                 detail=f"saved {state.numbers.get('queries')}, now {self._names}",
             )
+        saved = state.numbers.get("orders")
+        require(isinstance(saved, list) and len(saved) == len(self._names), "orders are missing")
+        assert isinstance(saved, list)
+        for name, before, now in zip(self._names, saved, self._orderings, strict=True):
+            if before != now:
+                raise StateError(
+                    f"the events of '{name}' were brought into order in another way",
+                    detail=f"saved by {before}, now {now}",
+                    hint="go on with the disorder that it was started with, or start from the"
+                    " input",
+                )
         self._ids.restore(state.part("ids"))
         for number, order in enumerate(self._orders):
             order.restore(state.part(f"order {number}"))

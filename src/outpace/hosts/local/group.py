@@ -76,10 +76,12 @@ class GroupMatcher:
                 hint="open another stream for rows with this schema",
             )
         if not self._begun:
-            self._operator = GroupOperator(
-                self._group.queries, schema, timeouts=self._timeouts, choose=compiled_soon
-            )
-            self._schema = schema
+            self._operator, self._schema = self._made(schema), schema
+
+    def _made(self, schema: pa.Schema) -> GroupOperator:
+        return GroupOperator(
+            self._group.queries, schema, timeouts=self._timeouts, choose=compiled_soon
+        )
 
     def push(self, data: TableLike) -> Results:
         """Take the next rows and return the matches that became final, by the names of queries."""
@@ -156,18 +158,22 @@ class GroupMatcher:
         return State({"group": True}, [self._schema.empty_table()], parts).encode()
 
     def restore(self, state: bytes) -> None:
-        """Go on from bytes that `state` returned."""
+        """Go on from bytes that `state` returned; if they are refused, as before.
+
+        Also a group that failed goes on from there.
+        """
         saved = State.decode(state)
         if saved.numbers.get("group") is not True:
             raise StateError("the saved state belongs to one query, not to a group")
-        if not saved.tables:
-            return
-        with reading():
-            (schema,) = saved.tables
-            self.bind(schema.schema)
-            assert self._operator is not None
-            self._operator.restore(saved.part("operator"))
-            self._begun = True
+        operator, known = None, None
+        if saved.tables:
+            with reading():
+                (schema,) = saved.tables
+                known = schema.schema
+                operator = self._made(known)
+                operator.restore(saved.part("operator"))
+        self._operator, self._schema, self._begun = operator, known, operator is not None
+        self._last, self._aside = {}, {}
 
     @fitting()
     def _step(self, stimulus: Stimulus) -> Results:

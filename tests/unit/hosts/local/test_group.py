@@ -68,6 +68,8 @@ def test_bad_groups_are_refused() -> None:
         group.push({"ts": [2]})
     with pytest.raises(op.StateError, match="to other queries"):
         op.resume(op.group(single("b")), group.state())
+    with pytest.raises(op.StateError, match="'a' were brought into order in another way"):
+        op.resume(op.group(single("a", 3)), group.state())
     with pytest.raises(op.StateError, match="not to a group"):
         op.resume(op.group(single("a")), op.open(single("a")).state())
 
@@ -98,8 +100,21 @@ def test_after_an_error_within_a_match_nothing_more_is_taken() -> None:
     assert caught.value.where.startswith("query 'wrong'")
     with pytest.raises(op.DataError, match="an earlier push failed"):
         group.push(rows((10, 0)))
-    group = op.resume(queried, state)
+    assert op.resume(queried, state).push(rows((1, 1)))["right"].num_rows == 0
+    group.restore(state)
     assert group.push(rows((1, 1)))["right"].num_rows == 0
+
+
+def test_a_state_that_is_refused_leaves_the_group_as_it_was() -> None:
+    group, other = op.open(op.group(single("a", 9))), op.open(op.group(single("a", 3)))
+    group.push(rows((1, 1)))
+    other.push(rows((1, 0)))
+    with pytest.raises(op.StateError):
+        group.restore(other.state())
+    assert group.push(rows((2, 2), (30, 0)))["a"].num_rows == 1
+    # What is saved before anything came is nothing.
+    group.restore(op.open(op.group(single("a", 9))).state())
+    assert group.push(rows((2, 2), (30, 0)))["a"].num_rows == 0
 
 
 def test_an_error_of_a_query_says_which() -> None:
